@@ -48,13 +48,13 @@ ANSWER = b"".join(batch(number * RECORDS) for number in range(ANSWER_BATCHES))
 
 
 def encode() -> None:
-    add = kernel.RecordsUnderWay(1 << 20).add
+    add = kernel.RecordBuffer(1 << 20).add
     for value in VALUES:
         add(TIME_MS, None, value, b"\0")
 
 
 def encode_with_deliveries() -> None:
-    under_way = kernel.RecordsUnderWay(1 << 20)
+    under_way = kernel.RecordBuffer(1 << 20)
     under_way.add(TIME_MS, None, VALUE, b"\0")
     put = under_way.put
     for value in VALUES:
@@ -62,7 +62,7 @@ def encode_with_deliveries() -> None:
 
 
 def encode_columns() -> None:
-    kernel.RecordsUnderWay(1 << 20).put_many(TIME_MS, None, VALUES, 0, RECORDS)
+    kernel.RecordBuffer(1 << 20).put_many(TIME_MS, None, VALUES, 0, RECORDS)
 
 
 def their_encode() -> None:
@@ -85,7 +85,7 @@ def to_records() -> None:
 
 
 def to_values() -> None:
-    kernel.cuts(PAYLOAD, COLUMNS.value_start, COLUMNS.value_length, 0, RECORDS)
+    kernel.slices(PAYLOAD, COLUMNS.value_start, COLUMNS.value_length, 0, RECORDS)
 
 
 def fetched() -> Records:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
-from aiokafkawire.records.legacy import HEAD_BYTES
+from aiokafkawire.records.legacy import LOG_OVERHEAD_BYTES
 from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
 from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
@@ -31,7 +31,7 @@ __all__ = (
 RESPONSE_HEADER_BYTES = 8
 """Frame length and correlation id; damage there would only end the connection."""
 
-CHECKSUM_POSITIONS = {0: HEAD_BYTES, 1: HEAD_BYTES, 2: CRC_POSITION}
+CHECKSUM_POSITIONS = {0: LOG_OVERHEAD_BYTES, 1: LOG_OVERHEAD_BYTES, 2: CRC_POSITION}
 """Position of the checksum in a batch, by magic."""
 
 MAX_LOGGED_REQUESTS = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.records import FetchedBatches, HeavyBatch, Records
+from aiokafkawire.records import FetchedBatches, OffloadedBatch, Records
 from aiokafkawire.runtime import copy_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
@@ -23,8 +23,8 @@ class Assignment:
     What a call costs goes by the partitions that have something to give or to tell (`_filled`, in
     the order of their turns, and `_troubles`), not by those that are owned. `roomy`: the
     partitions whose fetched bytes the last call took below `room_bytes`, or that it found damaged.
-    `stopped`: the last call gave nothing as it took long enough, or as `heavy` has to be unpacked
-    first.
+    `stopped`: the last call gave nothing as it took long enough, or as `offloaded` has to be
+    unpacked first.
     """
 
     def __init__(self, room_bytes: int = 0) -> None:
@@ -34,7 +34,7 @@ class Assignment:
         self._room_bytes = room_bytes
         self.roomy: list[Partition] = []
         self.stopped = False
-        self.heavy: HeavyBatch | None = None
+        self.offloaded: OffloadedBatch | None = None
         self._given: dict[object, dict[FetchBuffer, None]] = {}
         self._cursor: Cursor | None = None
         self._passing_over = False
@@ -143,16 +143,16 @@ class Assignment:
         Raises what a partition is broken by, unless there are records of others to give first.
         """
         given: dict[TopicPartition, Records] = {}
-        left, left_bytes = max_records, TAKE_BYTES
+        left, remaining_bytes = max_records, TAKE_BYTES
         self._pass_over(only)
         self._begin()
         for partition, buffer in self._turns(only):
             before = buffer.size_bytes
             parts: list[Records] = []
             try:
-                while left and left_bytes > 0:
-                    records = buffer.take(left, caller, left_bytes)
-                    left_bytes -= buffer.taken_bytes
+                while left and remaining_bytes > 0:
+                    records = buffer.take(left, caller, remaining_bytes)
+                    remaining_bytes -= buffer.decoded_bytes
                     if records is None:
                         break
                     parts.append(records)
@@ -166,10 +166,10 @@ class Assignment:
                 given[partition.tp] = _joined(parts)
                 self._note(caller, buffer)
                 self._had_turn(partition)
-            if not given and (buffer.stopped_at is not None or left_bytes <= 0):
+            if not given and (buffer.stopped_at is not None or remaining_bytes <= 0):
                 self._stop_at(buffer.stopped_at)
                 break
-            if not left or left_bytes <= 0 or (given and one):
+            if not left or remaining_bytes <= 0 or (given and one):
                 break
         self.counters.records_given += max_records - left
         return given
@@ -177,11 +177,11 @@ class Assignment:
     def _begin(self) -> None:
         self.roomy = []
         self.stopped = False
-        self.heavy = None
+        self.offloaded = None
 
     def _stop_at(self, batches: FetchedBatches | None) -> None:
         self.stopped = True
-        self.heavy = None if batches is None else batches.heavy
+        self.offloaded = None if batches is None else batches.offloaded
 
     def _took(self, before: int, partition: Partition, buffer: FetchBuffer) -> None:
         if buffer.size_bytes < self._room_bytes <= before:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import fields_of
-from aiokafkawire.records import Extent, FetchedBatches, Record, Records
+from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
 __all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "Cursor", "FetchBuffer", "Lease")
@@ -121,11 +121,11 @@ class FetchBuffer:
         "_leases",
         "_position",
         "_taken",
+        "decoded_bytes",
         "fetch_epoch",
         "fetch_offset",
         "size_bytes",
         "stopped_at",
-        "taken_bytes",
     )
 
     def __init__(self, position: int, leader_epoch: int = ANY_LEADER_EPOCH) -> None:
@@ -135,7 +135,7 @@ class FetchBuffer:
         self._leader_epoch = leader_epoch
         self.size_bytes = 0
         self.stopped_at: FetchedBatches | None = None
-        self.taken_bytes = 0
+        self.decoded_bytes = 0
         self._chunks: deque[Chunk] = _NO_CHUNKS
         self._front: Records | None = None
         self._cursor: Cursor | None = None  # over the front
@@ -173,11 +173,11 @@ class FetchBuffer:
             return self._leader_epoch
         return front[: self._taken].leader_epoch
 
-    def add(self, batches: FetchedBatches, size_bytes: int, extent: Extent) -> None:
+    def add(self, batches: FetchedBatches, size_bytes: int, fetched_range: FetchedRange) -> None:
         """Append what was fetched at `fetch_offset`; the next fetch is at the end of it."""
         self._append(Chunk(batches, size_bytes))
         self.size_bytes += size_bytes
-        self.fetch_offset, self.fetch_epoch = extent
+        self.fetch_offset, self.fetch_epoch = fetched_range
 
     def end_with(self, error: KafkaError, size_bytes: int) -> None:
         """Raise `error` once what is there was given. Its size keeps more from being fetched."""
@@ -214,7 +214,7 @@ class FetchBuffer:
     def take(self, max_records: int, caller: object, max_bytes: int = TAKE_BYTES) -> Records | None:
         """Give up to `max_records` records of one chunk; None if there are none.
 
-        After `max_bytes` no further batch is decoded; `taken_bytes` is what it came to. Raises
+        After `max_bytes` no further batch is decoded; `decoded_bytes` is what it came to. Raises
         `CorruptRecords` once the records before the damage were given, or what `end_with` has.
         """
         if self._cursor is not None:
@@ -277,19 +277,19 @@ class FetchBuffer:
 
     def _load(self, max_records: int, max_bytes: int) -> bool:
         """Have records in front; False if there are none."""
-        self.taken_bytes = 0
+        self.decoded_bytes = 0
         self.stopped_at = None
         while self._front is None and self._chunks:
             chunk = self._chunks[0]
             batches, before = chunk.batches, chunk.size_bytes
-            records = batches.take(max_records, max_bytes - self.taken_bytes)
+            records = batches.take(max_records, max_bytes - self.decoded_bytes)
             assert not isinstance(batches, Unreadable)
-            self.taken_bytes += batches.taken_bytes
+            self.decoded_bytes += batches.decoded_bytes
             if batches.exhausted:
                 self._chunks.popleft()
                 self.size_bytes -= before
             else:
-                chunk.size_bytes = min(before, batches.left_bytes)
+                chunk.size_bytes = min(before, batches.remaining_bytes)
                 self.size_bytes -= before - chunk.size_bytes
             if len(records):
                 self._set_front(records)

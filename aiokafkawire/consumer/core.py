@@ -399,10 +399,10 @@ class Core(Session):
         if not assignment.stopped:
             return False
         assignment.stopped = False
-        if assignment.heavy is None:
+        if assignment.offloaded is None:
             await checkpoint()
         else:
-            await self.runtime.offload(assignment.heavy.unpack)
+            await self.runtime.offload(assignment.offloaded.decompress)
         return True
 
     @property

@@ -21,11 +21,11 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import RateLimit, fields_of
 from aiokafkawire.records import (
-    Extent,
     FetchedBatches,
+    FetchedRange,
     IsolationLevel,
     decode_fetch,
-    ends_of,
+    iter_fetched_range,
     partial_message_size,
 )
 from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint, in_slices
@@ -270,14 +270,14 @@ class Fetcher:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
-            extent = Extent(part.offset, ANY_LEADER_EPOCH)
+            fetched_range = FetchedRange(part.offset, ANY_LEADER_EPOCH)
             if part.awaited and data.error_code == ErrorCode.NONE and data.records:
                 high = data.high_watermark if data.high_watermark >= 0 else None
-                for found in ends_of(data.records, part.offset, high):
+                for found in iter_fetched_range(data.records, part.offset, high):
                     if found is None:
                         yield
                     else:
-                        extent = found
+                        fetched_range = found
             if not part.awaited:
                 continue
             self._changed[part.partition] = None
@@ -286,10 +286,12 @@ class Fetcher:
             elif data.diverging_epoch.epoch >= 0:
                 self._diverged(part, data)
             else:
-                self._store(plan.node, part, data, extent)
+                self._store(plan.node, part, data, fetched_range)
             yield
 
-    def _store(self, node: NodeId, part: FetchPart, data: PartitionData, extent: Extent) -> None:
+    def _store(
+        self, node: NodeId, part: FetchPart, data: PartitionData, fetched_range: FetchedRange
+    ) -> None:
         partition = part.partition
         self._note_ends(partition, data)
         follower = data.preferred_read_replica
@@ -301,14 +303,14 @@ class Fetcher:
         records = data.records
         if records is None or not len(records):
             return
-        if extent.end <= part.offset and self._cut_off(part, partial_message_size(records)):
+        if fetched_range.end <= part.offset and self._cut_off(part, partial_message_size(records)):
             return
         partition.max_bytes = None
         batches = self._decoded(part, data, partition.high_watermark)
-        if extent.end <= part.offset:
+        if fetched_range.end <= part.offset:
             self._must_advance(part, batches)
             return
-        part.buffer.add(batches, len(records), extent)
+        part.buffer.add(batches, len(records), fetched_range)
         self._assignment.filled(partition)
         self._counters.bytes_fetched += len(records)
         self._on_data()
@@ -340,7 +342,7 @@ class Fetcher:
             ],
             max_decompressed_bytes=self._config.max_decompressed_bytes,
             high_watermark=high_watermark,
-            inline_bytes=INLINE_BYTES,
+            max_inline_bytes=INLINE_BYTES,
         )
 
     def _must_advance(self, part: FetchPart, batches: FetchedBatches) -> None:

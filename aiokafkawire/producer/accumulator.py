@@ -185,7 +185,7 @@ class Accumulator:
         way = self._senders.free_way(node, queues, now)
         if way is None:
             return None
-        records = ClosedBatch.of_one(timestamp_ms, key, value, headers)
+        records = ClosedBatch.single_record(timestamp_ms, key, value, headers)
         receipt = Receipt(topic, partition, self.tally, self.pacer)
         receipt.count = 1
         receipt.dated = dated

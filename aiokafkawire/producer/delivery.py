@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, overload
 
 from aiokafkawire.errors import DeliveriesFailed
-from aiokafkawire.records.kernel import Placed
+from aiokafkawire.records.kernel import RecordHandle
 from aiokafkawire.runtime import Errand, Promise, checkpoint, copy_of
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
@@ -278,7 +278,7 @@ class Receipt(Promise["Outcome"]):
                 waited.set_result(_metadata(RecordMetadata, found))
 
 
-class Delivery(Placed):
+class Delivery(RecordHandle):
     """One record on its way: `await delivery` gives its `RecordMetadata`, or raises why it failed.
 
     It may be awaited any number of times, or not at all: then a failure counts among those that

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafkawire.errors import RecordTooLarge
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.headers import as_bytes
+from aiokafkawire.records.headers import to_bytes
 from aiokafkawire.records.kernel import Headers
 
 __all__ = ("RECORD_OVERHEAD_BYTES", "NewRecord", "checked")
@@ -38,11 +38,11 @@ def checked(  # noqa: PLR0917 - a hot call
     size = RECORD_OVERHEAD_BYTES
     if value is not None:
         if type(value) is not bytes:
-            value = as_bytes(value, "value")
+            value = to_bytes(value, "value")
         size += len(value)
     if key is not None:
         if type(key) is not bytes:
-            key = as_bytes(key, "key")
+            key = to_bytes(key, "key")
         size += len(key)
     if headers:
         headers = _checked_headers(headers)
@@ -89,6 +89,6 @@ def _checked_headers(headers: Iterable[Any]) -> Headers:
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be a string, not {name!r:.80}")
         if content is not None:
-            content = as_bytes(content, f"value of header {name!r}")
+            content = to_bytes(content, f"value of header {name!r}")
         result.append((name, content))
     return tuple(result)

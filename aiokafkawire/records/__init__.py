@@ -1,22 +1,27 @@
-"""Record batches and message sets <-> bytes: what stands in a Kafka log. No I/O.
+"""Encode and decode record batches and message sets. This package does no I/O.
 
-Reading: `iter_batches` finds the batches (`BatchView`), `decode_fetch` gives what a consumer sees
-of them (`Records`, made of `Record`), `extent_of` how far they reach. Writing: `BatchBuilder`,
-`ClosedBatch`. A broker's side: `validate_produced`, `assign_offsets`, `down_convert`,
-`control_batch`.
+Reading: `iter_batches` finds batches (`BatchView`), `decode_fetch` returns the `Records` that a
+consumer sees, `find_fetched_range` the offsets that fetched bytes cover. Writing: `BatchBuilder`,
+`ClosedBatch`. Broker side: `validate_produced`, `assign_offsets`, `down_convert`, `control_batch`.
 """
 
 from __future__ import annotations
 
 from .batch import BatchView, iter_batches
+from .broker_records import assign_offsets, control_batch, down_convert, validate_produced
 from .builder import BatchBuilder, ClosedBatch
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
-from .extent import Extent, ends_of, extent_of
-from .fetch import FetchedBatches, HeavyBatch, IsolationLevel, decode_fetch, partial_message_size
+from .fetch import (
+    FetchedBatches,
+    IsolationLevel,
+    OffloadedBatch,
+    decode_fetch,
+    partial_message_size,
+)
+from .fetched_range import FetchedRange, find_fetched_range, iter_fetched_range
 from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
-from .server import assign_offsets, control_batch, down_convert, validate_produced
 
 __all__ = (
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
@@ -26,12 +31,12 @@ __all__ = (
     "ClosedBatch",
     "Columns",
     "Compression",
-    "Extent",
     "FetchedBatches",
+    "FetchedRange",
     "Header",
     "Headers",
-    "HeavyBatch",
     "IsolationLevel",
+    "OffloadedBatch",
     "Record",
     "Records",
     "Segment",
@@ -39,9 +44,9 @@ __all__ = (
     "control_batch",
     "decode_fetch",
     "down_convert",
-    "ends_of",
-    "extent_of",
+    "find_fetched_range",
     "iter_batches",
+    "iter_fetched_range",
     "murmur2",
     "partial_message_size",
     "validate_produced",

@@ -48,7 +48,7 @@ cdef struct Pointers:
 
 
 cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) except *:
-    """Where the arrays of `arrays_of` stand, which must outlive it."""
+    """Where the arrays of `column_arrays` stand, which must outlive it."""
     cdef Pointers found
     found.offsets = numbers(arrays[0], start, stop)
     found.timestamps = numbers(arrays[1], start, stop)
@@ -59,7 +59,7 @@ cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) e
     return found
 
 
-cdef inline tuple arrays_of(columns):
+cdef inline tuple column_arrays(columns):
     """All arrays of columns, kept from going."""
     return (
         columns.offsets, columns.timestamps, columns.key_start, columns.key_length,
@@ -214,7 +214,7 @@ cpdef (int64_t, int64_t) decode_varint(
 cpdef int32_t murmur2(data) except? -1
 
 @cython.locals(hashed=uint32_t, mixed=uint32_t, at=Py_ssize_t)
-cdef int32_t murmur2_of(const unsigned char* data, Py_ssize_t size)
+cdef int32_t murmur2_hash(const unsigned char* data, Py_ssize_t size)
 
 @cython.locals(
     data="const unsigned char[::1]", source=Source, fill=Pointers, index=Py_ssize_t, size=int64_t, delta=int64_t,
@@ -249,7 +249,7 @@ cpdef list make_records(
 )
 
 @cython.locals(index=Py_ssize_t, begins=int64_p, sizes=int64_p, source=Source)
-cpdef list cuts(
+cpdef list slices(
     const unsigned char[::1] data, starts, lengths, Py_ssize_t start, Py_ssize_t stop
 )
 
@@ -269,18 +269,18 @@ cpdef int fill_binary(
 ) except -1
 
 
-cdef class Placed:
+cdef class RecordHandle:
     cdef public object receipt
     cdef public int64_t index, timestamp_ms
 
 
-cdef inline Placed blank(type kind):
-    if kind is None or not PyType_IsSubtype(kind, Placed):
-        raise TypeError("a delivery must be of a class derived from Placed")
-    return <Placed?>aiokafkawire_blank(<PyTypeObject*>kind)
+cdef inline RecordHandle blank(type kind):
+    if kind is None or not PyType_IsSubtype(kind, RecordHandle):
+        raise TypeError("a delivery must be of a class derived from RecordHandle")
+    return <RecordHandle?>aiokafkawire_blank(<PyTypeObject*>kind)
 
 
-cdef class RecordsUnderWay:
+cdef class RecordBuffer:
     cdef bytearray _body
     cdef public int64_t base_timestamp, body_bytes, count, limit_bytes, max_timestamp
     cdef public bint is_full
@@ -295,7 +295,7 @@ cdef class RecordsUnderWay:
         self, int64_t timestamp_ms, bytes key, bytes value, bytes headers
     ) except? -2
 
-    @cython.locals(placed=Placed, index=int64_t)
+    @cython.locals(placed=RecordHandle, index=int64_t)
     cpdef put(self, int64_t timestamp_ms, key, value)
 
     @cython.locals(index=Py_ssize_t, plain=bint)

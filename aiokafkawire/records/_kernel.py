@@ -1,7 +1,7 @@
 """The hot loops: varints, the layout of records, murmur2, `Record`, and the buffers of Arrow.
 
 One source that runs interpreted and, with the widths of `_kernel.pxd`, compiled. Where C needs
-another way a function stands there, and its twin in `_uncompiled.py`. `data` is any contiguous
+another way a function stands there, and its twin in `_kernel_pure.py`. `data` is any contiguous
 buffer when compiled, else `bytes`. Columns are of `array("q")`. Protocol source: "Record Batch" in
 Kafka's documentation of its message format. A structure that lies raises `CorruptRecords`; an index
 past the end `IndexError` and a number over 64 bits `OverflowError`, which callers turn into it.
@@ -19,18 +19,18 @@ from aiokafkawire.types import TopicPartition, no_timestamp
 if TYPE_CHECKING:
     from array import array
 
-    from . import _uncompiled as cython
+    from . import _kernel_pure as cython
     from .columns import Columns
 else:
     try:
         import cython
     except ImportError:  # it is only there where the kernel is compiled
-        from . import _uncompiled as cython
+        from . import _kernel_pure as cython
 
 if not cython.compiled:
-    from ._uncompiled import KERNEL_HASH, arrays_of, beginning, blank, copy, cut, extend  # isort: skip
-    from ._uncompiled import failed, low, numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
-    from ._uncompiled import varint, varint_size, whole, word  # isort: skip
+    from ._kernel_pure import KERNEL_HASH, column_arrays, beginning, blank, copy, cut, extend  # isort: skip
+    from ._kernel_pure import failed, low, numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
+    from ._kernel_pure import varint, varint_size, whole, word  # isort: skip
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
@@ -65,10 +65,10 @@ def too_long(max_bytes: int) -> CorruptRecords:
 def murmur2(data: Buffer) -> int:
     """Kafka's hash of a key, as a signed 32-bit integer (`Utils.murmur2` of the Java client)."""
     key = data if type(data) is bytes else bytes(data)
-    return murmur2_of(key, len(key))
+    return murmur2_hash(key, len(key))
 
 
-def murmur2_of(data: bytes, size: int) -> int:
+def murmur2_hash(data: bytes, size: int) -> int:
     hashed = low(size ^ -0x68B84D74)  # the seed 0x9747B28C
     for at in range(0, size & ~3, 4):
         mixed = low(word(data, at) * 0x5BD1E995)
@@ -93,7 +93,7 @@ def decode_records(  # noqa: PLR0917
     Returns the position after them. Offset deltas must rise from `previous` on.
     """
     data = columns.data
-    source, arrays, has_headers = whole(data), arrays_of(columns), False
+    source, arrays, has_headers = whole(data), column_arrays(columns), False
     fill = pointers(arrays, start, stop)
     for index in range(start, stop):
         size, position = varint(source, position, 5)
@@ -237,7 +237,7 @@ def make_records(  # noqa: PLR0917
 ) -> list[Record]:  # fmt: skip
     """The `Record` of each index from `start` to `stop`."""
     data, has_headers = columns.data, columns.has_headers
-    source, arrays = whole(data), arrays_of(columns)
+    source, arrays = whole(data), column_arrays(columns)
     found = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
@@ -254,7 +254,7 @@ def make_records(  # noqa: PLR0917
     return records
 
 
-def cuts(
+def slices(
     data: bytes, starts: array[int], lengths: array[int], start: int, stop: int
 ) -> list[bytes | None]:
     """The pieces of `data` that two columns tell of; None where a length is negative."""
@@ -287,7 +287,7 @@ def fill_binary(  # noqa: PLR0917
     data: bytes, starts: array[int], lengths: array[int], start: int, stop: int,
     out: bytearray | memoryview, ends: array[int], valid: bytearray, row: int,
 ) -> None:  # fmt: skip
-    """Append what `cuts` gives to a binary column of Arrow that has `row` rows so far.
+    """Append what `slices` gives to a binary column of Arrow that has `row` rows so far.
 
     `ends[row]` is where the content `out` ends; both, and the bits of `valid`, have room for all.
     """
@@ -304,7 +304,7 @@ def fill_binary(  # noqa: PLR0917
         ends[row] = position
 
 
-class Placed:
+class RecordHandle:
     """Where a record stands: the index in its batch, of which the receipt will tell."""
 
     __slots__ = ("index", "receipt", "timestamp_ms")
@@ -313,7 +313,7 @@ class Placed:
         self.receipt, self.index, self.timestamp_ms = receipt, index, timestamp_ms
 
 
-class RecordsUnderWay:
+class RecordBuffer:
     """The records of a batch that still takes some, up to `limit_bytes`; the first always fits.
 
     `is_full` is set by a record that is refused for lack of room, or reaches the limit; whoever
@@ -332,7 +332,7 @@ class RecordsUnderWay:
         self.base_timestamp = self.max_timestamp = -1
         self.is_full = False
         self.receipt: Any = None
-        self.delivery: type[Placed] = Placed
+        self.delivery: type[RecordHandle] = RecordHandle
 
     def take_body(self) -> bytes:
         """All records; the object must not be used any more."""
@@ -384,7 +384,7 @@ class RecordsUnderWay:
         its `delivery`; if it is not so, or does not fit, None, and nothing is done."""
         if not self.count or type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
-        placed: Placed = blank(self.delivery)
+        placed: RecordHandle = blank(self.delivery)
         index = self.place(timestamp_ms, key, value, b"\0")
         if index < 0:
             return None

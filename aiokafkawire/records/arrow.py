@@ -28,8 +28,8 @@ HEADER_TYPE = pyarrow.struct(
 MAX_BINARY_BYTES = (1 << 31) - 1
 """In one column: its offsets have 32 bits."""
 
-MAX_SHARED = 32
-MAX_SHARED_ROWS = 10_000
+MAX_CACHED_ARRAYS = 32
+MAX_CACHED_ROWS = 10_000
 """So many columns whose rows are all the same are kept, of at most so many rows."""
 
 _TOP_BYTE = 7 if sys.byteorder == "little" else 0
@@ -49,7 +49,7 @@ SCHEMA = pyarrow.schema(
 
 
 # What is taken of each segment, in one step: there may be many.
-_KIND = attrgetter("timestamp_type")
+_TIMESTAMP_TYPE = attrgetter("timestamp_type")
 _HAS_HEADERS = attrgetter("columns.has_headers")
 _OFFSETS = attrgetter("columns.offsets", "start", "stop")
 _TIMESTAMPS = attrgetter("columns.timestamps", "start", "stop")
@@ -68,56 +68,56 @@ def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.Re
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _same(value: str | int, records: Records) -> pyarrow.Array:
+def _repeated_column(value: str | int, records: Records) -> pyarrow.Array:
     count = len(records)
-    repeated = _repeated if count <= MAX_SHARED_ROWS else _repeated.__wrapped__
+    repeated = _repeated if count <= MAX_CACHED_ROWS else _repeated.__wrapped__
     return repeated(value, count)
 
 
-@lru_cache(MAX_SHARED)
+@lru_cache(MAX_CACHED_ARRAYS)
 def _repeated(value: str | int, count: int) -> pyarrow.Array:
     """Rows that are all the same, as most batches have them: nothing changes an array, and making
     it takes a good part of what all the rest takes."""
     if isinstance(value, str):
         return pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), count)
-    return _plain(pyarrow.int32(), array("i", (value,)) * count)
+    return _numeric(pyarrow.int32(), array("i", (value,)) * count)
 
 
-def _no(name: str, records: Records) -> pyarrow.Array:
+def _null_column(name: str, records: Records) -> pyarrow.Array:
     """A column without any."""
     count = len(records)
-    nulls = _nulls if count <= MAX_SHARED_ROWS else _nulls.__wrapped__
+    nulls = _nulls if count <= MAX_CACHED_ROWS else _nulls.__wrapped__
     return nulls(name, count)
 
 
-@lru_cache(MAX_SHARED)
+@lru_cache(MAX_CACHED_ARRAYS)
 def _nulls(name: str, count: int) -> pyarrow.Array:
     return pyarrow.nulls(count, SCHEMA.field(name).type)
 
 
-def _kinds(records: Records) -> pyarrow.Array:
-    different = set(map(int, map(_KIND, records.segments)))
+def _timestamp_types(records: Records) -> pyarrow.Array:
+    different = set(map(int, map(_TIMESTAMP_TYPE, records.segments)))
     if len(different) == 1:
         (kind,) = different
-        return _same(kind, records)
-    kinds = array("i")
+        return _repeated_column(kind, records)
+    timestamp_types = array("i")
     for segment in records.segments:
-        kinds += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
-    return _plain(pyarrow.int32(), kinds)
+        timestamp_types += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
+    return _numeric(pyarrow.int32(), timestamp_types)
 
 
 def _offsets(records: Records) -> pyarrow.Array:
-    return _plain(pyarrow.int64(), _joined(map(_OFFSETS, records.segments)))
+    return _numeric(pyarrow.int64(), _joined(map(_OFFSETS, records.segments)))
 
 
-def _times(records: Records) -> pyarrow.Array:
+def _timestamp_column(records: Records) -> pyarrow.Array:
     return _timestamps(_joined(map(_TIMESTAMPS, records.segments)))
 
 
 def _keys(records: Records) -> pyarrow.Array:
     lengths = _joined(map(_KEY_LENGTHS, records.segments))
     if lengths == b"\xff" * len(lengths):  # -1 each: a comparison that is cheap
-        return _no("key", records)
+        return _null_column("key", records)
     return _binary(list(map(_KEYS, records.segments)))
 
 
@@ -135,14 +135,14 @@ def _joined(parts: Iterable[tuple[array[int], int, int]]) -> bytes:
     )
 
 
-def _plain(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
+def _numeric(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
     buffer = pyarrow.py_buffer(numbers)
     return pyarrow.Array.from_buffers(kind, 8 * len(buffer) // kind.bit_width, [None, buffer])
 
 
 def _timestamps(numbers: bytes) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
-    found = _plain(kind, numbers)
+    found = _numeric(kind, numbers)
     if 255 not in numbers[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
         return found
     missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
@@ -174,7 +174,7 @@ def _binary(parts: list[tuple[Any, array[int], array[int], int, int]]) -> pyarro
 def _headers(records: Records) -> pyarrow.Array:
     segments = records.segments
     if not any(map(_HAS_HEADERS, segments)):
-        return _no("headers", records)
+        return _null_column("headers", records)
     rows = [
         [{"key": key, "value": value} for key, value in segment.columns.headers(index)] or None
         for segment in segments
@@ -184,11 +184,11 @@ def _headers(records: Records) -> pyarrow.Array:
 
 
 _COLUMNS: dict[str, Callable[[Records], pyarrow.Array]] = {
-    "topic": lambda records: _same(records.topic, records),
-    "partition": lambda records: _same(records.partition, records),
+    "topic": lambda records: _repeated_column(records.topic, records),
+    "partition": lambda records: _repeated_column(records.partition, records),
     "offset": _offsets,
-    "timestamp": _times,
-    "timestamp_type": _kinds,
+    "timestamp": _timestamp_column,
+    "timestamp_type": _timestamp_types,
     "key": _keys,
     "value": _values,
     "headers": _headers,

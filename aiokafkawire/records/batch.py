@@ -15,13 +15,13 @@ import crc32c
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TimestampType
 
-from . import legacy, runs
+from . import fixed_stride, legacy
 from .columns import RECORD_COLUMN_BYTES, Columns
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Compression,
-    OverLimit,
-    claimed_bytes,
+    DecompressionLimitExceeded,
+    declared_size,
     decompress,
 )
 from .kernel import RECORD_MIN_BYTES, Buffer
@@ -55,7 +55,7 @@ ATTRIBUTES_POSITION = 21
 MAGIC_POSITION = 16
 CHUNK_RECORDS = 4096  # what is decoded at a time for a consumer: a few milliseconds
 MAX_OFFSET = (1 << 63) - 1
-LEAST_BATCH_SIZE = BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES  # and of a batch without records
+MIN_BATCH_SIZE = BATCH_OVERHEAD_BYTES - legacy.LOG_OVERHEAD_BYTES  # and of a batch without records
 
 CODEC_MASK = 7
 TIMESTAMP_TYPE_FLAG = 8
@@ -175,7 +175,7 @@ class BatchView:
         return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
 
     @property
-    def is_plain_message(self) -> bool:
+    def is_uncompressed_message(self) -> bool:
         """Whether it is one message of format 0 or 1, not a wrapper."""
         return self.magic < MAGIC_V2 and not self.attributes & CODEC_MASK
 
@@ -232,10 +232,10 @@ class BatchView:
                 offset=self.last_offset if self._base_offset is None else self._base_offset,
             )
 
-    def unpack(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
+    def decompress(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
         """Decompress, and keep it for `chunks`; a wrapper is decoded too."""
         if self.magic != MAGIC_V2:
-            if not self.is_plain_message:
+            if not self.is_uncompressed_message:
                 self.columns(max_decompressed_bytes)
         elif self._payload is None:
             try:
@@ -244,7 +244,7 @@ class BatchView:
                 error.offset = self._first_known_offset()
                 raise
 
-    def unpack_within(self, limit_bytes: int) -> bool:
+    def decompress_within(self, limit_bytes: int) -> bool:
         """As `unpack`, unless it takes more than `limit_bytes`; whether it is done."""
         if (
             not self.attributes & CODEC_MASK
@@ -254,12 +254,12 @@ class BatchView:
             return True
         codec = self.compression
         if self.magic == MAGIC_V2:
-            claimed = claimed_bytes(codec, self.buffer[BATCH_OVERHEAD_BYTES:])
-            if claimed is not None and claimed > limit_bytes:
+            declared = declared_size(codec, self.buffer[BATCH_OVERHEAD_BYTES:])
+            if declared is not None and declared > limit_bytes:
                 return False
         try:
-            self.unpack(limit_bytes)
-        except OverLimit:
+            self.decompress(limit_bytes)
+        except DecompressionLimitExceeded:
             return False
         return True
 
@@ -317,7 +317,7 @@ class BatchView:
         if min(count, max_records) > max(
             CHUNK_RECORDS, max_decompressed_bytes // RECORD_COLUMN_BYTES
         ):
-            raise OverLimit(
+            raise DecompressionLimitExceeded(
                 f"the columns of {count} records take more than {max_decompressed_bytes} bytes"
             )
         position = 0
@@ -325,7 +325,7 @@ class BatchView:
         for start in range(0, count, max_records):
             size = min(count - start, max_records)
             columns = Columns(data, size)
-            position = runs.decode(
+            position = fixed_stride.decode(
                 columns, 0, size, base_offset, self.base_timestamp, position, previous
             )
             previous = columns.offsets[-1] - base_offset
@@ -359,30 +359,30 @@ class BatchView:
 def batch_at(view: memoryview, position: int) -> BatchView | None:
     """The batch that begins at `position`, None if it is cut off or there is none."""
     left = len(view) - position
-    if left < legacy.HEAD_BYTES:
+    if left < legacy.LOG_OVERHEAD_BYTES:
         return None
     offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-    if size < legacy.LEAST_SIZE:
+    if size < legacy.MIN_MESSAGE_SIZE:
         raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
     if left <= MAGIC_POSITION:
         return None
     magic = view[position + MAGIC_POSITION]
     if magic > MAGIC_V2:
         raise CorruptRecords(f"there is no message format {magic}", offset=offset)
-    if legacy.HEAD_BYTES + size > left:
+    if legacy.LOG_OVERHEAD_BYTES + size > left:
         return None
     try:
-        return BatchView(view[position : position + legacy.HEAD_BYTES + size])
+        return BatchView(view[position : position + legacy.LOG_OVERHEAD_BYTES + size])
     except CorruptRecords as error:
         error.offset = offset
         raise
 
 
-def iter_batches(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[BatchView]:
+def iter_batches(buffer: Buffer, *, allow_partial: bool = True) -> Iterator[BatchView]:
     """The batches of a fetch response, a produce request or a log segment, in order.
 
     A last one that is cut off (a broker fills a response to its limit) ends the iteration, or
-    raises `CorruptRecords` unless `partial_ok`. Checksums are not looked at.
+    raises `CorruptRecords` unless `allow_partial`. Checksums are not looked at.
     """
     view = memoryview(buffer)
     position = 0
@@ -391,5 +391,5 @@ def iter_batches(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[BatchVi
         position += batch.size_bytes
         next_offset = batch.next_offset
         yield batch
-    if position < len(view) and not partial_ok:
+    if position < len(view) and not allow_partial:
         raise CorruptRecords("the last batch is cut off", offset=next_offset)

@@ -22,8 +22,8 @@ from .batch import (
 )
 from .columns import Columns
 from .compression import Compression, compress
-from .headers import as_bytes, encode_headers
-from .kernel import Buffer, Headers, RecordsUnderWay, decode_records
+from .headers import encode_headers, to_bytes
+from .kernel import Buffer, Headers, RecordBuffer, decode_records
 
 __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 
@@ -35,7 +35,7 @@ _UP_TO_CRC = Struct(">qiibI")
 _AFTER_CRC = Struct(">hiqqqhii")
 
 
-class BatchBuilder(RecordsUnderWay):
+class BatchBuilder(RecordBuffer):
     """Collects records for one batch of format 2, up to `max_bytes` before compression.
 
     The first record always fits; the producer holds records to its own limit. Timestamps are
@@ -72,8 +72,8 @@ class BatchBuilder(RecordsUnderWay):
         """Add a record; returns its index in the batch, or None if there is no room for it."""
         index = self.add(
             timestamp_ms,
-            key if key is None or type(key) is bytes else as_bytes(key, "key"),
-            value if value is None or type(value) is bytes else as_bytes(value, "value"),
+            key if key is None or type(key) is bytes else to_bytes(key, "key"),
+            value if value is None or type(value) is bytes else to_bytes(value, "value"),
             encode_headers(headers) if headers else NO_HEADERS,
         )
         return None if index < 0 else index
@@ -133,15 +133,15 @@ class ClosedBatch:
         self.compression_level = compression_level
 
     @classmethod
-    def of_one(
+    def single_record(
         cls, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Headers
     ) -> ClosedBatch:
         """One record, not compressed: what a `BatchBuilder` with it alone closes to."""
-        records = RecordsUnderWay(0)
+        records = RecordBuffer(0)
         records.add(
             timestamp_ms,
-            key if key is None or type(key) is bytes else as_bytes(key, "key"),
-            value if value is None or type(value) is bytes else as_bytes(value, "value"),
+            key if key is None or type(key) is bytes else to_bytes(key, "key"),
+            value if value is None or type(value) is bytes else to_bytes(value, "value"),
             encode_headers(headers) if headers else NO_HEADERS,
         )
         return cls(records.take_body(), 1, timestamp_ms, timestamp_ms)
@@ -202,7 +202,7 @@ class ClosedBatch:
         )
         up_to_crc = _UP_TO_CRC.pack(
             base_offset,
-            BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES + len(body),
+            BATCH_OVERHEAD_BYTES - legacy.LOG_OVERHEAD_BYTES + len(body),
             leader_epoch,
             MAGIC_V2,
             crc32c.crc32c(body, crc32c.crc32c(after_crc)),

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from typing import Any
 
-from .kernel import COMPILED, Buffer, Headers, cuts, decode_headers
+from .kernel import COMPILED, Buffer, Headers, decode_headers, slices
 
 __all__ = ("RECORD_COLUMN_BYTES", "Columns")
 
@@ -66,10 +66,10 @@ class Columns:
         self.timestamps = array("q", (timestamp_ms,)) * len(self.offsets)
 
     def key(self, index: int) -> bytes | None:
-        return cuts(self.data, self.key_start, self.key_length, index, index + 1)[0]
+        return slices(self.data, self.key_start, self.key_length, index, index + 1)[0]
 
     def value(self, index: int) -> bytes | None:
-        return cuts(self.data, self.value_start, self.value_length, index, index + 1)[0]
+        return slices(self.data, self.value_start, self.value_length, index, index + 1)[0]
 
     def headers_position(self, index: int) -> int:
         """Where the header count of a record stands in `data`, if `has_headers`."""

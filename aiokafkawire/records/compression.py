@@ -24,20 +24,20 @@ from .kernel import COMPILED, Buffer
 __all__ = (
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "Compression",
-    "OverLimit",
-    "claimed_bytes",
+    "DecompressionLimitExceeded",
     "compress",
+    "declared_size",
     "decompress",
 )
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 """What one batch may take when it is decompressed, unless a caller says otherwise."""
 
-FIRST_GUESS_BYTES = 64 * 1024
-FIRST_GUESS_RATIO = 4
+INITIAL_OUTPUT_BYTES = 64 * 1024
+INITIAL_OUTPUT_RATIO = 4
 TRUSTED_RATIO = 32  # a header that claims more is believed only step by step
 
-COPIED_BYTES = 256 * 1024
+MAX_COPIED_BYTES = 256 * 1024
 """What is given as `bytes`: more stays where it was decompressed, for a copy holds up all else."""
 
 SNAPPY_MAX_RATIO = 32  # a copy of 64 bytes takes three
@@ -90,11 +90,11 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class OverLimit(CorruptRecords):
+class DecompressionLimitExceeded(CorruptRecords):
     """The output is larger than the limit."""
 
 
-class _OutOfRoom(Exception):
+class _OutputTooSmall(Exception):
     """The output is larger than the buffer made for it."""
 
 
@@ -146,7 +146,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buff
     raise CorruptRecords(f"there is no compression codec {codec}")
 
 
-def claimed_bytes(codec: int, data: Buffer) -> int | None:
+def declared_size(codec: int, data: Buffer) -> int | None:
     """What compressed data says of its size decompressed, if it does; that may be a lie."""
     if codec == Compression.GZIP:
         return _gzip_size(data)
@@ -155,31 +155,33 @@ def claimed_bytes(codec: int, data: Buffer) -> int | None:
     return _zstd_size(data) if codec == Compression.ZSTD else None
 
 
-def _too_large(max_bytes: int) -> OverLimit:
-    return OverLimit(f"a batch takes more than {max_bytes} bytes when it is decompressed")
+def _too_large(max_bytes: int) -> DecompressionLimitExceeded:
+    return DecompressionLimitExceeded(
+        f"a batch takes more than {max_bytes} bytes when it is decompressed"
+    )
 
 
-def _too_many(codec: str, limit: int, parts: str) -> CorruptRecords:
+def _too_many_parts(codec: str, limit: int, parts: str) -> CorruptRecords:
     return CorruptRecords(f"{codec} data is damaged: it has more than {limit} {parts}")
 
 
-def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> Buffer:
+def _decompress_stream(module: Any, data: Buffer, max_bytes: int, declared: int | None) -> Buffer:
     """Decompress into buffers of growing size until one holds all of it.
 
-    `claimed` is what the header says. It may lie in both directions, and a stream may have more
+    `declared` is what the header says. It may lie in both directions, and a stream may have more
     than one frame, so it is only where the search begins.
     """
-    size = max(FIRST_GUESS_BYTES, FIRST_GUESS_RATIO * len(data))
-    if claimed is not None:
-        size = min(claimed, max(FIRST_GUESS_BYTES, TRUSTED_RATIO * len(data)))
+    size = max(INITIAL_OUTPUT_BYTES, INITIAL_OUTPUT_RATIO * len(data))
+    if declared is not None:
+        size = min(declared, max(INITIAL_OUTPUT_BYTES, TRUSTED_RATIO * len(data)))
     size = min(size, max_bytes)
     while True:
         try:
             return _decompress_into(module, data, size)
-        except _OutOfRoom:
+        except _OutputTooSmall:
             if size >= max_bytes:
                 raise _too_large(max_bytes) from None
-            size = min(max(2 * size, FIRST_GUESS_BYTES), max_bytes)
+            size = min(max(2 * size, INITIAL_OUTPUT_BYTES), max_bytes)
 
 
 def _decompress_into(module: Any, data: Buffer, size: int) -> Buffer:
@@ -187,34 +189,34 @@ def _decompress_into(module: Any, data: Buffer, size: int) -> Buffer:
     try:
         written = module.decompress_into(data, out)
     except cramjam.DecompressionError as error:
-        if str(error) == _out_of_room_text(module):
-            raise _OutOfRoom from None
+        if str(error) == _output_too_small_text(module):
+            raise _OutputTooSmall from None
         raise
-    return _shown(out, written)
+    return _trim_output(out, written)
 
 
-def _shown(out: bytearray | mmap, size: int) -> Buffer:
+def _trim_output(out: bytearray | mmap, size: int) -> Buffer:
     """The first bytes of what was decompressed."""
-    if size <= COPIED_BYTES or not COMPILED:
+    if size <= MAX_COPIED_BYTES or not COMPILED:
         return bytes(memoryview(out)[:size])
     if isinstance(out, bytearray):
         del out[size:]  # which gives back what is not in use
     return memoryview(out)[:size].toreadonly()
 
 
-_OUT_OF_ROOM_TEXTS: dict[str, str] = {}  # one entry a codec
+_OUTPUT_TOO_SMALL_TEXTS: dict[str, str] = {}  # one entry a codec
 
 
-def _out_of_room_text(module: Any) -> str:
+def _output_too_small_text(module: Any) -> str:
     """What the library says when a buffer is too small: asked of it, since it has no own class."""
-    known = _OUT_OF_ROOM_TEXTS.get(module.__name__)
+    known = _OUTPUT_TOO_SMALL_TEXTS.get(module.__name__)
     if known is None:
         known = ""
         try:
             module.decompress_into(bytes(module.compress(bytes(64))), bytearray(1))
         except cramjam.DecompressionError as error:
             known = str(error)
-        _OUT_OF_ROOM_TEXTS[module.__name__] = known
+        _OUTPUT_TOO_SMALL_TEXTS[module.__name__] = known
     return known
 
 
@@ -229,11 +231,11 @@ def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
     """Decompress whole gzip members and ignore what follows them, as the Java client does."""
     out: list[bytes] = []
     total = 0
-    rest = bytes(data)
-    while rest:
+    remaining = bytes(data)
+    while remaining:
         member = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
-            part = member.decompress(rest, max_bytes - total + 1)
+            part = member.decompress(remaining, max_bytes - total + 1)
         except zlib.error as error:
             if out:
                 break
@@ -247,8 +249,8 @@ def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
             raise CorruptRecords("GZIP data is damaged: it ends too early")
         out.append(part)
         if len(out) > GZIP_MAX_MEMBERS:
-            raise _too_many("GZIP", GZIP_MAX_MEMBERS, "members")
-        rest = member.unused_data
+            raise _too_many_parts("GZIP", GZIP_MAX_MEMBERS, "members")
+        remaining = member.unused_data
     if not out:
         raise CorruptRecords("GZIP data is damaged: there is none")
     return b"".join(out)
@@ -277,7 +279,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
         blocks.append((block, _block_size(block, total, max_bytes)))
         total += blocks[-1][1]
         if len(blocks) - total // XERIAL_MIN_BLOCK_BYTES > XERIAL_MAX_SMALL_BLOCKS:
-            raise _too_many("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "small blocks")
+            raise _too_many_parts("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "small blocks")
     out = room_for(total)
     position = 0
     with memoryview(out) as room:
@@ -285,7 +287,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
             with room[position : position + size] as part:
                 _decompress_block(block, part)
             position += size
-    return _shown(out, total)
+    return _trim_output(out, total)
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
@@ -298,7 +300,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
             position += len(XERIAL_HEADER)  # streams may be joined
             streams += 1
             if streams > XERIAL_MAX_SMALL_BLOCKS:
-                raise _too_many("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "joined streams")
+                raise _too_many_parts("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "joined streams")
             continue
         if len(view) - position < 4:
             return  # too few bytes for a block's length end the stream for the Java client too

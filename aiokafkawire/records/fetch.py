@@ -13,16 +13,22 @@ from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 from .batch import BATCH_OVERHEAD_BYTES, MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from .extent import reaches_too_far
+from .fetched_range import exceeds_log_end
 from .kernel import Buffer
-from .legacy import HEAD_BYTES, read_run
-from .plain import BATCH_COST_BYTES, PlainBatch, batch_of, decode_plain, find_plain
+from .legacy import LOG_OVERHEAD_BYTES, read_uncompressed_run
 from .sequence import Records, Segment
+from .uncompressed_runs import (
+    BATCH_COST_BYTES,
+    UncompressedBatch,
+    batch_at_index,
+    decode_uncompressed_run,
+    find_uncompressed_run,
+)
 
 __all__ = (
     "FetchedBatches",
-    "HeavyBatch",
     "IsolationLevel",
+    "OffloadedBatch",
     "decode_fetch",
     "partial_message_size",
 )
@@ -40,7 +46,7 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
-class HeavyBatch:
+class OffloadedBatch:
     """A batch that takes an event loop too long to check and decompress.
 
     `unpack` may run in another thread; more is taken once it is `done`.
@@ -55,12 +61,12 @@ class HeavyBatch:
         self.failure: CorruptRecords | None = None
         self.done = False
 
-    def unpack(self) -> None:
+    def decompress(self) -> None:
         """Do it. Damage is kept for who takes the records."""
         try:
             if self._check_crcs:
                 self._batch.check_crc()
-            self._batch.unpack(self._max_decompressed_bytes)
+            self._batch.decompress(self._max_decompressed_bytes)
         except CorruptRecords as error:
             self.failure = error
         self.done = True
@@ -78,8 +84,8 @@ class FetchedBatches:
     each further call: the position stays before it. A batch that claims to reach over
     `high_watermark`, and whose count of records says otherwise, is damage.
 
-    With `inline_bytes`, a batch that takes more than that to decompress is `heavy`: `take` stops
-    before it until somebody has unpacked it. `taken_bytes` is what the last `take` decoded.
+    With `max_inline_bytes`, a batch that takes more than that to decompress is `offloaded`: `take`
+    stops before it until somebody has unpacked it. `decoded_bytes` is what the last `take` decoded.
     """
 
     __slots__ = (
@@ -94,17 +100,17 @@ class FetchedBatches:
         "_high_watermark",
         "_inline_bytes",
         "_max_decompressed_bytes",
-        "_missing",
         "_next_at",
-        "_rest",
-        "_rest_next_offset",
+        "_pending",
+        "_pending_next_offset",
+        "_remaining_records",
         "_run",
         "_start",
         "_topic_partition",
-        "heavy",
+        "decoded_bytes",
         "leader_epoch",
+        "offloaded",
         "position",
-        "taken_bytes",
     )
 
     def __init__(
@@ -119,7 +125,7 @@ class FetchedBatches:
         aborted: Iterable[tuple[int, int]] = (),
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         high_watermark: int | None = None,
-        inline_bytes: int | None = None,
+        max_inline_bytes: int | None = None,
     ) -> None:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
@@ -128,7 +134,7 @@ class FetchedBatches:
         self._next_at: int | None = 0  # where the next batch stands; None at the end
         self._batch: BatchView | None = None
         self._chunks: Iterator[Columns] = iter(())
-        self._missing = 0
+        self._remaining_records = 0
         self._check_crcs = check_crcs
         self._committed_only = isolation == IsolationLevel.READ_COMMITTED
         self._aborted = sorted(aborted, key=lambda entry: entry[1], reverse=True)
@@ -136,93 +142,93 @@ class FetchedBatches:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._high_watermark = high_watermark
         self._failure: CorruptRecords | None = None
-        self._rest: Segment | None = None
-        self._run: Sequence[PlainBatch] = ()  # that the rest is of, if it is of one
-        self._rest_next_offset = fetch_offset
-        self._inline_bytes = inline_bytes
-        self.heavy: HeavyBatch | None = None
-        self.taken_bytes = 0
+        self._pending: Segment | None = None
+        self._run: Sequence[UncompressedBatch] = ()  # that the rest is of, if it is of one
+        self._pending_next_offset = fetch_offset
+        self._inline_bytes = max_inline_bytes
+        self.offloaded: OffloadedBatch | None = None
+        self.decoded_bytes = 0
         self.position = fetch_offset
         self.leader_epoch = ANY_LEADER_EPOCH
 
     @property
     def exhausted(self) -> bool:
         """Whether all that there is was taken."""
-        return self._next_at is None and self._rest is None
+        return self._next_at is None and self._pending is None
 
     @property
-    def left_bytes(self) -> int:
+    def remaining_bytes(self) -> int:
         """The bytes of the batches that were not wholly taken yet."""
-        if self._rest is not None and self._run:
-            return len(self._data) - batch_of(self._run, self._rest.start).start
-        if self._rest is not None or self._missing > 0 or self._next_at is None:
+        if self._pending is not None and self._run:
+            return len(self._data) - batch_at_index(self._run, self._pending.start).start
+        if self._pending is not None or self._remaining_records > 0 or self._next_at is None:
             return len(self._data) - self._start
         return len(self._data) - self._next_at
 
     def take(self, max_records: int, max_bytes: int | None = None) -> Records:
         """At most `max_records` records, fewer only at the end; empty when `exhausted`.
 
-        Fewer, too, before a batch that is `heavy`, and once `max_bytes` were decoded.
+        Fewer, too, before a batch that is `offloaded`, and once `max_bytes` were decoded.
         """
         segments: list[Segment] = []
         missing = max_records
-        self.taken_bytes = 0
+        self.decoded_bytes = 0
         while missing > 0:
-            if self._rest is None and not self._load(not segments, max_bytes):
+            if self._pending is None and not self._load(not segments, max_bytes):
                 break
-            segment = self._take_from_rest(missing)
+            segment = self._take_pending(missing)
             segments.append(segment)
             missing -= segment.stop - segment.start
         return Records(*self._topic_partition, segments, self.position, self.leader_epoch)
 
     def __iter__(self) -> Iterator[Records]:
         """One `Records` a batch, empty ones left out."""
-        while self._rest is not None or self._load(True):
-            rest, run = self._rest, self._run
+        while self._pending is not None or self._load(True):
+            rest, run = self._pending, self._run
             assert rest is not None
-            limit = batch_of(run, rest.start).stop - rest.start if run else None
-            batch = self._take_from_rest(limit)
+            limit = batch_at_index(run, rest.start).stop - rest.start if run else None
+            batch = self._take_pending(limit)
             yield Records(*self._topic_partition, (batch,), self.position)
 
-    def _take_from_rest(self, limit: int | None) -> Segment:
-        rest = self._rest
+    def _take_pending(self, limit: int | None) -> Segment:
+        rest = self._pending
         assert rest is not None
         self.leader_epoch = rest.leader_epoch
         size = rest.stop - rest.start
         if limit is None or limit >= size:
-            self._rest = None
-            self.position = self._rest_next_offset
+            self._pending = None
+            self.position = self._pending_next_offset
             return rest
         columns, start, stop, timestamp_type, leader_epoch = rest
         cut = start + limit
-        self._rest = Segment(columns, cut, stop, timestamp_type, leader_epoch)
+        self._pending = Segment(columns, cut, stop, timestamp_type, leader_epoch)
         self.position = columns.offsets[cut - 1] + 1
-        if self._run and (batch := batch_of(self._run, cut - 1)).stop == cut:
+        if self._run and (batch := batch_at_index(self._run, cut - 1)).stop == cut:
             self.position = batch.last_offset + 1  # the last offsets of a batch may be gone
         return Segment(columns, start, cut, timestamp_type, leader_epoch)
 
     def _load(self, raise_failure: bool, max_bytes: int | None = None) -> bool:
         """Find the next records to give; False at the end, before a failure, or to stop here."""
         try:
-            while self._failure is None and self._rest is None:
-                if self.heavy is not None:
-                    if not self.heavy.done:
+            while self._failure is None and self._pending is None:
+                if self.offloaded is not None:
+                    if not self.offloaded.done:
                         return False
-                    self._open_unpacked(self.heavy)
-                if max_bytes is not None and self.taken_bytes >= max_bytes:
+                    self._open_offloaded(self.offloaded)
+                if max_bytes is not None and self.decoded_bytes >= max_bytes:
                     return False
                 columns = None if self._batch is None else next(self._chunks, None)
                 if columns is not None:
-                    self._rest = self._visible(columns)
+                    self._pending = self._visible_segment(columns)
                 elif not self._next_batch(max_bytes):
                     return False
         except CorruptRecords as error:
             error.topic, error.partition = self._topic_partition
-            error.next_offset = self._end_of_damage()
+            error.next_offset = self._end_of_corrupt_batch()
             self._failure = error
         if raise_failure and self._failure is not None:
             raise self._failure.with_traceback(None)
-        return self._rest is not None
+        return self._pending is not None
 
     def _next_batch(self, max_bytes: int | None) -> bool:
         """Go over to the next batch, or to a run of them; False if there is none."""
@@ -230,8 +236,8 @@ class FetchedBatches:
             self.position = self._batch.next_offset
             self.leader_epoch = self._batch.partition_leader_epoch
         self._batch = None  # also if what stands there is no batch
-        self._missing = 0
-        if self._next_plain(max_bytes):
+        self._remaining_records = 0
+        if self._load_uncompressed_run(max_bytes):
             return True
         self._run = ()
         self._chunks = iter(())
@@ -241,12 +247,12 @@ class FetchedBatches:
             self._next_at = None
             self._start = len(self._data)
             return False
-        self.taken_bytes += BATCH_COST_BYTES
+        self.decoded_bytes += BATCH_COST_BYTES
         self._start = self._next_at or 0
         self._next_at = self._start + batch.size_bytes
-        if (first := _named_offset(batch)) < 0:
+        if (first := _header_offset(batch)) < 0:
             raise CorruptRecords(f"a batch cannot stand at offset {first}", offset=first)
-        if _lies(batch, self._high_watermark):
+        if _has_invalid_range(batch, self._high_watermark):
             raise CorruptRecords(
                 f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
                 f" at {batch.last_offset}, but the log ends at {self._high_watermark}",
@@ -255,7 +261,7 @@ class FetchedBatches:
         if batch.last_offset < self.position and not batch.is_control:
             return True
         if self._inline_bytes is not None and batch.size_bytes > self._inline_bytes:
-            self.heavy = HeavyBatch(batch, self._check_crcs, self._max_decompressed_bytes)
+            self.offloaded = OffloadedBatch(batch, self._check_crcs, self._max_decompressed_bytes)
             return True
         if self._check_crcs:
             # mutation: crc-not-checked
@@ -263,7 +269,7 @@ class FetchedBatches:
         self._open(batch)
         return True
 
-    def _next_plain(self, max_bytes: int | None) -> bool:
+    def _load_uncompressed_run(self, max_bytes: int | None) -> bool:
         """Go over to the next batches, and decode them, if they are plain and not large.
 
         False, and nothing is done, if the next is another or if anything is wrong with it.
@@ -273,29 +279,29 @@ class FetchedBatches:
             return False
         most, inline, position = self._max_decompressed_bytes, self._inline_bytes, self.position
         limit = start + (most if inline is None or inline > most else inline)
-        room = MAX_OFFSET if max_bytes is None else max_bytes - self.taken_bytes
-        batches = find_plain(
+        room = MAX_OFFSET if max_bytes is None else max_bytes - self.decoded_bytes
+        batches = find_uncompressed_run(
             self._data, start, limit, position, room, self._high_watermark, self._check_crcs
         )
         if not batches:
             return False
         before = batches[0].base_offset < position
-        columns = decode_plain(self._data, batches)
+        columns = decode_uncompressed_run(self._data, batches)
         first = bisect_left(columns.offsets, position) if before else 0
         if first == len(columns.offsets):
             return False
         _, self._next_at, stop, _, last, _, leader_epoch = batches[-1]
-        self.taken_bytes += BATCH_COST_BYTES * len(batches) + self._next_at - start
+        self.decoded_bytes += BATCH_COST_BYTES * len(batches) + self._next_at - start
         self._start = start
-        self._rest = Segment(columns, first, stop, TimestampType.CREATE_TIME, leader_epoch)
-        self._rest_next_offset = last + 1
+        self._pending = Segment(columns, first, stop, TimestampType.CREATE_TIME, leader_epoch)
+        self._pending_next_offset = last + 1
         self._run = batches
         return True
 
-    def _open_unpacked(self, heavy: HeavyBatch) -> None:
-        self.heavy = None
-        if heavy.failure is not None:
-            raise heavy.failure
+    def _open_offloaded(self, offloaded: OffloadedBatch) -> None:
+        self.offloaded = None
+        if offloaded.failure is not None:
+            raise offloaded.failure
         assert self._batch is not None
         self._open(self._batch)
 
@@ -305,18 +311,20 @@ class FetchedBatches:
         if (self._committed_only and self._is_aborted(batch)) or batch.is_control:
             return
         limit, bound = self._inline_bytes, self._max_decompressed_bytes
-        if limit is not None and limit < bound and not batch.unpack_within(limit):
-            self.heavy = HeavyBatch(batch, False, bound)
+        if limit is not None and limit < bound and not batch.decompress_within(limit):
+            self.offloaded = OffloadedBatch(batch, False, bound)
             return
-        if batch.is_plain_message:
-            columns, self._next_at = read_run(self._data, self._start, self._check_crcs)
+        if batch.is_uncompressed_message:
+            columns, self._next_at = read_uncompressed_run(
+                self._data, self._start, self._check_crcs
+            )
             self._chunks = iter((columns,))
             batch.last_offset = columns.offsets[-1]  # the view stands for the whole run now
         else:
             self._chunks = batch.chunks(bound)
-        self._missing = batch.count if batch.magic == MAGIC_V2 else 0
+        self._remaining_records = batch.count if batch.magic == MAGIC_V2 else 0
 
-    def _end_of_damage(self) -> int | None:
+    def _end_of_corrupt_batch(self) -> int | None:
         """Where the batch at hand ends: where the next begins, or else where it says itself."""
         batch = self._batch
         if batch is None:
@@ -329,25 +337,25 @@ class FetchedBatches:
         except CorruptRecords:
             # What follows is no batch: it says nothing of where this one ends.
             end = None
-        if end is None and not _lies(batch, self._high_watermark):
+        if end is None and not _has_invalid_range(batch, self._high_watermark):
             end = batch.next_offset
         return end if end is not None and self.position < end <= MAX_OFFSET else None
 
-    def _visible(self, columns: Columns) -> Segment | None:
+    def _visible_segment(self, columns: Columns) -> Segment | None:
         """The records that are at or after the position, None if there are none."""
         batch = self._batch
         assert batch is not None
         if batch.magic < MAGIC_V2:
             _check_order(batch, columns.offsets)
         count = len(columns)
-        self.taken_bytes += len(columns.data) * count // max(batch.count, count, 1)
-        self._missing -= count
+        self.decoded_bytes += len(columns.data) * count // max(batch.count, count, 1)
+        self._remaining_records -= count
         # mutation: records-before-position-returned
         start = bisect_left(columns.offsets, self.position)
         if start == count:
             return None
-        last = batch.next_offset if self._missing <= 0 else columns.offsets[-1] + 1
-        self._rest_next_offset = max(last, self.position)
+        last = batch.next_offset if self._remaining_records <= 0 else columns.offsets[-1] + 1
+        self._pending_next_offset = max(last, self.position)
         return Segment(columns, start, count, batch.timestamp_type, batch.partition_leader_epoch)
 
     def _is_aborted(self, batch: BatchView) -> bool:
@@ -368,17 +376,17 @@ class FetchedBatches:
         return batch.is_transactional
 
 
-def _lies(batch: BatchView, high_watermark: int | None) -> bool:
+def _has_invalid_range(batch: BatchView, high_watermark: int | None) -> bool:
     """Whether a batch cannot reach as far as it says, or ends before it or the log begins."""
-    if _named_offset(batch) < 0:
+    if _header_offset(batch) < 0:
         return True
     if batch.magic < MAGIC_V2:
         return False
     delta = batch.last_offset - batch.base_offset
-    return delta < 0 or reaches_too_far(batch.last_offset, delta, batch.count, high_watermark)
+    return delta < 0 or exceeds_log_end(batch.last_offset, delta, batch.count, high_watermark)
 
 
-def _named_offset(batch: BatchView) -> int:
+def _header_offset(batch: BatchView) -> int:
     """The offset that it bears: of its first record, before format 2 of its last."""
     return batch.base_offset if batch.magic == MAGIC_V2 else batch.last_offset
 
@@ -418,7 +426,7 @@ def decode_fetch(
     aborted: Iterable[tuple[int, int]] | None = (),
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     high_watermark: int | None = None,
-    inline_bytes: int | None = None,
+    max_inline_bytes: int | None = None,
 ) -> FetchedBatches:
     """What a fetch response has for one partition; null records and null `aborted` are none."""
     return FetchedBatches(
@@ -431,7 +439,7 @@ def decode_fetch(
         aborted=aborted or (),
         max_decompressed_bytes=max_decompressed_bytes,
         high_watermark=high_watermark,
-        inline_bytes=inline_bytes,
+        max_inline_bytes=max_inline_bytes,
     )
 
 
@@ -441,8 +449,8 @@ def partial_message_size(buffer: Buffer | None) -> int | None:
     Fetch before version 3 gives its beginning and no error. None if the first message is whole, or
     if too little came to tell.
     """
-    if buffer is None or len(buffer) < HEAD_BYTES:
+    if buffer is None or len(buffer) < LOG_OVERHEAD_BYTES:
         return None
     _, size = _OFFSET_AND_SIZE.unpack_from(buffer)
-    whole = HEAD_BYTES + int(size)
+    whole = LOG_OVERHEAD_BYTES + int(size)
     return whole if whole > len(buffer) else None

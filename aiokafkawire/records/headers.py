@@ -7,10 +7,10 @@ from typing import Any
 
 from .kernel import Buffer, encode_varint
 
-__all__ = ("as_bytes", "encode_headers")
+__all__ = ("encode_headers", "to_bytes")
 
 
-def as_bytes(data: Any, what: str) -> bytes:
+def to_bytes(data: Any, what: str) -> bytes:
     """A copy of a bytes-like object; anything else is a `TypeError` that names `what`."""
     if not isinstance(data, bytes | bytearray | memoryview):
         advice = ": call its encode()" if isinstance(data, str) else ""
@@ -33,7 +33,7 @@ def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
         if value is None:
             out += encode_varint(-1)
         else:
-            content = as_bytes(value, "header value")
+            content = to_bytes(value, "header value")
             out += encode_varint(len(content))
             out += content
         count += 1

@@ -22,10 +22,9 @@ __all__ = (
     "Buffer",
     "Header",
     "Headers",
-    "Placed",
     "Record",
-    "RecordsUnderWay",
-    "cuts",
+    "RecordBuffer",
+    "RecordHandle",
     "decode_headers",
     "decode_records",
     "decode_varint",
@@ -36,6 +35,7 @@ __all__ = (
     "make_records",
     "murmur2",
     "restore",
+    "slices",
     "total",
 )
 
@@ -70,10 +70,9 @@ if TYPE_CHECKING or not is_pure_asked_for() or compiled_kernel() is None:
             Buffer,
             Header,
             Headers,
-            Placed,
             Record,
-            RecordsUnderWay,
-            cuts,
+            RecordBuffer,
+            RecordHandle,
             decode_headers,
             decode_records,
             decode_varint,
@@ -82,6 +81,7 @@ if TYPE_CHECKING or not is_pure_asked_for() or compiled_kernel() is None:
             longest,
             make_records,
             murmur2,
+            slices,
             total,
         )
     except ImportError as error:

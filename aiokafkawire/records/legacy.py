@@ -20,16 +20,16 @@ from .compression import Compression, compress, decompress
 from .kernel import Buffer
 
 __all__ = (
-    "HEAD_BYTES",
+    "LOG_OVERHEAD_BYTES",
     "encode_message",
     "encode_message_set",
     "overhead_bytes",
     "read_message",
-    "read_run",
+    "read_uncompressed_run",
     "read_wrapper",
 )
 
-HEAD_BYTES = 12
+LOG_OVERHEAD_BYTES = 12
 """Offset and size, which stand before what the size counts."""
 
 MAX_WRAPPED_MESSAGES = 1 << 20
@@ -38,7 +38,7 @@ MAX_WRAPPED_MESSAGES = 1 << 20
 MAX_RUN_MESSAGES = 4096
 """The most messages without compression that are decoded at a time for a consumer."""
 
-LEAST_SIZE = 14
+MIN_MESSAGE_SIZE = 14
 """What the size field of the smallest message says."""
 
 CRC_END = 16
@@ -60,7 +60,7 @@ def overhead_bytes(magic: int) -> int:
 def read_message(data: bytes, magic: int) -> Columns:
     """The columns of a single message without compression, given whole from its offset on."""
     columns = Columns(data, 0)
-    _append(columns, 0, len(data), magic)
+    _append_message(columns, 0, len(data), magic)
     return columns
 
 
@@ -72,7 +72,7 @@ def read_wrapper(
     In format 1 the inner offsets are relative to the first, and the wrapper has the offset of the
     last; a wrapper at 0 is one that a producer has just made. In format 0 they are absolute.
     """
-    _, _, start, size = _fields(data, overhead_bytes(magic) - 8, len(data))
+    _, _, start, size = _key_and_value(data, overhead_bytes(magic) - 8, len(data))
     if size < 0:
         raise CorruptRecords("a compressed message has no value", offset=wrapper_offset)
     inner = decompress(codec, data[start : start + size], max_decompressed_bytes, magic)
@@ -84,9 +84,9 @@ def read_wrapper(
                 f"a compressed message holds more than {MAX_WRAPPED_MESSAGES} messages"
             )
         try:
-            position = _append(columns, position, len(inner), magic)
+            position = _append_message(columns, position, len(inner), magic)
         except CorruptRecords:
-            if not _is_cut_off(inner, position):
+            if not _is_truncated(inner, position):
                 raise
             break
     offsets = columns.offsets
@@ -103,16 +103,16 @@ def read_wrapper(
     return columns
 
 
-def _is_cut_off(inner: Buffer, position: int) -> bool:
+def _is_truncated(inner: Buffer, position: int) -> bool:
     """Whether too few bytes follow for a whole message, which end the set as in the Java client."""
     left = len(inner) - position
-    if left < HEAD_BYTES:
+    if left < LOG_OVERHEAD_BYTES:
         return True
-    (size,) = _LENGTH.unpack_from(inner, position + HEAD_BYTES - 4)
-    return int(size) >= LEAST_SIZE and left < HEAD_BYTES + int(size)
+    (size,) = _LENGTH.unpack_from(inner, position + LOG_OVERHEAD_BYTES - 4)
+    return int(size) >= MIN_MESSAGE_SIZE and left < LOG_OVERHEAD_BYTES + int(size)
 
 
-def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:
+def read_uncompressed_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:
     """The messages from `start` on that are like the first: without compression, of the same format
     and attributes, offsets rising. Returns their columns and where the run ends.
 
@@ -127,7 +127,7 @@ def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, i
         if total - end < overhead_bytes(magic):
             break
         offset, size, crc, *kind = _HEAD.unpack_from(view, end)
-        stop = end + HEAD_BYTES + size
+        stop = end + LOG_OVERHEAD_BYTES + size
         if kind != [magic, attributes] or offset <= previous or size < 0 or stop > total:
             break
         if check_crcs and zlib.crc32(view[end + CRC_END : stop]) != crc:
@@ -137,7 +137,7 @@ def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, i
     position = 0
     while position < end - start:
         try:
-            position = _append(columns, position, end - start, magic)
+            position = _append_message(columns, position, end - start, magic)
         except CorruptRecords:
             if not position:
                 raise
@@ -145,7 +145,7 @@ def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, i
     return columns, start + position
 
 
-def _append(columns: Columns, position: int, limit: int, magic: int) -> int:
+def _append_message(columns: Columns, position: int, limit: int, magic: int) -> int:
     """Append the message at `position` whole, or not at all; returns where the next one begins."""
     data = columns.data
     head_bytes = overhead_bytes(magic) - 8
@@ -156,13 +156,15 @@ def _append(columns: Columns, position: int, limit: int, magic: int) -> int:
         raise CorruptRecords(
             f"a message of format {inner_magic} inside one of format {magic}", offset=offset
         )
-    end: int = position + HEAD_BYTES + size
-    if size < head_bytes + 8 - HEAD_BYTES or end > limit:
+    end: int = position + LOG_OVERHEAD_BYTES + size
+    if size < head_bytes + 8 - LOG_OVERHEAD_BYTES or end > limit:
         raise CorruptRecords(f"a message cannot have the size {size}", offset=offset)
     if attributes & CODEC_MASK:
         raise CorruptRecords("compressed messages are nested", offset=offset)
     try:
-        key_start, key_size, value_start, value_size = _fields(data, position + head_bytes, end)
+        key_start, key_size, value_start, value_size = _key_and_value(
+            data, position + head_bytes, end
+        )
     except CorruptRecords as error:
         error.offset = offset
         raise
@@ -177,7 +179,7 @@ def _append(columns: Columns, position: int, limit: int, magic: int) -> int:
     return end
 
 
-def _fields(data: bytes, position: int, end: int) -> tuple[int, int, int, int]:
+def _key_and_value(data: bytes, position: int, end: int) -> tuple[int, int, int, int]:
     """Start and length of the key and of the value; the key's length stands at `position`."""
     (key_size,) = _LENGTH.unpack_from(data, position)
     key_start = position + 4

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .columns import Columns
-from .kernel import Record, cuts, make_records, total
+from .kernel import Record, make_records, slices, total
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ("Records", "Segment")
 
-PIECE_RECORDS = 256
+ITERATION_CHUNK_RECORDS = 256
 """Records that are made at a time."""
 
 
@@ -95,14 +95,14 @@ class Records(Sequence[Record]):
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[Record]:
-        return chain.from_iterable(self._pieces())
+        return chain.from_iterable(self._record_chunks())
 
-    def _pieces(self) -> Iterator[list[Record]]:
+    def _record_chunks(self) -> Iterator[list[Record]]:
         """The records, some at a time: so few that what they take is used again for the next."""
         topic, partition = self.topic_partition
         for columns, start, stop, timestamp_type, leader_epoch in self._segments:
-            for at in range(start, stop, PIECE_RECORDS):
-                end = min(at + PIECE_RECORDS, stop)
+            for at in range(start, stop, ITERATION_CHUNK_RECORDS):
+                end = min(at + ITERATION_CHUNK_RECORDS, stop)
                 yield make_records(columns, at, end, topic, partition, timestamp_type, leader_epoch)
 
     @overload
@@ -158,14 +158,14 @@ class Records(Sequence[Record]):
         """All keys, in order."""
         found: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
-            found += cuts(columns.data, columns.key_start, columns.key_length, start, stop)
+            found += slices(columns.data, columns.key_start, columns.key_length, start, stop)
         return found
 
     def values(self) -> list[bytes | None]:
         """All values, in order."""
         found: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
-            found += cuts(columns.data, columns.value_start, columns.value_length, start, stop)
+            found += slices(columns.data, columns.value_start, columns.value_length, start, stop)
         return found
 
     def offsets(self) -> list[int]:

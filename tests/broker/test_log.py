@@ -14,7 +14,7 @@ from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.records.server import assign_offsets, control_batch
+from aiokafkawire.records.broker_records import assign_offsets, control_batch
 
 from .raw_client import batch
 

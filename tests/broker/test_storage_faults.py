@@ -19,7 +19,7 @@ from aiokafkawire.broker.storage import DirectoryStore
 from aiokafkawire.broker.write_failures import MAX_WARNINGS, REPEAT_AFTER_S, WriteFailures
 from aiokafkawire.errors import BrokerError, KafkaError
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.records.server import assign_offsets
+from aiokafkawire.records.broker_records import assign_offsets
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 

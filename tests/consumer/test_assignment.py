@@ -7,8 +7,8 @@ from aiokafkawire.consumer.assignment import Assignment, to_commit
 from aiokafkawire.consumer.buffer import CURSOR_RECORDS, FetchBuffer
 from aiokafkawire.consumer.partition import Broken, Damaged, Partition, Positioned, SoughtTo
 from aiokafkawire.errors import CorruptRecords, KafkaError
-from aiokafkawire.records import control_batch, decode_fetch, extent_of
-from aiokafkawire.records.plain import BATCH_COST_BYTES
+from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
+from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -19,7 +19,7 @@ P2 = TopicPartition("orders", 2)
 def partition(tp: TopicPartition, data: bytes = b"") -> Partition:
     buffer = FetchBuffer(0)
     if data:
-        buffer.add(fetched(data, 0, tp), len(data), extent_of(data, 0))
+        buffer.add(fetched(data, 0, tp), len(data), find_fetched_range(data, 0))
     return Partition(tp, "earliest", Positioned(buffer))
 
 
@@ -84,7 +84,7 @@ def test_records_over_several_batches_and_chunks_come_as_one() -> None:
     one = partition(P0, log(3, 3))
     data = log(2, start=6)
     assert one.buffer is not None
-    one.buffer.add(fetched(data, 6), len(data), extent_of(data, 6))
+    one.buffer.add(fetched(data, 6), len(data), find_fetched_range(data, 6))
     taken = assignment(one).take("a", 100)[P0]
     assert taken.offsets() == list(range(8))
     assert taken.next_offset == 8
@@ -99,7 +99,7 @@ def test_records_over_several_chunks_have_the_epoch_of_batches_without_records()
     assert owned.buffer is not None
     for data in (log(2, leader_epoch=3), log(2, start=2, leader_epoch=3) + control):
         offset = owned.buffer.fetch_offset
-        owned.buffer.add(fetched(data, offset), len(data), extent_of(data, offset))
+        owned.buffer.add(fetched(data, offset), len(data), find_fetched_range(data, offset))
     records = assignment(owned).take("me", 100)[P0]
     assert records.offsets() == [0, 1, 2, 3]
     assert (records.next_offset, records.leader_epoch) == (5, 5)
@@ -215,31 +215,31 @@ def test_what_was_committed_by_hand_is_not_taken_back() -> None:
 # --- what takes long --------------------------------------------------------------------------
 
 
-def heavy(tp: TopicPartition) -> Partition:
+def offloaded(tp: TopicPartition) -> Partition:
     """A partition whose one batch is to be unpacked first."""
     data = log(3)
     buffer = FetchBuffer(0)
-    batches = decode_fetch(*tp, data, 0, inline_bytes=len(data) - 1)
-    buffer.add(batches, len(data), extent_of(data, 0))
+    batches = decode_fetch(*tp, data, 0, max_inline_bytes=len(data) - 1)
+    buffer.add(batches, len(data), find_fetched_range(data, 0))
     return Partition(tp, "earliest", Positioned(buffer))
 
 
 @pytest.mark.parametrize("how", ["take", "open"])
 def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(how: str) -> None:
-    owned = assignment(partition(P1, log(900)), heavy(P0))
+    owned = assignment(partition(P1, log(900)), offloaded(P0))
     give = (lambda: owned.take("a", 300)) if how == "take" else (lambda: owned.open("a"))
     assert give()
     assert not owned.stopped
     for _ in range(2):
         assert not give()
         assert owned.stopped
-    assert owned.heavy is not None
-    owned.heavy.unpack()
+    assert owned.offloaded is not None
+    owned.offloaded.decompress()
     if how == "take":
         assert list(owned.take("a", 300)) == [P0, P1]
     else:
         assert owned.open("a").next().partition == P0.partition  # type: ignore[union-attr]
-    assert (owned.stopped, owned.heavy) == (False, None)
+    assert (owned.stopped, owned.offloaded) == (False, None)
 
 
 def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_a_call_looks_at_what_was_fetched_and_not_at_all_that_is_owned() -> None
     assert broken is not None
     data = log(5)
     assert full.buffer is not None
-    full.buffer.add(fetched(data), len(data), extent_of(data, 0))
+    full.buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
     owned.filled(full)
     owned.raise_broken()
     assert list(owned.take("a", 5)) == [P0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiokafkawire.consumer import buffer as buffer_module
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.records import Extent, control_batch, extent_of
+from aiokafkawire.records import FetchedRange, control_batch, find_fetched_range
 
 from .logs import fetched, log
 
@@ -22,7 +22,7 @@ def filled(*sizes: int, start: int = 0) -> FetchBuffer:
 
 def add(buffer: FetchBuffer, data: bytes) -> None:
     offset = buffer.fetch_offset
-    buffer.add(fetched(data, offset), len(data), extent_of(data, offset))
+    buffer.add(fetched(data, offset), len(data), find_fetched_range(data, offset))
 
 
 def test_records_are_given_in_order_and_the_position_follows() -> None:
@@ -106,7 +106,9 @@ def test_one_by_one_the_record_before_is_processed() -> None:
 def test_gaps_are_passed_over() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
-    buffer.add(fetched(data), len(data), Extent(9, 4))  # compaction removed what was after them
+    buffer.add(
+        fetched(data), len(data), FetchedRange(9, 4)
+    )  # compaction removed what was after them
     buffer.take(5, "a")
     assert (buffer.position, buffer.leader_epoch) == (9, 4)
     assert buffer.processed == 0
@@ -117,7 +119,7 @@ def test_gaps_are_passed_over() -> None:
 def test_chunks_without_records_move_the_position() -> None:
     buffer = FetchBuffer(5)
     data = log(3)  # all of it lies before the position
-    buffer.add(fetched(data, 5), len(data), Extent(6, 0))
+    buffer.add(fetched(data, 5), len(data), FetchedRange(6, 0))
     assert buffer.take(10, "a") is None
     assert (buffer.position, buffer.empty, buffer.size_bytes) == (6, True, 0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.counters import MAX_LAGS, Counters
 from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
-from aiokafkawire.records import extent_of
+from aiokafkawire.records import find_fetched_range
 from aiokafkawire.types import TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -29,7 +29,7 @@ def test_fetches_are_counted_with_their_latency() -> None:
 def test_the_partitions_tell_lag_and_buffers() -> None:
     buffer = FetchBuffer(5)
     data = log(4, start=5)
-    buffer.add(fetched(data, 5), len(data), extent_of(data, 5))
+    buffer.add(fetched(data, 5), len(data), find_fetched_range(data, 5))
     reading = Partition(P0, "earliest", Positioned(buffer))
     reading.known_end = 11
     waiting = Partition(P1, "earliest", AwaitingCommitted())

@@ -21,7 +21,7 @@ from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import OutOfRange, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecords, RecordTooLarge
-from aiokafkawire.records import extent
+from aiokafkawire.records import fetched_range
 from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.runtime import TaskHandle
 from aiokafkawire.types import TopicPartition
@@ -411,7 +411,7 @@ async def test_an_answer_that_begins_with_damage_says_which() -> None:
 async def test_a_long_answer_is_taken_over_while_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(extent, "PIECE_BATCHES", 1)
+    monkeypatch.setattr(fetched_range, "CHUNK_BATCHES", 1)
     monkeypatch.setattr(fetcher, "BUSY_S", -1.0)
     turns: list[int] = []
     async with Broker() as broker:

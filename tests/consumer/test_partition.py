@@ -17,7 +17,7 @@ from aiokafkawire.errors import (
     NoOffset,
     UnsupportedVersion,
 )
-from aiokafkawire.records import Extent, extent_of
+from aiokafkawire.records import FetchedRange, find_fetched_range
 from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -173,7 +173,7 @@ def read_by(leader: Leader | None, policy: str = "earliest", *, given: int = 4) 
     """A partition with offsets 0 to 3 of epoch 1 and 4, 5 of epoch 2; some of them are given."""
     buffer = FetchBuffer(0)
     data = log(4, leader_epoch=1) + log(2, start=4, leader_epoch=2)
-    buffer.add(fetched(data), len(data), extent_of(data, 0))
+    buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
     if given:
         buffer.take(given, "a")
     return partition(p.Positioned(buffer, leader), policy)
@@ -372,7 +372,7 @@ def test_lag_is_known_with_the_position_and_the_end() -> None:
 def test_out_of_range_is_left_until_what_was_fetched_is_given() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
-    buffer.add(fetched(data), len(data), Extent(2, 0))
+    buffer.add(fetched(data), len(data), FetchedRange(2, 0))
     state = p.Positioned(buffer)
     one = partition(state)
     one.handle(p.OutOfRange(state, ERROR))

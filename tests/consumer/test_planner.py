@@ -18,7 +18,7 @@ from aiokafkawire.consumer.partition import (
     Validating,
 )
 from aiokafkawire.consumer.planner import HOLD_S, FetchLimits, FetchPlanner
-from aiokafkawire.records import Extent
+from aiokafkawire.records import FetchedRange
 from aiokafkawire.types import TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -34,8 +34,8 @@ def fill(one: Partition, size_bytes: int, leader_epoch: int = -1) -> None:
     buffer = one.buffer
     assert buffer is not None
     data = log(1, start=buffer.fetch_offset)
-    extent = Extent(buffer.fetch_offset + 1, leader_epoch)
-    buffer.add(fetched(data, buffer.fetch_offset, one.tp), size_bytes, extent)
+    fetched_range = FetchedRange(buffer.fetch_offset + 1, leader_epoch)
+    buffer.add(fetched(data, buffer.fetch_offset, one.tp), size_bytes, fetched_range)
 
 
 def leaders(**nodes: int | None) -> Any:

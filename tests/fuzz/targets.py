@@ -22,7 +22,7 @@ from aiokafkawire.wire import consumer_protocol, kafka07, proposal
 from aiokafkawire.wire.api import APIS, ApiKey
 from aiokafkawire.wire.frame import MIN_FRAME_BYTES, FrameReader
 from aiokafkawire.wire.header import decode_request, decode_response
-from tests.records.making import with_crc
+from tests.records.record_data import with_crc
 from tests.records.vectors import load, unbase64
 from tests.wire import vectors
 from tests.wire.fuzz import Broken, look_at

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from aiokafkawire.records import Compression, decode_fetch
 from aiokafkawire.types import TimestampType
 
-from .making import ROWS, Row, batch
+from .record_data import ROWS, Row, batch
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from aiokafkawire.records.arrow import MAX_SHARED_ROWS  # noqa: E402 - it imports pyarrow
+from aiokafkawire.records.arrow import MAX_CACHED_ROWS  # noqa: E402 - it imports pyarrow
 
 
 @settings(max_examples=30)
@@ -48,7 +48,7 @@ def test_arrow_holds_what_the_records_hold(
         assert row["timestamp_type"] == record.timestamp_type
 
 
-@pytest.mark.parametrize("count", [MAX_SHARED_ROWS, MAX_SHARED_ROWS + 1])
+@pytest.mark.parametrize("count", [MAX_CACHED_ROWS, MAX_CACHED_ROWS + 1])
 def test_what_all_rows_share_is_made_once_for_batches_that_are_not_large(count: int) -> None:
     def table(offset: int, key: bytes | None = None) -> Any:
         data = batch([(5, key, b"v", ())] * count, offset)
@@ -59,7 +59,7 @@ def test_what_all_rows_share_is_made_once_for_batches_that_are_not_large(count: 
     assert keyed.column("key").to_pylist() == [b"k"] * count
     assert keyed.drop_columns("key") == one.drop_columns("key")
     address = [found.column("topic").buffers()[2].address for found in (one, two)]
-    assert (address[0] == address[1]) == (count <= MAX_SHARED_ROWS)
+    assert (address[0] == address[1]) == (count <= MAX_CACHED_ROWS)
 
 
 def test_rows_of_several_kinds_of_timestamp() -> None:

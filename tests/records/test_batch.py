@@ -12,11 +12,11 @@ from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import BatchView, Compression, iter_batches
 from aiokafkawire.records.batch import CHUNK_RECORDS
 from aiokafkawire.records.columns import RECORD_COLUMN_BYTES
-from aiokafkawire.records.compression import OverLimit
+from aiokafkawire.records.compression import DecompressionLimitExceeded
 from aiokafkawire.records.kernel import encode_varint
 from aiokafkawire.types import TimestampType
 
-from .making import ROWS, batch, patched, raw_batch, record, view
+from .record_data import ROWS, batch, patched, raw_batch, record, view
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
 ROW = st.tuples(
@@ -81,8 +81,8 @@ def test_a_partial_last_batch_is_dropped_or_an_error() -> None:
         data = whole + whole[:cut]
         assert [found.base_offset for found in iter_batches(data)] == [5]
         with pytest.raises(CorruptRecords, match="cut off"):
-            list(iter_batches(data, partial_ok=False))
-    assert len(list(iter_batches(whole * 3, partial_ok=False))) == 3
+            list(iter_batches(data, allow_partial=False))
+    assert len(list(iter_batches(whole * 3, allow_partial=False))) == 3
     assert list(iter_batches(b"")) == []
 
 
@@ -212,7 +212,9 @@ def test_columns_take_no_more_than_the_limit_either() -> None:
     found = empty_records(count)
     limit = RECORD_COLUMN_BYTES * count
     assert len(found.columns(limit)) == count
-    with pytest.raises(OverLimit, match=f"columns of {count} records take more than {limit - 1}"):
+    with pytest.raises(
+        DecompressionLimitExceeded, match=f"columns of {count} records take more than {limit - 1}"
+    ):
         found.columns(limit - 1)
     assert sum(map(len, found.chunks(limit - 1))) == count
     few = empty_records(CHUNK_RECORDS)

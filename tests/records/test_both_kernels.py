@@ -99,13 +99,13 @@ def test_varints_are_read(data: bytes, position: int, max_bytes: int) -> None:
 def test_a_batch_under_way(records: list[Any], limit: int) -> None:
     made = []
     for module in (COMPILED, SOURCE):
-        under_way = module.RecordsUnderWay(limit)
+        under_way = module.RecordBuffer(limit)
         under_way.receipt = "receipt"
         told: list[Any] = []
         for timestamp, key, value, headers in records:
             told.append(outcome(under_way.add, timestamp, key, value, encode_headers(headers)))
             placed = outcome(under_way.put, timestamp, key, value)
-            if isinstance(placed, module.Placed):
+            if isinstance(placed, module.RecordHandle):
                 placed = placed.receipt, placed.index, placed.timestamp_ms
             told.append(placed)
         keys, values = [row[1] for row in records], [row[2] for row in records]
@@ -120,7 +120,7 @@ def test_a_batch_under_way(records: list[Any], limit: int) -> None:
 @pytest.mark.parametrize("other", ["text", 5, bytearray(b"x"), memoryview(b"x")])
 def test_what_is_no_bytes_is_left_to_the_caller(other: Any) -> None:
     for module in (COMPILED, SOURCE):
-        under_way = module.RecordsUnderWay(1000)
+        under_way = module.RecordBuffer(1000)
         assert under_way.put_many(5, [b"k", other], [b"v", b"v"], 0, 2) == 1
         assert under_way.put_many(5, None, (b"v", other), 0, 2) == 1
         assert under_way.put(5, None, other) is None
@@ -131,13 +131,13 @@ def test_what_is_no_bytes_is_left_to_the_caller(other: Any) -> None:
 def test_a_delivery_is_of_the_class_that_was_asked_for() -> None:
     for module in (COMPILED, SOURCE):
 
-        class Delivery(module.Placed):  # type: ignore[misc, name-defined]
+        class Delivery(module.RecordHandle):  # type: ignore[misc, name-defined]
             __slots__ = ()
 
             def __init__(self) -> None:
                 raise AssertionError("not called")
 
-        under_way = module.RecordsUnderWay(1000)
+        under_way = module.RecordBuffer(1000)
         under_way.receipt, under_way.delivery = "receipt", Delivery
         assert under_way.put(5, None, b"v") is None
         assert under_way.add(5, None, b"v", b"\0") == 0
@@ -147,7 +147,7 @@ def test_a_delivery_is_of_the_class_that_was_asked_for() -> None:
 
 
 def test_a_class_that_is_no_delivery_is_refused() -> None:
-    under_way = COMPILED.RecordsUnderWay(1000)
+    under_way = COMPILED.RecordBuffer(1000)
     under_way.add(5, None, b"v", b"\0")
     with pytest.raises(TypeError):
         under_way.delivery = 5
@@ -161,7 +161,7 @@ def test_a_class_that_is_no_delivery_is_refused() -> None:
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[bytes, int]:
     """Encoded records and their count; offsets with gaps."""
-    under_way = SOURCE.RecordsUnderWay(1 << 30)
+    under_way = SOURCE.RecordBuffer(1 << 30)
     time = draw(st.integers(0, 1 << 42))
     rows = draw(st.lists(st.tuples(st.integers(-9, 9000), CONTENT, CONTENT, HEADERS), max_size=9))
     for late, key, value, headers in rows:
@@ -191,7 +191,7 @@ def decoded(module: Any, data: Any, count: int, base_offset: int, base_timestamp
         for start, stop in ((0, half), (half, count)):
             part = (columns.data, starts, lengths, start, stop)
             module.fill_binary(*part, content, ends, valid, start)
-        pieces += [module.cuts(columns.data, starts, lengths, 0, count), content, ends, valid]
+        pieces += [module.slices(columns.data, starts, lengths, 0, count), content, ends, valid]
     return end, columns.has_headers, [getattr(columns, name) for name in COLUMNS], found, pieces
 
 
@@ -257,7 +257,7 @@ def test_a_position_that_lies_reads_nothing(column: str, lie: int) -> None:
     out, ends, valid = bytearray(9), array("i", bytes(8)), bytearray(1)
     calls = [
         lambda: COMPILED.make_records(columns, 0, 1, "topic", 0, 0, 0)[0],
-        lambda: COMPILED.cuts(*pieces, 0, 1)[0],
+        lambda: COMPILED.slices(*pieces, 0, 1)[0],
         lambda: COMPILED.fill_binary(*pieces, 0, 1, out, ends, valid, 0),
     ]
     for call in calls:
@@ -279,7 +279,7 @@ def test_indexes_that_lie_reach_no_memory() -> None:
         with pytest.raises(IndexError):
             COMPILED.decode_records(columns, start, stop, 0, 0, 0, -1)
         with pytest.raises(IndexError):
-            COMPILED.cuts(*pieces, start, stop)
+            COMPILED.slices(*pieces, start, stop)
         with pytest.raises(IndexError):
             COMPILED.total(columns.key_length, start, stop)
     for position in (4, MAX_INT64):
@@ -293,7 +293,7 @@ def test_indexes_that_lie_reach_no_memory() -> None:
     with pytest.raises(IndexError):
         COMPILED.fill_binary(*pieces, 0, 1, bytearray(2), ends, valid, 0)
     with pytest.raises((IndexError, TypeError)):
-        COMPILED.cuts(b"abc", array("b", b"abc"), columns.key_length, 0, 1)
+        COMPILED.slices(b"abc", array("b", b"abc"), columns.key_length, 0, 1)
     columns.key_start = [0, 0]  # type: ignore[assignment]
     with pytest.raises(TypeError):
         COMPILED.make_records(columns, 0, 1, "topic", 0, 0, 0)

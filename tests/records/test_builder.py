@@ -9,7 +9,7 @@ import pytest
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression, iter_batches
 
-from .making import ROWS, view
+from .record_data import ROWS, view
 
 
 def closed(count: int = 10, **options: object) -> ClosedBatch:
@@ -159,6 +159,6 @@ def test_a_batch_of_one_record_is_as_a_builder_makes_it(record: tuple[Any, ...])
     builder = BatchBuilder(max_bytes=100)
     assert builder.append(*record) == 0
     numbers = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 77}
-    made, alone = builder.close(), ClosedBatch.of_one(*record)
+    made, alone = builder.close(), ClosedBatch.single_record(*record)
     assert b"".join(alone.encode(**numbers)) == b"".join(made.encode(**numbers))
     assert (alone.count, alone.size_bytes) == (made.count, made.size_bytes)

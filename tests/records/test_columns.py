@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .making import ROWS, batch, view
+from .record_data import ROWS, batch, view
 
 
 def test_fields_of_each_record() -> None:

@@ -17,7 +17,7 @@ from aiokafkawire.records import (
 )
 from aiokafkawire.records.fetch import control_type
 
-from .making import batch, patched, raw_batch, record, with_crc
+from .record_data import batch, patched, raw_batch, record, with_crc
 
 
 def marker(producer_id: int, offset: int, commit: bool) -> bytes:
@@ -385,25 +385,25 @@ def test_a_batch_that_is_large_when_it_is_decompressed_waits_to_be_unpacked(
         large = patched(large, 0, ">q", 17)  # a wrapper bears its last offset
     assert len(large) < 4_000
     data = batch(base_offset=10) + large + batch(base_offset=18)
-    fetched = decode_fetch("t", 0, data, 10, inline_bytes=4_000)
+    fetched = decode_fetch("t", 0, data, 10, max_inline_bytes=4_000)
     assert fetched.take(99).offsets() == [10, 11, 12, 13]
     for _ in range(2):
         assert len(fetched.take(99)) == 0
     assert (fetched.exhausted, fetched.position) == (False, 14)
-    assert fetched.heavy is not None
-    fetched.heavy.unpack()
+    assert fetched.offloaded is not None
+    fetched.offloaded.decompress()
     assert fetched.take(5).offsets() == [14, 15, 16, 17, 18]
-    assert decode_fetch("t", 0, data, 10, inline_bytes=15_000).take(99).next_offset == 22
+    assert decode_fetch("t", 0, data, 10, max_inline_bytes=15_000).take(99).next_offset == 22
 
 
 def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
     data = bytearray(batch(LARGE, base_offset=14))
     for damage in (0, 1):
         data[-1] ^= damage
-        fetched = decode_fetch("t", 0, bytes(data), 14, inline_bytes=4_000)
+        fetched = decode_fetch("t", 0, bytes(data), 14, max_inline_bytes=4_000)
         assert len(fetched.take(99)) == 0
-        assert fetched.heavy is not None
-        fetched.heavy.unpack()
+        assert fetched.offloaded is not None
+        fetched.offloaded.decompress()
         if damage:
             with pytest.raises(CorruptRecords, match="checksum") as caught:
                 fetched.take(99)
@@ -414,10 +414,10 @@ def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
 
 def test_the_limit_of_decompression_holds_for_what_is_unpacked_elsewhere() -> None:
     data = batch(LARGE, compression=Compression.ZSTD)
-    fetched = decode_fetch("t", 0, data, 0, inline_bytes=1_000, max_decompressed_bytes=5_000)
+    fetched = decode_fetch("t", 0, data, 0, max_inline_bytes=1_000, max_decompressed_bytes=5_000)
     assert len(fetched.take(99)) == 0
-    assert fetched.heavy is not None
-    fetched.heavy.unpack()
+    assert fetched.offloaded is not None
+    fetched.offloaded.decompress()
     with pytest.raises(CorruptRecords, match="more than 5000 bytes"):
         fetched.take(1)
 
@@ -425,14 +425,14 @@ def test_the_limit_of_decompression_holds_for_what_is_unpacked_elsewhere() -> No
 def test_one_call_decodes_so_many_bytes_and_no_further_batch() -> None:
     data = b"".join(batch(LARGE, base_offset=offset) for offset in (0, 4, 8))
     fetched = decode_fetch("t", 0, data, 0)
-    assert fetched.left_bytes == len(data)
+    assert fetched.remaining_bytes == len(data)
     assert fetched.take(99, 15_000).offsets() == list(range(4))
-    assert fetched.taken_bytes >= 12_000
-    assert fetched.left_bytes == len(data) * 2 // 3
+    assert fetched.decoded_bytes >= 12_000
+    assert fetched.remaining_bytes == len(data) * 2 // 3
     assert fetched.take(2, 15_000).offsets() == [4, 5]
     assert fetched.take(99, 1).offsets() == list(range(6, 12))
     assert len(fetched.take(99, 50_000)) == 0
-    assert (fetched.left_bytes, fetched.exhausted) == (0, True)
+    assert (fetched.remaining_bytes, fetched.exhausted) == (0, True)
 
 
 def test_batches_without_records_to_see_take_their_time_too() -> None:
@@ -472,7 +472,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
     told = []
     for short in (True, False):
         if not short:
-            monkeypatch.setattr(FetchedBatches, "_next_plain", lambda *_: False)
+            monkeypatch.setattr(FetchedBatches, "_load_uncompressed_run", lambda *_: False)
         fetched = decode_fetch("t", 0, data, 9, isolation=1, high_watermark=high_watermark)
         seen: list[object] = []
         for size in (1, 2, 99, 99):
@@ -481,7 +481,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
             except CorruptRecords as error:
                 seen.append((str(error), error.offset, error.next_offset, fetched.position))
             else:
-                place = records.next_offset, records.leader_epoch, fetched.left_bytes
+                place = records.next_offset, records.leader_epoch, fetched.remaining_bytes
                 seen += [*records, place, fetched.position, fetched.exhausted]
         told.append(seen)
     assert told[0] == told[1]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import decode_fetch, down_convert, iter_batches, validate_produced
 
-from .making import with_crc
+from .record_data import with_crc
 from .vectors import load, unbase64
 
 LIMIT = 1 << 20

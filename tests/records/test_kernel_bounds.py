@@ -30,7 +30,7 @@ def crashes(code: str) -> bool:
 
 
 def under_way(**attributes: int) -> Any:
-    records = COMPILED.RecordsUnderWay((1 << 63) - 1)
+    records = COMPILED.RecordBuffer((1 << 63) - 1)
     for name, value in attributes.items():
         setattr(records, name, value)
     return records
@@ -47,7 +47,7 @@ def test_records_under_way_that_never_began_take_none() -> None:
     assert not crashes(
         "kernel.RecordsUnderWay.__new__(kernel.RecordsUnderWay).add(0, b'', b'', b'')"
     )
-    blank = COMPILED.RecordsUnderWay.__new__(COMPILED.RecordsUnderWay)
+    blank = COMPILED.RecordBuffer.__new__(COMPILED.RecordBuffer)
     with pytest.raises(IndexError):
         blank.add(0, None, b"value", b"\0")
 
@@ -63,7 +63,7 @@ def test_a_delivery_is_of_a_class_that_can_be_one(kind: Any) -> None:
 
 
 def test_columns_that_are_none_have_no_numbers() -> None:
-    for call in ("cuts(b'', None, None, 0, 1)", "total(None, 0, 1)"):
+    for call in ("slices(b'', None, None, 0, 1)", "total(None, 0, 1)"):
         assert not crashes(f"kernel.{call}")
     with pytest.raises(IndexError):
         COMPILED.total(None, 0, 1)
@@ -83,7 +83,7 @@ def test_the_size_of_a_key_is_its_own() -> None:
 
 @pytest.mark.parametrize("kernel", [COMPILED, SOURCE])
 def test_the_first_record_that_is_refused_may_stand_before_the_first(kernel: Any) -> None:
-    records = kernel.RecordsUnderWay(1_000)
+    records = kernel.RecordBuffer(1_000)
     assert records.put_many(0, None, [b"value", "other"], -1, 2) == -1
 
 

@@ -11,7 +11,7 @@ from aiokafkawire.records import Columns, Compression, iter_batches, legacy
 from aiokafkawire.records.compression import compress
 from aiokafkawire.types import TimestampType
 
-from .making import batch, view, with_crc
+from .record_data import batch, view, with_crc
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 FIELD = st.none() | st.binary(max_size=100)
@@ -33,7 +33,7 @@ def messages(magic: int, offsets: list[int]) -> bytes:
 
 def rows(data: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     found = []
-    for one in iter_batches(data, partial_ok=False):
+    for one in iter_batches(data, allow_partial=False):
         one.check_crc()
         columns = one.columns()
         for i, offset in enumerate(columns.offsets):

@@ -158,7 +158,7 @@ def reencode(expected: dict[str, Any], data: bytes) -> bytes:
             "leader_epoch": expected["partitionLeaderEpoch"],
         }
     data = b"".join(closed.encode(magic, **fields))
-    (batch,) = iter_batches(data, partial_ok=False)
+    (batch,) = iter_batches(data, allow_partial=False)
     time = expected["maxTimestamp"] if appended else None
     epoch = expected.get("partitionLeaderEpoch", -1)
     return assign_offsets(batch, expected["baseOffset"], epoch, time)

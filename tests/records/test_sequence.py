@@ -10,7 +10,7 @@ import pytest
 from aiokafkawire.records import Record, Records, decode_fetch
 from aiokafkawire.types import TimestampType, TopicPartition
 
-from .making import ROWS, batch
+from .record_data import ROWS, batch
 
 DATA = batch(base_offset=10, leader_epoch=3) + batch(base_offset=20, leader_epoch=4)
 OFFSETS = [10, 11, 12, 13, 20, 21, 22, 23]

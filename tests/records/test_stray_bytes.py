@@ -25,7 +25,7 @@ VECTORS = load("stray-bytes")
 
 def records_of(data: bytes) -> list[list[int]]:
     found: list[list[int]] = []
-    for batch in iter_batches(data, partial_ok=False):
+    for batch in iter_batches(data, allow_partial=False):
         batch.check_crc()
         columns = batch.columns()
         found += map(list, zip(columns.offsets, columns.value_length, strict=True))

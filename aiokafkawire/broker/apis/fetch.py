@@ -14,8 +14,8 @@ from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.replication import Replica
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.records.broker_records import down_convert
 from aiokafkawire.records.compression import Compression
-from aiokafkawire.records.server import down_convert
 from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.fetch import (

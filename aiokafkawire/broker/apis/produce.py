@@ -16,8 +16,8 @@ from aiokafkawire.broker.producer_state import SequencedBatch
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records.batch import MAGIC_V2, BatchView, iter_batches
+from aiokafkawire.records.broker_records import assign_offsets, validate_produced
 from aiokafkawire.records.compression import Compression
-from aiokafkawire.records.server import assign_offsets, validate_produced
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -30,7 +30,7 @@ from aiokafkawire.broker.transactions.events import (
 from aiokafkawire.broker.transactions.serialization import deserialize, restore, serialize
 from aiokafkawire.broker.transactions.transaction_metadata import NO_DEADLINE, TransactionMetadata
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.records.server import control_batch
+from aiokafkawire.records.broker_records import control_batch
 from aiokafkawire.runtime import Clock, Signal
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode

@@ -24,7 +24,7 @@ from aiokafkawire.broker.transactions.events import (
 )
 from aiokafkawire.records import IsolationLevel, decode_fetch
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.records.server import assign_offsets
+from aiokafkawire.records.broker_records import assign_offsets
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 

@@ -23,7 +23,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionState,
 )
 from aiokafkawire.records.batch import BatchView, iter_batches
-from aiokafkawire.records.server import assign_offsets
+from aiokafkawire.records.broker_records import assign_offsets
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 

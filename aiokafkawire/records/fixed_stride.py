@@ -19,12 +19,12 @@ from aiokafkawire.errors import CorruptRecords
 from .columns import Columns
 from .kernel import COMPILED, decode_records, decode_varint
 
-__all__ = ("decode", "decode_by_runs")
+__all__ = ("decode", "decode_fixed_stride")
 
 MAX_INT64 = (1 << 63) - 1
 MIN_RUN_RECORDS = 16
 """Fewer are not worth the slices."""
-FIRST_PIECE_RECORDS = 8
+INITIAL_CHUNK_RECORDS = 8
 """Records that are decoded one by one before a run is looked for again; doubled each time."""
 
 _ONE_BYTE_DELTAS = 64  # the deltas that take one byte: 0 to 63
@@ -39,7 +39,7 @@ _HALF = bytes(byte >> 1 for byte in range(128)) * 2
 _TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
 
 
-class _Shape(NamedTuple):
+class _RecordLayout(NamedTuple):
     """How one record is laid out: positions are counted from its beginning.
 
     `fixed` are the positions of the bytes that must be the same in each record of a run.
@@ -58,7 +58,7 @@ class _Shape(NamedTuple):
     value_length: int
 
 
-def decode_by_runs(  # noqa: PLR0917 - the arguments of decode_records
+def decode_fixed_stride(  # noqa: PLR0917 - the arguments of decode_records
     columns: Columns,
     start: int,
     stop: int,
@@ -68,35 +68,37 @@ def decode_by_runs(  # noqa: PLR0917 - the arguments of decode_records
     previous: int,
 ) -> int:
     """As `decode_records`: fill `columns` from index `start` up to `stop`."""
-    piece = FIRST_PIECE_RECORDS
+    chunk = INITIAL_CHUNK_RECORDS
     index = start
     while index < stop:
         try:
-            shape = _shape(columns.data, position) if stop - index >= MIN_RUN_RECORDS else None
+            layout = (
+                _read_layout(columns.data, position) if stop - index >= MIN_RUN_RECORDS else None
+            )
         except (CorruptRecords, IndexError):
-            shape = None  # what is wrong first is for decode_records to say
-        if shape is not None and shape.offset_delta > previous:
-            length = _run_length(columns.data, position, stop - index, shape)
+            layout = None  # what is wrong first is for decode_records to say
+        if layout is not None and layout.offset_delta > previous:
+            length = _run_length(columns.data, position, stop - index, layout)
             if length:
-                _fill(columns, index, length, base_offset, base_timestamp, position, shape)
+                _fill(columns, index, length, base_offset, base_timestamp, position, layout)
                 index += length
-                position += length * shape.size
-                previous = shape.offset_delta + length - 1
+                position += length * layout.size
+                previous = layout.offset_delta + length - 1
                 continue
-        end = min(index + piece, stop)
+        end = min(index + chunk, stop)
         position = decode_records(
             columns, index, end, base_offset, base_timestamp, position, previous
         )
         previous = columns.offsets[end - 1] - base_offset
         index = end
-        piece *= 2
+        chunk *= 2
     return position
 
 
-decode = decode_records if COMPILED else decode_by_runs
+decode = decode_records if COMPILED else decode_fixed_stride
 
 
-def _shape(data: bytes, begin: int) -> _Shape | None:
+def _read_layout(data: bytes, begin: int) -> _RecordLayout | None:
     """The shape of the record at `begin`; None if it is none that runs are made of."""
     size, at = decode_varint(data, begin)
     fixed = list(range(at - begin))
@@ -113,7 +115,7 @@ def _shape(data: bytes, begin: int) -> _Shape | None:
     fixed.append(after_value - begin)
     if data[after_value] or after_value + 1 != end or delta < 0:
         return None
-    return _Shape(
+    return _RecordLayout(
         end - begin,
         tuple(fixed),
         timestamp_at - begin,
@@ -128,35 +130,35 @@ def _shape(data: bytes, begin: int) -> _Shape | None:
     )
 
 
-def _run_length(data: bytes, begin: int, most: int, shape: _Shape) -> int:
+def _run_length(data: bytes, begin: int, most: int, layout: _RecordLayout) -> int:
     """How many records of this shape follow each other with rising offsets; 0 if too few."""
-    size = shape.size
-    deltas = _ONE_BYTE_DELTAS if shape.offset_bytes == 1 else _TWO_BYTE_DELTAS
-    count = min(most, (len(data) - begin) // size, deltas - shape.offset_delta)
-    if shape.timestamp_bytes > 2 or shape.offset_bytes > 2:
+    size = layout.size
+    deltas = _ONE_BYTE_DELTAS if layout.offset_bytes == 1 else _TWO_BYTE_DELTAS
+    count = min(most, (len(data) - begin) // size, deltas - layout.offset_delta)
+    if layout.timestamp_bytes > 2 or layout.offset_bytes > 2:
         return 0
-    for at in shape.fixed:
+    for at in layout.fixed:
         if count < MIN_RUN_RECORDS:
             return 0
         column = _column(data, begin + at, count, size)
         count -= len(column.lstrip(column[:1]))
     if count < MIN_RUN_RECORDS:
         return 0
-    for number in range(shape.timestamp_bytes):
-        last = number == shape.timestamp_bytes - 1
-        column = _column(data, begin + shape.timestamp_at + number, count, size)
+    for number in range(layout.timestamp_bytes):
+        last = number == layout.timestamp_bytes - 1
+        column = _column(data, begin + layout.timestamp_at + number, count, size)
         wrong = column.translate(_CONTINUED if last else _ENDED).find(1)
         count = count if wrong < 0 else wrong
-    if count < MIN_RUN_RECORDS or not _offsets_follow(data, begin, count, shape):
+    if count < MIN_RUN_RECORDS or not _offsets_follow(data, begin, count, layout):
         return 0
     return count
 
 
-def _offsets_follow(data: bytes, begin: int, count: int, shape: _Shape) -> bool:
-    wanted = (_ONE_BYTE,) if shape.offset_bytes == 1 else (_LOW_BYTE, _HIGH_BYTE)
-    first = shape.offset_delta
+def _offsets_follow(data: bytes, begin: int, count: int, layout: _RecordLayout) -> bool:
+    wanted = (_ONE_BYTE,) if layout.offset_bytes == 1 else (_LOW_BYTE, _HIGH_BYTE)
+    first = layout.offset_delta
     return all(
-        _column(data, begin + shape.offset_at + number, count, shape.size)
+        _column(data, begin + layout.offset_at + number, count, layout.size)
         == table[first : first + count]
         for number, table in enumerate(wanted)
     )
@@ -174,24 +176,24 @@ def _fill(  # noqa: PLR0917 - a hot call
     base_offset: int,
     base_timestamp: int,
     begin: int,
-    shape: _Shape,
+    layout: _RecordLayout,
 ) -> None:
-    size = shape.size
+    size = layout.size
     end = index + count
-    columns.offsets[index:end] = _rising(count, base_offset + shape.offset_delta, 1)
-    columns.timestamps[index:end] = _timestamps(columns.data, begin, count, base_timestamp, shape)
-    columns.key_start[index:end] = _rising(count, begin + shape.key_at, size)
-    columns.key_length[index:end] = array("q", (shape.key_length,)) * count
-    columns.value_start[index:end] = _rising(count, begin + shape.value_at, size)
-    columns.value_length[index:end] = array("q", (shape.value_length,)) * count
+    columns.offsets[index:end] = _rising(count, base_offset + layout.offset_delta, 1)
+    columns.timestamps[index:end] = _timestamps(columns.data, begin, count, base_timestamp, layout)
+    columns.key_start[index:end] = _rising(count, begin + layout.key_at, size)
+    columns.key_length[index:end] = array("q", (layout.key_length,)) * count
+    columns.value_start[index:end] = _rising(count, begin + layout.value_at, size)
+    columns.value_length[index:end] = array("q", (layout.value_length,)) * count
 
 
 def _timestamps(
-    data: bytes, begin: int, count: int, base_timestamp: int, shape: _Shape
+    data: bytes, begin: int, count: int, base_timestamp: int, layout: _RecordLayout
 ) -> array[int]:
-    size, at = shape.size, begin + shape.timestamp_at
+    size, at = layout.size, begin + layout.timestamp_at
     low = _column(data, at, count, size)
-    if shape.timestamp_bytes == 1:
+    if layout.timestamp_bytes == 1:
         if low.count(low[0]) == count:
             return array("q", (base_timestamp + _TWO_BYTES[low[0]],)) * count
         high = bytes(count)
@@ -199,7 +201,7 @@ def _timestamps(
         high = _column(data, at + 1, count, size)
     if low.translate(_ODD).find(1) < 0 and 0 <= base_timestamp < MAX_INT64 - _TWO_BYTE_DELTAS:
         deltas = _spread(low.translate(_HALF)) + (_spread(high) << 6)
-        return _array(count, deltas + _lanes(count)[1] * base_timestamp)
+        return _array(count, deltas + _int64_lanes(count)[1] * base_timestamp)
     pairs = zip(low, high, strict=True)
     return array(
         "q", [base_timestamp + _TWO_BYTES[(less & 127) + (more << 7)] for less, more in pairs]
@@ -213,19 +215,19 @@ def _rising(count: int, first: int, step: int) -> array[int]:
     """`count` integers, each `step` above the one before; none is negative."""
     if first + count * step > MAX_INT64:
         return array("q", range(first, first + count * step, step))
-    indexes, ones = _lanes(count)
+    indexes, ones = _int64_lanes(count)
     return _array(count, indexes * step + ones * first)
 
 
 @lru_cache(maxsize=32)
-def _lanes(count: int) -> tuple[int, int]:
+def _int64_lanes(count: int) -> tuple[int, int]:
     """The numbers from 0 up to `count`, and as many ones."""
     if count == _TWO_BYTE_DELTAS:
         pack = Struct(f"<{count}q").pack
         columns = range(count), [1] * count
         indexes, ones = (int.from_bytes(pack(*column), "little") for column in columns)
         return indexes, ones
-    indexes, ones = _lanes(_TWO_BYTE_DELTAS)
+    indexes, ones = _int64_lanes(_TWO_BYTE_DELTAS)
     mask = (1 << 64 * count) - 1
     return indexes & mask, ones & mask
 

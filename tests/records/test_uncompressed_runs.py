@@ -12,40 +12,46 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.records import Compression, FetchedBatches, control_batch, decode_fetch, plain
+from aiokafkawire.records import (
+    Compression,
+    FetchedBatches,
+    control_batch,
+    decode_fetch,
+    uncompressed_runs,
+)
 from aiokafkawire.records.batch import MAX_OFFSET
 from aiokafkawire.records.columns import Columns
 from aiokafkawire.records.kernel import encode_varint
-from aiokafkawire.records.plain import (
+from aiokafkawire.records.uncompressed_runs import (
     BATCH_COST_BYTES,
-    PlainBatch,
-    batch_of,
-    decode_plain,
-    find_plain,
+    UncompressedBatch,
+    batch_at_index,
+    decode_uncompressed_run,
+    find_uncompressed_run,
 )
 
-from .making import ROWS, Row, batch, patched, raw_batch, record, with_crc
+from .record_data import ROWS, Row, batch, patched, raw_batch, record, with_crc
 
 ALL = 1 << 40
 
 
-def found(data: bytes, **changed: Any) -> list[PlainBatch]:
+def found(data: bytes, **changed: Any) -> list[UncompressedBatch]:
     """The batches of the run at the beginning of these bytes."""
     options = {
         "start": 0,
         "limit": len(data),
         "position": 0,
-        "room_bytes": ALL,
+        "budget_bytes": ALL,
         "high_watermark": None,
         "check_crcs": True,
         **changed,
     }
-    return find_plain(memoryview(data), **options)
+    return find_uncompressed_run(memoryview(data), **options)
 
 
-def run(data: bytes, **changed: Any) -> tuple[list[PlainBatch], Columns | None]:
+def run(data: bytes, **changed: Any) -> tuple[list[UncompressedBatch], Columns | None]:
     batches = found(data, **changed)
-    columns = decode_plain(memoryview(data), batches) if batches else None
+    columns = decode_uncompressed_run(memoryview(data), batches) if batches else None
     return batches, columns
 
 
@@ -77,13 +83,13 @@ def test_batches_that_follow_each_other_share_their_columns() -> None:
     ]  # fmt: skip
     assert (batches[0].start, batches[-1].end) == (5, len(data))
     assert [each.end for each in batches[:-1]] == [each.start for each in batches[1:]]
-    columns = decode_plain(memoryview(data), batches)
+    columns = decode_uncompressed_run(memoryview(data), batches)
     assert list(columns.offsets) == [*range(10, 14), 20, 21, *range(22, 26)]
     for first, made in ((0, ROWS), (4, rows(2)), (6, ROWS)):
         for n, (timestamp, key, value, headers) in enumerate(made, first):
             assert (columns.timestamps[n], columns.key(n)) == (timestamp, key)
             assert (columns.value(n), columns.headers(n)) == (value, tuple(headers))
-    assert [batch_of(batches, n).base_offset for n in (0, 3, 4, 5, 6, 9)] == [
+    assert [batch_at_index(batches, n).base_offset for n in (0, 3, 4, 5, 6, 9)] == [
         10, 10, 20, 20, 22, 22,
     ]  # fmt: skip
 
@@ -100,26 +106,26 @@ def test_a_run_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         0, 0, 1, 0, 2, 1, 3, 2,
     ]  # fmt: skip
     cost = BATCH_COST_BYTES + size
-    assert [count(room_bytes=room) for room in (1, cost, cost + 1, 2 * cost + 1)] == [1, 1, 2, 3]
+    assert [count(budget_bytes=room) for room in (1, cost, cost + 1, 2 * cost + 1)] == [1, 1, 2, 3]
     with monkeypatch.context() as patch:
-        patch.setattr(plain, "CHUNK_RECORDS", 8)
+        patch.setattr(uncompressed_runs, "CHUNK_RECORDS", 8)
         assert count() == 2
-        patch.setattr(plain, "CHUNK_RECORDS", 9)
+        patch.setattr(uncompressed_runs, "CHUNK_RECORDS", 9)
         assert count() == 3
-        patch.setattr(plain, "CHUNK_RECORDS", 2)
+        patch.setattr(uncompressed_runs, "CHUNK_RECORDS", 2)
         assert count() == 0
     for bound, expected in ((0, 1), (1, 1), (2 * size - 1, 1), (2 * size, 2), (3 * size + 1, 3)):
-        monkeypatch.setattr(plain, "MAX_RUN_BYTES", bound)
+        monkeypatch.setattr(uncompressed_runs, "MAX_RUN_BYTES", bound)
         assert count() == expected
 
 
 def test_the_bounds_as_they_are() -> None:
     data = b"".join(batch([(0, None, bytes(60_000), ())], n) for n in range(9))
     assert len(found(data)) == 4
-    assert found(data)[-1].end <= plain.MAX_RUN_BYTES
+    assert found(data)[-1].end <= uncompressed_runs.MAX_RUN_BYTES
     many = log(*[1_000] * 6)
     assert found(many)[-1].stop == 4_000
-    large = batch([(0, None, bytes(2 * plain.MAX_RUN_BYTES), ())]) + log(1, start=1)
+    large = batch([(0, None, bytes(2 * uncompressed_runs.MAX_RUN_BYTES), ())]) + log(1, start=1)
     assert len(found(large)) == 1
     fetched = decode_fetch("t", 0, data, 0)
     assert fetched.take(1).segments[0].columns is fetched.take(1).segments[0].columns
@@ -283,7 +289,7 @@ def test_what_is_left_is_told_by_batches() -> None:
     left = []
     for _ in range(6):
         fetched.take(1)
-        left.append(len(data) - fetched.left_bytes)
+        left.append(len(data) - fetched.remaining_bytes)
     assert left == [0, one, one, one, two, len(data)]
 
 
@@ -316,24 +322,27 @@ def test_one_call_decodes_no_more_than_it_may() -> None:
     cost = BATCH_COST_BYTES + len(log(1))
     fetched = decode_fetch("t", 0, data, 0)
     assert len(fetched.take(99, 3 * cost - 10)) == 3
-    assert fetched.taken_bytes == 3 * cost
+    assert fetched.decoded_bytes == 3 * cost
     assert len(fetched.take(1, 4 * cost - 10)) == 1
-    assert fetched.taken_bytes == 4 * cost
+    assert fetched.decoded_bytes == 4 * cost
     assert len(fetched.take(99, 1)) == 4  # three that were decoded, and one more
-    assert fetched.taken_bytes == cost
+    assert fetched.decoded_bytes == cost
 
 
 def test_large_batches_are_not_decoded_at_once() -> None:
     data = log(3, 3, 3)
     size = len(data) // 3
-    for inline_bytes, expected in ((size, [3, 3, 3]), (2 * size, [6, 3]), (3 * size, [9])):
-        for limit in ({"inline_bytes": inline_bytes}, {"max_decompressed_bytes": inline_bytes}):
+    for max_inline_bytes, expected in ((size, [3, 3, 3]), (2 * size, [6, 3]), (3 * size, [9])):
+        for limit in (
+            {"max_inline_bytes": max_inline_bytes},
+            {"max_decompressed_bytes": max_inline_bytes},
+        ):
             records = decode_fetch("t", 0, data, 0, **limit).take(99)
             assert [segment.stop for segment in records.segments] == expected
-    for inline_bytes in (size - 1, 0):
-        fetched = decode_fetch("t", 0, data, 0, inline_bytes=inline_bytes)
+    for max_inline_bytes in (size - 1, 0):
+        fetched = decode_fetch("t", 0, data, 0, max_inline_bytes=max_inline_bytes)
         assert not fetched.take(99)
-        assert fetched.heavy is not None
+        assert fetched.offloaded is not None
 
 
 # --- as if they were read one by one ----------------------------------------------------------
@@ -342,10 +351,10 @@ def test_large_batches_are_not_decoded_at_once() -> None:
 @contextmanager
 def read_as(way: str, max_records: int, max_bytes: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "CHUNK_RECORDS", max_records)
-        patch.setattr(plain, "MAX_RUN_BYTES", 0 if way == "one by one" else max_bytes)
+        patch.setattr(uncompressed_runs, "CHUNK_RECORDS", max_records)
+        patch.setattr(uncompressed_runs, "MAX_RUN_BYTES", 0 if way == "one by one" else max_bytes)
         if way == "none is plain":
-            patch.setattr(FetchedBatches, "_next_plain", lambda *_: False)
+            patch.setattr(FetchedBatches, "_load_uncompressed_run", lambda *_: False)
         yield
 
 
@@ -367,9 +376,11 @@ def told(
             place = part.next_offset, part.leader_epoch, len(part)
             records += part
             seen.append([*part, place])
-        if fetched.heavy is not None:
-            fetched.heavy.unpack()
-        seen.append((fetched.position, fetched.leader_epoch, fetched.left_bytes, fetched.exhausted))
+        if fetched.offloaded is not None:
+            fetched.offloaded.decompress()
+        seen.append(
+            (fetched.position, fetched.leader_epoch, fetched.remaining_bytes, fetched.exhausted)
+        )
         if fetched.exhausted or (failure is not None and len(seen) > len(sizes)):
             break
     assert fetched.exhausted or failure is not None
@@ -449,7 +460,9 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
     st.integers(0, 20),
     st.tuples(
         st.sampled_from([7, 20, 4_096]),
-        st.sampled_from([150, 600, plain.MAX_RUN_BYTES, plain.MAX_RUN_BYTES]),
+        st.sampled_from(
+            [150, 600, uncompressed_runs.MAX_RUN_BYTES, uncompressed_runs.MAX_RUN_BYTES]
+        ),
     ),
     st.fixed_dictionaries(
         {
@@ -457,7 +470,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
             "isolation": st.integers(0, 1),
             "aborted": st.sampled_from([(), ((1, 3),), ((0, 9), (2, 2))]),
             "high_watermark": st.sampled_from([None, 0, 12, 100]),
-            "inline_bytes": st.sampled_from([None, None, 300, 4_000]),
+            "max_inline_bytes": st.sampled_from([None, None, 300, 4_000]),
         }
     ),
 )

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.records import runs
+from aiokafkawire.records import fixed_stride
 from aiokafkawire.records.columns import Columns
 from aiokafkawire.records.headers import encode_headers
-from aiokafkawire.records.kernel import RecordsUnderWay, decode_records
+from aiokafkawire.records.kernel import RecordBuffer, decode_records
 
 BASE_OFFSET, BASE_TIMESTAMP = 10**12, 1_700_000_000_000
 COLUMNS = ("offsets", "timestamps", "key_start", "key_length", "value_start", "value_length")
@@ -21,7 +21,7 @@ Row = tuple[int, int, bytes | None, bytes | None, bool]
 
 
 def encoded(rows: list[Row]) -> bytes:
-    under_way = RecordsUnderWay(1 << 30)
+    under_way = RecordBuffer(1 << 30)
     for offset, timestamp, key, value, header in rows:
         if not under_way.count:
             under_way.base_timestamp = 0
@@ -41,7 +41,9 @@ def outcome(decode: object, data: bytes, count: int) -> object:
 
 
 def assert_same(data: bytes, count: int) -> None:
-    assert outcome(runs.decode_by_runs, data, count) == outcome(decode_records, data, count)
+    assert outcome(fixed_stride.decode_fixed_stride, data, count) == outcome(
+        decode_records, data, count
+    )
 
 
 def test_many_records_of_one_shape_are_a_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,10 +54,12 @@ def test_many_records_of_one_shape_are_a_few_runs(monkeypatch: pytest.MonkeyPatc
         one_by_one.append(stop - start)
         return decode_records(columns, start, stop, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(runs, "decode_records", counting)
+    monkeypatch.setattr(fixed_stride, "decode_records", counting)
     data = encoded([(n, n // 50, b"key", b"v" * 100, False) for n in range(8192)])
     columns = Columns(data, 8192)
-    assert runs.decode_by_runs(columns, 0, 8192, BASE_OFFSET, BASE_TIMESTAMP, 0, -1) == len(data)
+    assert fixed_stride.decode_fixed_stride(
+        columns, 0, 8192, BASE_OFFSET, BASE_TIMESTAMP, 0, -1
+    ) == len(data)
     assert sum(one_by_one) == 0
     assert columns.offsets == array("q", range(BASE_OFFSET, BASE_OFFSET + 8192))
     assert columns.timestamps == array("q", [BASE_TIMESTAMP + n // 50 for n in range(8192)])

@@ -20,7 +20,7 @@ from aiokafkawire.records import (
 from aiokafkawire.records.fetch import control_type
 from aiokafkawire.types import TimestampType
 
-from .making import ROWS, batch, patched, raw_batch, record, view
+from .record_data import ROWS, batch, patched, raw_batch, record, view
 
 PLAIN = [(*row[:3], ()) for row in ROWS]
 
@@ -116,7 +116,7 @@ def test_old_clients_get_old_formats(magic: int, codec: Compression) -> None:
         + gaps
     )
     old = down_convert(iter_batches(log), magic)
-    formats = {(found.magic, found.compression) for found in iter_batches(old, partial_ok=False)}
+    formats = {(found.magic, found.compression) for found in iter_batches(old, allow_partial=False)}
     assert formats == {(magic, Compression.GZIP if codec is Compression.ZSTD else codec)}
     records = decode_fetch("t", 0, old, 0).take(99)
     assert records.offsets() == [10, 11, 12, 13, 101, 104]

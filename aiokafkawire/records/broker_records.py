@@ -43,7 +43,7 @@ def validate_produced(
     Raises `CorruptRecords` for a wrong checksum, a structure that lies, a batch that is cut off,
     a control batch, or offsets that do not run from 0 without a gap in a batch of format 2.
     """
-    batches = list(iter_batches(buffer, partial_ok=False))
+    batches = list(iter_batches(buffer, allow_partial=False))
     for batch in batches:
         batch.check_crc()
         if batch.magic < MAGIC_V2 and batch.compression is Compression.ZSTD:

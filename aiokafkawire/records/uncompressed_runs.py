@@ -18,21 +18,27 @@ from crc32c import crc32c
 
 from aiokafkawire.errors import CorruptRecords
 
-from . import runs
+from . import fixed_stride
 from .batch import (
     ATTRIBUTES_POSITION,
     BATCH_OVERHEAD_BYTES,
     CHUNK_RECORDS,
-    LEAST_BATCH_SIZE,
     MAGIC_V2,
     MAX_OFFSET,
+    MIN_BATCH_SIZE,
 )
 from .columns import Columns
-from .extent import reaches_too_far
+from .fetched_range import exceeds_log_end
 from .kernel import RECORD_MIN_BYTES
-from .legacy import HEAD_BYTES
+from .legacy import LOG_OVERHEAD_BYTES
 
-__all__ = ("BATCH_COST_BYTES", "PlainBatch", "batch_of", "decode_plain", "find_plain")
+__all__ = (
+    "BATCH_COST_BYTES",
+    "UncompressedBatch",
+    "batch_at_index",
+    "decode_uncompressed_run",
+    "find_uncompressed_run",
+)
 
 BATCH_COST_BYTES = 8 * 1024
 """What finding and opening a batch takes, in the time of so many bytes that are decoded."""
@@ -44,12 +50,12 @@ KiB, and what a run costs by itself is little against them."""
 
 _tuple = tuple.__new__  # checks nothing, at half the time
 
-_CHECKED_OF_HEADER = Struct(">qiibIhiq22xi").unpack_from
+_HEADER_FIELDS = Struct(">qiibIhiq22xi").unpack_from
 """Offset, size, leader epoch, magic, CRC, attributes, delta of the last offset, base timestamp,
 count: of `BATCH_HEADER`."""
 
 
-class PlainBatch(NamedTuple):
+class UncompressedBatch(NamedTuple):
     """A batch of a run: it stands from `start` to `end` in the fetched bytes.
 
     In the columns of the run its records end before the index `stop`.
@@ -64,54 +70,54 @@ class PlainBatch(NamedTuple):
     leader_epoch: int
 
 
-def find_plain(  # noqa: PLR0917 - a hot call
+def find_uncompressed_run(  # noqa: PLR0917 - a hot call
     data: memoryview,
     start: int,
     limit: int,
     position: int,
-    room_bytes: int,
+    budget_bytes: int,
     high_watermark: int | None,
     check_crcs: bool,
-) -> list[PlainBatch]:
+) -> list[UncompressedBatch]:
     """A run of plain batches by their headers and checksums: those from `start` in `data` on.
 
     None ends after `limit`, the first reaches to the offset `position` or further, and once they
-    cost `room_bytes` no further one is added. Empty if the first is not plain or is damaged.
+    cost `budget_bytes` no further one is added. Empty if the first is not plain or is damaged.
     """
-    found: list[PlainBatch] = []
+    found: list[UncompressedBatch] = []
     at = lowest = leader_epoch = 0
     limit = min(limit, len(data))
-    later_limit = min(limit, start + MAX_RUN_BYTES)  # the first may be larger
-    while start + BATCH_OVERHEAD_BYTES <= limit and room_bytes > 0:
-        base, size, epoch, magic, crc, attributes, delta, timestamp, count = _CHECKED_OF_HEADER(
+    run_limit = min(limit, start + MAX_RUN_BYTES)  # the first may be larger
+    while start + BATCH_OVERHEAD_BYTES <= limit and budget_bytes > 0:
+        base, size, epoch, magic, crc, attributes, delta, timestamp, count = _HEADER_FIELDS(
             data, start
         )
-        end, last, stop = start + HEAD_BYTES + size, base + delta, at + count
+        end, last, stop = start + LOG_OVERHEAD_BYTES + size, base + delta, at + count
         if (
             attributes
             or magic != MAGIC_V2
             or end > limit
             or (epoch != leader_epoch and found)
             or not at < stop <= CHUNK_RECORDS
-            or count * RECORD_MIN_BYTES > size - LEAST_BATCH_SIZE
+            or count * RECORD_MIN_BYTES > size - MIN_BATCH_SIZE
             or not lowest <= base <= last < MAX_OFFSET
             or last < position
             or (
                 high_watermark is not None
                 and last >= high_watermark
-                and reaches_too_far(last, delta, count, high_watermark)
+                and exceeds_log_end(last, delta, count, high_watermark)
             )
             or (check_crcs and crc32c(data[start + ATTRIBUTES_POSITION : end]) != crc)
         ):
             break
-        found.append(_tuple(PlainBatch, (start, end, stop, base, last, timestamp, epoch)))
-        room_bytes -= BATCH_COST_BYTES + end - start
-        start, at, lowest, leader_epoch, limit = end, stop, last + 1, epoch, later_limit
+        found.append(_tuple(UncompressedBatch, (start, end, stop, base, last, timestamp, epoch)))
+        budget_bytes -= BATCH_COST_BYTES + end - start
+        start, at, lowest, leader_epoch, limit = end, stop, last + 1, epoch, run_limit
     return found
 
 
-def decode_plain(data: memoryview, batches: list[PlainBatch]) -> Columns:
-    """The records of batches that `find_plain` found.
+def decode_uncompressed_run(data: memoryview, batches: list[UncompressedBatch]) -> Columns:
+    """The records of batches that `find_uncompressed_run` found.
 
     The first batch that is damaged goes out of `batches`, with all after it. The bytes are copied
     once, and with them the headers that stand between. The kernel lets a record reach over the end
@@ -125,7 +131,7 @@ def decode_plain(data: memoryview, batches: list[PlainBatch]) -> Columns:
     for start, end, stop, base, last, timestamp, _ in batches:
         begin = start + BATCH_OVERHEAD_BYTES - records_at
         try:
-            after = runs.decode(columns, at, stop, base, timestamp, begin, -1)
+            after = fixed_stride.decode(columns, at, stop, base, timestamp, begin, -1)
         except (CorruptRecords, IndexError, OverflowError):
             break
         if after != end - records_at or offsets[stop - 1] > last:
@@ -141,6 +147,6 @@ def decode_plain(data: memoryview, batches: list[PlainBatch]) -> Columns:
 _stop = attrgetter("stop")
 
 
-def batch_of(batches: Sequence[PlainBatch], index: int) -> PlainBatch:
+def batch_at_index(batches: Sequence[UncompressedBatch], index: int) -> UncompressedBatch:
     """The batch of a run that has the record at `index` of its columns."""
     return batches[bisect_right(batches, index, key=_stop)]

@@ -98,7 +98,7 @@ def numbers(column: array[int], _start: int, _stop: int) -> array[int]:
     return column
 
 
-def arrays_of(columns: Columns) -> Columns:
+def column_arrays(columns: Columns) -> Columns:
     """All arrays of columns, kept from going."""
     return columns
 

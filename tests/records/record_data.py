@@ -39,7 +39,7 @@ def batch(
 
 
 def view(data: bytes) -> BatchView:
-    (only,) = iter_batches(data, partial_ok=False)
+    (only,) = iter_batches(data, allow_partial=False)
     return only
 
 
