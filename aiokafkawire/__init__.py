@@ -221,16 +221,10 @@ def __getattr__(name: str) -> object:
         return value
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
-    text = f"module {__name__!r} has no attribute {name!r}"
     if name.startswith("_"):
-        raise AttributeError(text)
-    hint = import_module(f"{__name__}.config.names").absent_hint(name)
-    if hint is None:
-        raise AttributeError(text)
-    if sys._getframe(1).f_code.co_name == "_handle_fromlist":
-        # `from aiokafkawire import …` would put a text without the hint in place of this.
-        raise ImportError(f"{text}: {hint}", name=__name__)
-    raise AttributeError(f"{text}: {hint}", name=name, obj=None)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    caller = sys._getframe(1).f_code.co_name
+    raise import_module(f"{__name__}.config.names").absent_error(__name__, name, caller)
 
 
 def __dir__() -> list[str]:

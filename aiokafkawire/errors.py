@@ -8,7 +8,9 @@ when it is made again unchanged.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 __all__ = (
@@ -45,6 +47,16 @@ __all__ = (
     "WrongEventLoop",
     "WrongTransactionState",
 )
+
+__path__: list[str] = []
+"""Makes `from aiokafkawire.errors import …` raise what `__getattr__` says, as a package does."""
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    caller = sys._getframe(1).f_code.co_name
+    raise import_module("aiokafkawire.config.names").absent_error(__name__, name, caller)
 
 
 _CONTEXT = (

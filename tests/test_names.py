@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import pydoc
 import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -162,12 +164,33 @@ async def test_a_number_is_a_time_or_a_count_by_keyword(
 def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
     hint = names.ABSENT_OF_MODULE[name]
     assert not hasattr(aiokafkawire, name)
-    with pytest.raises(AttributeError) as caught:
-        getattr(aiokafkawire, name)
-    assert str(caught.value) == f"module 'aiokafkawire' has no attribute {name!r}: {hint}"
-    with pytest.raises(ImportError) as refused:
-        exec(f"from aiokafkawire import {name}", {})
-    assert str(refused.value).endswith(f": {hint}")
+    for module in (aiokafkawire, aiokafkawire.errors):
+        with pytest.raises(AttributeError) as caught:
+            getattr(module, name)
+        told = f"module {module.__name__!r} has no attribute {name!r}: {hint}"
+        assert str(caught.value) == told
+        with pytest.raises(ImportError) as refused:
+            exec(f"from {module.__name__} import {name}", {})
+        assert str(refused.value) == told
+
+
+def test_errors_of_another_package_say_what_stands_for_them() -> None:
+    """All those that an application is likely to catch."""
+    page = Path(__file__).parents[1] / "docs" / "moving.md"
+    table = page.read_text(encoding="utf-8").partition("| `KafkaError` | `KafkaError` |")[2]
+    lines = itertools.takewhile(bool, table.strip().splitlines())
+    theirs = {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    explained = theirs & {*dir(aiokafka.errors)}
+    assert {"CommitFailedError", "KafkaConnectionError"} <= explained
+    assert explained <= {*names.ABSENT_OF_MODULE} | {*aiokafkawire.__all__}
+
+
+def test_a_name_that_nobody_knows_is_absent_from_the_errors() -> None:
+    assert not hasattr(aiokafkawire.errors, "Nothing")
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from aiokafkawire.errors import Nothing", {})
+    with pytest.raises(ModuleNotFoundError):
+        exec("import aiokafkawire.errors.nothing", {})
 
 
 def test_the_classes_of_the_others_are_there_or_explained() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("ABSENT_OF_CONSUMER", "ABSENT_OF_MODULE", "ABSENT_OF_PRODUCER", "Absent", "absent_hint")
+__all__ = ("ABSENT_OF_CONSUMER", "ABSENT_OF_MODULE", "ABSENT_OF_PRODUCER", "Absent", "absent_error")
 
 TIMEOUT = "the wait is an argument: getmany(timeout_ms=…), getone(timeout_ms=…)"
 TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
@@ -78,14 +78,20 @@ ABSENT_OF_MODULE: Mapping[str, str] = {
     "AIOProducer": "use Producer",
     "AdminClient": NO_ADMIN,
     "AsyncConsumerRebalanceListener": "use RebalanceListener",
+    "BrokerResponseError": "use BrokerError; its code and name tell which one it is",
     "Client": "use Producer or Consumer; for Kafka 0.7 aiokafkawire.kafka07.Client",
+    "CommitFailedError": "use CommitFailed",
     "ConfigResource": NO_ADMIN,
     "ConsumerGroupMetadata": "use GroupMetadata",
     "ConsumerRebalanceListener": "use RebalanceListener",
     "ConsumerRecord": "use Record",
     "ConsumerStoppedError": "use ClientClosed",
+    "CorruptRecordException": "use CorruptRecords",
     "DeserializingConsumer": NO_SERIALIZERS,
     "Deserializer": NO_SERIALIZERS,
+    "FencedInstanceIdError": "use MemberFenced",
+    "GroupAuthorizationFailedError": "use BrokerError; its name is GROUP_AUTHORIZATION_FAILED",
+    "IllegalGenerationError": "use CommitFailed",
     "IllegalOperation": "use IllegalState",
     "IllegalStateError": "use IllegalState",
     "KafkaAdminClient": NO_ADMIN,
@@ -99,13 +105,21 @@ ABSENT_OF_MODULE: Mapping[str, str] = {
     "MessageSizeTooLargeError": "use RecordTooLarge",
     "NewPartitions": NO_ADMIN,
     "NewTopic": NO_ADMIN,
+    "NoBrokersAvailable": "use NoBrokerAvailable",
+    "NoOffsetForPartitionError": "use NoOffset",
     "OffsetOutOfRangeError": "use NoOffset",
     "OffsetSpec": "await Consumer.beginning_offsets(), end_offsets() or offsets_for_times()",
     "ProducerClosed": "use ClientClosed",
     "ProducerRecord": "give its parts to Producer.send(topic, value, key, partition)",
+    "RebalanceInProgressError": "use CommitFailed",
+    "RequestTimedOutError": "use RequestTimedOut, DeliveryTimedOut or DeliveryUnknown",
     "Serializer": NO_SERIALIZERS,
     "SerializingProducer": NO_SERIALIZERS,
     "ShareConsumer": "there are no share groups yet",
+    "TopicAuthorizationFailedError": "use BrokerError; its name is TOPIC_AUTHORIZATION_FAILED",
+    "UnknownMemberIdError": "use CommitFailed",
+    "UnknownTopicOrPartitionError": "use UnknownTopic",
+    "UnsupportedVersionError": "use UnsupportedVersion",
 }
 
 
@@ -127,6 +141,19 @@ class Absent:
         )
 
 
-def absent_hint(name: str) -> str | None:
-    """Return what stands for a name of another client's package, if it is known."""
-    return ABSENT_OF_MODULE.get(name)
+def absent_error(module: str, name: str, caller: str) -> Exception:
+    """Return the error for a name that a module lacks, with what stands for it if that is known.
+
+    Args:
+        module: Name of the module.
+        name: The name, maybe of another client's package.
+        caller: Name of the function that looks it up.
+    """
+    text = f"module {module!r} has no attribute {name!r}"
+    hint = ABSENT_OF_MODULE.get(name)
+    if hint is None:
+        return AttributeError(text)
+    if caller == "_handle_fromlist":
+        # `from module import name` would put a text without the hint in place of this.
+        return ImportError(f"{text}: {hint}", name=module)
+    return AttributeError(f"{text}: {hint}", name=name, obj=None)
