@@ -271,7 +271,7 @@ class Broker(Client[BrokerState]):
             await node.wait_stopped()
         state.cluster.save_if_possible()
 
-    # --- what it is --------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -436,7 +436,7 @@ class Broker(Client[BrokerState]):
         except ApiError as error:
             raise error_for(error.code, topic=topic, partition=partition) from error
 
-    # --- bad days ----------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------
 
     def on(
         self,
@@ -649,7 +649,7 @@ class Broker(Client[BrokerState]):
             )
         return found[count - 1]
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------
 
     @property
     def _running(self) -> BrokerState:

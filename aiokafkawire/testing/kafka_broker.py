@@ -230,7 +230,7 @@ class KafkaBroker:
             self._raised.clear()
             raise error
 
-    # --- what it is --------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -328,7 +328,7 @@ class KafkaBroker:
         """Move the start of a partition's log, as retention would."""
         self._call(self._running.delete_records, topic, partition, before_offset)
 
-    # --- bad days ----------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------
 
     def on(
         self,

@@ -1,15 +1,15 @@
-"""Replication as brokers did it before KRaft: each node has its own logs and its own view.
+"""Replication as in Kafka before KRaft: each node has its own logs and metadata.
 
-| Module | Holds |
+| Module | Content |
 |---|---|
-| `registry` | what ZooKeeper would: the truth about who lives, who controls, who leads what |
-| `controller` | the machine that finds what a node has to be told |
-| `messages` | what it tells, and how the versions of its requests lay that out |
-| `manager` | a node: its replicas, its term of the controller, what it tells clients |
-| `replica` | the machine of one replica: offline, follower, leader |
-| `fetcher` | the machine that finds what a follower has to ask its leader |
-| `metadata_cache` | what a node tells clients |
-| `cluster`, `peers` | the tasks and connections of all this |
+| `controller_context` | state that ZooKeeper would hold: live nodes, controller, leaders |
+| `controller` | the commands that each node still needs |
+| `controller_commands` | these commands, and their requests in each version |
+| `replica_manager` | replicas and metadata of one node |
+| `replica` | state machine of one replica: offline, follower, leader |
+| `replica_fetcher` | the next request of a follower to a leader |
+| `metadata_cache` | metadata that a node returns to clients |
+| `replication`, `inter_broker_clients` | tasks and connections |
 """
 
 from aiokafkawire.broker.replication.controller_context import ControllerContext

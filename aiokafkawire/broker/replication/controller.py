@@ -1,8 +1,7 @@
-"""What a controller tells each node: the difference of what is to what it has told. A machine.
+"""Controller: compares the cluster with what each node knows, and sends the difference.
 
-It keeps no queue of orders. A node is told one thing at a time, and after each answer the next that
-it does not know yet; so one that was unreachable is told what is true when it is back, not what
-happened in between.
+There is no queue of commands. Each node gets one command at a time, and after its response the next
+one, so a node that was unreachable gets the current state rather than the history.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ("Controller",)
 
 @dataclass(slots=True)
 class _NodeState:
-    """What one node was told: what it leads or follows, and what it tells clients."""
+    """State that a node has received: leadership and metadata."""
 
     leadership: dict[Key, tuple[UUID, int]] = field(default_factory=dict)
     advertised: dict[Key, LeaderAndIsr] = field(default_factory=dict)
@@ -37,9 +36,9 @@ class _NodeState:
 
 
 class Controller:
-    """One node's term as the controller; the next controller begins a new one.
+    """One term of a controller; the next controller starts a new one.
 
-    `internal_addresses` are the addresses of nodes for each other, `advertised` those for clients.
+    `internal_addresses` are the addresses among nodes, `advertised` those for clients.
     """
 
     def __init__(
@@ -59,19 +58,19 @@ class Controller:
         self._in_flight: dict[int, ControllerCommand] = {}
 
     def forget(self, node_id: int) -> None:
-        """The node knows nothing any more, whatever it was just told: it died."""
+        """Drop the state of a node that died, with the command in flight."""
         self._node_states.pop(node_id, None)
         self._in_flight.pop(node_id, None)
 
     def next_command(self, node_id: int) -> ControllerCommand | None:
-        """What a node has to be told first, None if it knows everything."""
+        """Return the next command for a node, None if it is up to date."""
         command = self._next_command(node_id)
         if command is not None:
             self._in_flight[node_id] = command
         return command
 
     def on_response(self, node_id: int, command: ControllerCommand) -> None:
-        """A node answered to the order that it was given last, whatever it said."""
+        """Record that a node responded to its command, with or without an error."""
         if self._in_flight.pop(node_id, None) is not command:
             return
         node_state = self._node_states[node_id]
@@ -91,10 +90,10 @@ class Controller:
                         node_state.advertised[key] = changed
 
     def is_up_to_date(self, node_id: int) -> bool:
-        """Whether there is nothing to tell to a node."""
+        """Return True if a node needs no command."""
         return self._next_command(node_id) is None
 
-    # --- orders ------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------
 
     def _next_command(self, node_id: int) -> ControllerCommand | None:
         if node_id not in self._cluster.live:
@@ -107,7 +106,7 @@ class Controller:
         )
 
     def _stop(self, node_id: int, node_state: _NodeState) -> StopReplicaCommand | None:
-        """Partitions that are no more, or whose name another topic has by now."""
+        """Stop partitions that were deleted, or recreated with another topic id."""
         here = {key: topic_id for key, topic_id, _ in self._partitions(node_id)}
         removed = {
             key: True

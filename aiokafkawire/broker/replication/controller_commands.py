@@ -1,4 +1,4 @@
-"""What a controller tells nodes, apart from how the versions of its requests lay it out."""
+"""Commands of the controller to nodes, and their requests in each version."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Key = tuple[str, int]
 """Topic and partition."""
 
 LEADER_DURING_DELETE = -2
-"""The leader that UpdateMetadata gives to a partition that is no more."""
+"""Leader of a deleted partition in UpdateMetadata."""
 
 PLAINTEXT = 0
 LISTENER = "PLAINTEXT"
@@ -70,7 +70,7 @@ METADATA_ENDPOINTS_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who has a partition, and who leads it; `leader` may be -1 or `LEADER_DURING_DELETE`."""
+    """Leader and replicas of a partition; `leader` may be -1 or `LEADER_DURING_DELETE`."""
 
     leader: int
     leader_epoch: int
@@ -79,13 +79,13 @@ class LeaderAndIsr:
 
     @property
     def has_leader(self) -> bool:
-        """Whether there is a leader to follow."""
+        """Return True if there is a leader to follow."""
         return self.leader > NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """Where a node is, and in which rack."""
+    """Address and rack of a node."""
 
     address: Address
     rack: str | None = None
@@ -93,7 +93,7 @@ class LiveNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """What every order bears: whose it is, and as which controller."""
+    """Common part of all commands."""
 
     controller_id: int
     controller_epoch: int
@@ -101,7 +101,7 @@ class _Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrCommand(_Order):
-    """LeaderAndIsr: lead these partitions, or follow. `leaders` says where to fetch from."""
+    """Lead or follow these partitions; `leaders` are the addresses to fetch from."""
 
     partitions: Mapping[Key, LeaderAndIsr]
     leaders: Mapping[int, Address]
@@ -110,14 +110,14 @@ class LeaderAndIsrCommand(_Order):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaCommand(_Order):
-    """StopReplica: serve these partitions no longer; True where the log is to be deleted."""
+    """Stop these partitions; True deletes the log."""
 
     partitions: Mapping[Key, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataCommand(_Order):
-    """UpdateMetadata: tell clients this of partitions, and that these nodes and no others live."""
+    """Return this metadata to clients, with exactly these live nodes."""
 
     partitions: Mapping[Key, LeaderAndIsr]
     live: Mapping[int, LiveNode]
@@ -128,7 +128,7 @@ ControllerCommand = LeaderAndIsrCommand | StopReplicaCommand | UpdateMetadataCom
 
 
 def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
-    """The partitions of each topic, in their order."""
+    """Group partitions by topic, in order."""
     topics: dict[str, list[int]] = {}
     for topic, index in keys:
         topics.setdefault(topic, []).append(index)
@@ -142,7 +142,7 @@ def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState
 def _told(
     request: LeaderAndIsrRequest | UpdateMetadataRequest, *, by_name: bool
 ) -> dict[Key, LeaderAndIsr]:
-    """What a request says of each partition; `by_name`: each names its topic by itself."""
+    """Return the partitions of a request; with `by_name` each one has its own topic name."""
     if by_name:
         ungrouped = request.ungrouped_partition_states
         return {
@@ -159,7 +159,7 @@ def _told(
 
 
 def parse_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrCommand:
-    """What a request says."""
+    """Return the command of a request."""
     return LeaderAndIsrCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -172,7 +172,7 @@ def parse_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAn
 
 
 def build_leader_and_isr_request(command: LeaderAndIsrCommand, version: int) -> LeaderAndIsrRequest:
-    """The request that says it."""
+    """Return the request of a command."""
     by_name = version < LEADER_AND_ISR_BY_TOPIC_VERSION
     states = {
         key: LeaderAndIsrPartitionState(
@@ -212,7 +212,7 @@ def build_leader_and_isr_request(command: LeaderAndIsrCommand, version: int) -> 
 def build_leader_and_isr_response(
     command: LeaderAndIsrCommand, errors: Mapping[Key, int], version: int, error_code: int
 ) -> LeaderAndIsrResponse:
-    """The answer: an error for each partition, and one of the whole."""
+    """Return a response with errors per partition and one for the whole request."""
     response = LeaderAndIsrResponse(error_code=error_code)
     if version < LEADER_AND_ISR_ERRORS_BY_TOPIC_VERSION:
         response.partition_errors = [
@@ -237,7 +237,7 @@ def build_leader_and_isr_response(
 
 
 def parse_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaCommand:
-    """What a request says."""
+    """Return the command of a request."""
     return StopReplicaCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -260,7 +260,7 @@ def _stopped(request: StopReplicaRequest, version: int) -> Iterator[tuple[Key, b
 
 
 def build_stop_replica_request(command: StopReplicaCommand, version: int) -> StopReplicaRequest:
-    """The request that says it; before version 3 all partitions are deleted or none is."""
+    """Return the request of a command; before v3 it deletes all partitions or none."""
     request = StopReplicaRequest(
         controller_id=command.controller_id, controller_epoch=command.controller_epoch
     )
@@ -297,7 +297,7 @@ def build_stop_replica_request(command: StopReplicaCommand, version: int) -> Sto
 
 
 def parse_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataCommand:
-    """What a request says; a node without an address for clients is none that lives."""
+    """Return the command of a request; nodes without a client address count as down."""
     return UpdateMetadataCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -321,7 +321,7 @@ def _address(node: UpdateMetadataBroker, version: int) -> Address | None:
 def build_update_metadata_request(
     command: UpdateMetadataCommand, version: int
 ) -> UpdateMetadataRequest:
-    """The request that says it."""
+    """Return the request of a command."""
     by_name = version < METADATA_BY_TOPIC_VERSION
     states = {
         key: UpdateMetadataPartitionState(

@@ -1,7 +1,7 @@
-"""What ZooKeeper would hold: which nodes live, which of them is the controller, who leads what.
+"""State that ZooKeeper would hold: live nodes, the controller, and partition leaders.
 
-It outlives every node. A controller changes it by the rules for electing leaders, a leader puts its
-ISR down in it, and whoever watches is told.
+It outlives every node. Controllers change it by Kafka's rules of leader election, and leaders
+record their ISR in it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ("ControllerContext",)
 
 
 class ControllerContext(ClusterState):
-    """The state of a cluster whose nodes replicate; `allow_unclean`: may a leader be out of sync?
+    """State of a cluster with replication; `allow_unclean` permits unclean leader election.
 
-    The logs of its own partitions stay empty: each node has its own. `uses_elr`: who fell out of an
-    ISR that is too small for writes may still lead, as long as its log cannot have lost anything
-    (KIP-966).
+    The logs of its partitions stay empty, as each node has its own. With `uses_elr`, replicas that
+    left an ISR below `min.insync.replicas` remain eligible as leaders while they cannot have lost
+    records (KIP-966).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ControllerContext(ClusterState):
 
     @property
     def controller_id(self) -> int:
-        """The node that is the controller, -1 when none lives."""
+        """Id of the controller, -1 if no node is up."""
         return self._controller
 
     def save(self) -> None:
@@ -70,7 +70,7 @@ class ControllerContext(ClusterState):
         self._elect_controller()
 
     def _remove_from_isr(self, node_id: int) -> None:
-        """A controller does it all: it takes the node out of every ISR, in a new epoch."""
+        """Remove the node from every ISR, in a new leader epoch."""
         if self._controller == node_id:
             self._elect_controller()
         for partition in self.partitions():
@@ -82,11 +82,11 @@ class ControllerContext(ClusterState):
                 self._elect_leader(partition)
 
     def _add_to_isr(self, node_id: int) -> None:
-        """It comes back into an ISR when it has caught up; what has no leader may now have one."""
+        """Elect leaders where there was none. The node rejoins an ISR once it has caught up."""
         crashed = node_id in self._crashed
         for partition in self.partitions():
             if crashed and node_id in partition.elr:
-                # It may have lost what was not synced.
+                # It may have lost unsynced records.
                 partition.elr.remove(node_id)
             if partition.leader == NO_LEADER and node_id in partition.replicas:
                 self._elect_leader(partition)
@@ -101,9 +101,9 @@ class ControllerContext(ClusterState):
     # --- leaders -----------------------------------------------------------------------------
 
     def move_leaders_off(self, node_id: int) -> list[Key]:
-        """Give what a node leads to others in sync, as it wants to stop; what stays with it.
+        """Move the leaders of a node that shuts down; return partitions that it still leads.
 
-        Partitions without another replica are not counted.
+        Partitions with a single replica do not count.
         """
         self.shutting_down.add(node_id)
         shared = [each for each in self.partitions() if len(each.replicas) > 1]
@@ -120,7 +120,7 @@ class ControllerContext(ClusterState):
         return [(each.topic, each.index) for each in shared if each.leader == node_id]
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
-        """Make a live node of the ISR the leader."""
+        """Make a live in-sync node the leader."""
         if node_id not in self.live:
             raise ValueError(f"node {node_id} is not up, so it cannot lead {partition.log.name}")
         if node_id not in partition.isr:
@@ -131,7 +131,7 @@ class ControllerContext(ClusterState):
         self.save()
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
-        """Put down the ISR that a leader wants, if it is still the leader in that epoch."""
+        """Record the ISR of a leader; return False if the leader or its epoch is outdated."""
         topic = self.topics.get(key[0])
         if topic is None or not 0 <= key[1] < len(topic.partitions):
             return False
@@ -145,31 +145,31 @@ class ControllerContext(ClusterState):
         return True
 
     def max_batch_bytes(self, topic: str) -> int:
-        """The largest batch that a topic may hold, in bytes."""
+        """Return the largest batch of a topic, in bytes."""
         default = self.options.max_message_bytes
         known = self.topics.get(topic)
         return default if known is None else known.int_config("max.message.bytes", default)
 
     def min_in_sync(self, topic: str) -> int:
-        """How many replicas have to be in sync for a write with acks=all."""
+        """Return the number of in-sync replicas that acks=all needs."""
         default = self.options.min_insync_replicas
         known = self.topics.get(topic)
         return default if known is None else known.int_config("min.insync.replicas", default)
 
     def topic_id(self, topic: str) -> UUID:
-        """Which topic has that name now; `ZERO_UUID` if none has."""
+        """Return the current id of a topic, `ZERO_UUID` if there is none."""
         known = self.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
     def alone_in_sync(self, node_id: int) -> Iterator[Partition]:
-        """The partitions of which no other live node surely has everything."""
+        """Return partitions for which no other live node is certain to have all records."""
         for partition in self.partitions():
             others = [node for node in (*partition.isr, *partition.elr) if node != node_id]
             if node_id in partition.isr and not self._electable(others):
                 yield partition
 
     def _elect_leader(self, partition: Partition) -> None:
-        """Choose among those in sync, or as a last resort, if that is allowed, among all."""
+        """Elect an in-sync replica, or any replica if unclean election is allowed."""
         rest = self._electable(partition.isr)
         if not rest:
             rest = [node for node in self._electable(partition.replicas) if node in partition.elr][
@@ -178,22 +178,22 @@ class ControllerContext(ClusterState):
         if not rest and self._may_be_unclean(partition):
             rest = self._electable(partition.replicas)[:1]
         if not rest and not partition.isr and not partition.elr:
-            # Everybody may have lost something; who led last has most.
+            # Every replica may lack records; the last leader has most of them.
             rest = self._electable([partition.last_known_leader])
         if rest:
             self._make_leader(partition, rest)
         elif partition.leader != NO_LEADER:
-            # The last ones in sync are kept: who of them comes back has everything.
+            # The last in-sync replicas stay in the ISR, as each of them has all records.
             partition.make_leader(NO_LEADER)
 
     def _make_leader(self, partition: Partition, isr: Sequence[int]) -> None:
-        """Let the first of the replicas that is in the ISR lead."""
+        """Make the first replica in the ISR the leader."""
         self._set_isr(partition, isr)
         partition.last_known_leader = NO_LEADER
         partition.make_leader(next(node for node in partition.replicas if node in isr))
 
     def _set_isr(self, partition: Partition, isr: Sequence[int]) -> None:
-        """Put down who is in sync, and who else has all that was ever acknowledged."""
+        """Set the ISR, and the ELR of replicas that have all acknowledged records."""
         if self._uses_elr:
             needed = min(self.min_in_sync(partition.topic), len(partition.replicas))
             complete = {*partition.isr, *partition.elr} if len(isr) < needed else set()

@@ -1,4 +1,4 @@
-"""The other nodes, as one node reaches them: over the wire, as a client."""
+"""Connections of a node to other nodes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ("RESPONSE_TIMEOUT_S", "InterBrokerClients")
 R = TypeVar("R", bound=Response)
 
 RESPONSE_TIMEOUT_S = 30.0
-"""How long a node waits for another one's answer before it connects anew."""
+"""Time limit for a response, after which the node reconnects."""
 
 RECONNECT_BACKOFF_MAX_MS = 200
 
 FIRST_WITH_API_VERSIONS = "0.10.0"
-"""Since this release a broker tells what it speaks."""
+"""First release with the ApiVersions API."""
 
 
 class InterBrokerClients:
-    """One node's connections to the others, and to itself as far as it is the controller.
+    """Connections of one node to the others, and to itself if it is the controller.
 
-    `get_release` tells which release a node is of: those that cannot be asked are taken at that.
+    `get_release` returns the release of a node, which is assumed where ApiVersions is not
+    supported.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class InterBrokerClients:
         lane: Lane,
         max_version: int | None = None,
     ) -> R:
-        """One request to a node. Raises `KafkaError`."""
+        """Send a request to a node and return the response. Raises `KafkaError`."""
         client = self._client(node_id, address)
         deadline = self._runtime.clock.now() + RESPONSE_TIMEOUT_S
         try:
@@ -56,12 +57,12 @@ class InterBrokerClients:
                 request, deadline=deadline, lane=lane, max_version=max_version
             )
         except RequestTimedOut:
-            # What comes next would wait behind the answer that did not come.
+            # Later requests would wait behind the missing response.
             client.leave(lane)
             raise
 
     def forget(self, node_id: int) -> None:
-        """The node is another one now: it was started anew."""
+        """Drop the connection to a node that was restarted."""
         client = self._clients.pop(node_id, None)
         if client is not None:
             client.abort()

@@ -1,4 +1,4 @@
-"""What one node tells clients of the cluster: what the controller told it last."""
+"""Metadata that a node returns to clients, as last sent by the controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("MetadataCache",)
 
 
 class MetadataCache:
-    """UpdateMetadata alone sets it, whatever the node itself leads or follows."""
+    """Set by UpdateMetadata only, independently of what the node leads or follows."""
 
     def __init__(self) -> None:
         self.controller_id = NO_LEADER
@@ -23,9 +23,9 @@ class MetadataCache:
         self._count = 0
 
     def update(self, command: UpdateMetadataCommand) -> None:
-        """Take the nodes as the only ones that live, and what is said of partitions beside it.
+        """Replace the live nodes and update the partitions.
 
-        Partitions beyond `MAX_TOTAL_PARTITIONS` are not taken.
+        Partitions beyond `MAX_TOTAL_PARTITIONS` are ignored.
         """
         self.controller_id = command.controller_id
         self.live = dict(command.live)

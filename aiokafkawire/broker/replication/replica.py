@@ -1,11 +1,9 @@
-"""One replica: what a node has of a partition, and the part that it plays. A machine.
+"""State machine of one replica: a node's log of a partition, as leader or follower.
 
-A node leads a partition or follows its leader as the controller tells it (LeaderAndIsr). A leader
-knows from the fetches of its followers how far they are: what all in-sync replicas (the ISR) have
-is before the high watermark, and only that is for consumers. A follower's log has to be a beginning
-of its leader's, so it first cuts off what may not be: all after the high watermark, or since
-KIP-101 all after the end of the epoch that both know, which since KIP-595 the answer to a fetch
-tells.
+The controller assigns the role (LeaderAndIsr). A leader tracks the fetch offsets of its followers.
+Records that all in-sync replicas have are below the high watermark, and only those are visible to
+consumers. A follower first truncates its log to a prefix of the leader's: to the high watermark,
+since KIP-101 to the end of the last common epoch, which since KIP-595 the Fetch response contains.
 """
 
 from __future__ import annotations
@@ -47,41 +45,41 @@ __all__ = (
 )
 
 UNKNOWN = -1
-"""An epoch or an offset that is not known."""
+"""An unknown epoch or offset."""
 
 Isr = tuple[int, ...]
 
 
-# --- what happens --------------------------------------------------------------------------------
+# --- events --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """The controller says that this node leads."""
+    """The controller made this node the leader."""
 
     assignment: LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """The controller says that another node leads."""
+    """The controller made another node the leader."""
 
     assignment: LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
 class StopFollowing:
-    """The controller says that the node shall not follow any more."""
+    """The controller stopped the replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsAppended:
-    """The leader wrote to its log."""
+    """The leader appended to its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A follower asked the leader for what comes from `offset` on: it has all before."""
+    """A follower fetched from `offset`, so it has all earlier records."""
 
     follower: int
     offset: int
@@ -89,23 +87,23 @@ class FollowerFetched:
 
 @dataclass(frozen=True, slots=True)
 class LagCheckDue:
-    """A follower that was not at the leader's end for longer than `lag_s` is too slow."""
+    """Followers that did not catch up within `lag_s` are out of sync."""
 
     lag_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class IsrRecorded:
-    """The ISR that the leader asked for is in force."""
+    """The ISR that the leader requested applies."""
 
     isr: Isr
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """The leader says where its log ends the epoch it was asked for, -1 when it cannot tell.
+    """The leader returned the end offset of an epoch, -1 if it is unknown.
 
-    `epoch` is the newest up to that one which the leader's log has, -1 if it does not say.
+    `epoch` is the largest epoch of the leader's log up to the requested one, -1 if not returned.
     """
 
     epoch: int
@@ -114,9 +112,9 @@ class EpochEnded:
 
 @dataclass(frozen=True, slots=True)
 class RecordsFetched:
-    """What the leader gave of its log, and how far that goes.
+    """The leader returned records and its high watermark.
 
-    Handling it raises `CorruptRecords` for what was damaged on its way; nothing is written then.
+    Handling it raises `CorruptRecords` for damaged records, and writes nothing then.
     """
 
     records: Buffer
@@ -126,7 +124,7 @@ class RecordsFetched:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The leader's log ends an epoch before what was fetched last: both part there (KIP-595)."""
+    """The leader's log diverges from the last fetched epoch and offset (KIP-595)."""
 
     epoch: int
     end_offset: int
@@ -134,12 +132,12 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True)
 class FetchOutOfRange:
-    """The leader has no such offset as this node asked for."""
+    """The leader does not have the fetch offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderOffsetFound:
-    """The end of the leader's log, or if that was known already, the start."""
+    """The end of the leader's log, or its start if the end is already known."""
 
     offset: int
 
@@ -160,36 +158,36 @@ Event = (
 )
 
 
-# --- what a replica is ---------------------------------------------------------------------------
+# --- states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """It has a log, and takes no part."""
+    """The replica has a log but no role."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncating:
-    """It shall follow, and has to learn where the leader's log ends an epoch that is its own."""
+    """The follower needs the end offset of an epoch in the leader's log."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Its log is a beginning of the leader's, and it fetches what is missing."""
+    """The log is a prefix of the leader's, and the follower fetches the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvingOffset:
-    """Its end is not within the leader's log: it needs the end of that, and then the start."""
+    """The end is outside the leader's log: the follower needs its end and then its start."""
 
     end_known: bool = False
 
 
 @dataclass(slots=True)
 class FollowerState:
-    """How far a follower is, as its leader sees it. Times are on the clock of the node."""
+    """Progress of a follower, as its leader sees it. Times are on the node's clock."""
 
     offset: int = UNKNOWN
     caught_up_at: float = -math.inf
@@ -199,9 +197,9 @@ class FollowerState:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """It takes what producers send; `followers` are all other replicas.
+    """The leader; `followers` are all other replicas.
 
-    `leader_epoch_start_offset` is where its log ended when it began to lead.
+    `leader_epoch_start_offset` is the end of its log when it became leader.
     """
 
     followers: Mapping[int, FollowerState]
@@ -240,7 +238,7 @@ class Replica(Partition):
         )
 
     def count_replicas_at(self, offset: int) -> int:
-        """How many replicas have all before an offset; of the others if the node leads."""
+        """Return the number of replicas with all records before an offset, as far as known."""
         have = int(self.log.end_offset >= offset)
         if isinstance(self.state, Leading):
             have += sum(each.offset >= offset for each in self.state.followers.values())
@@ -250,21 +248,21 @@ class Replica(Partition):
         self.handle(RecordsAppended(), 0.0)
 
     def accepts(self, kind: type[Event]) -> bool:
-        """Whether such an event means something to it now."""
+        """Return True if the event applies in the current state."""
         return (type(self.state), kind) in TRANSITIONS
 
     def handle(self, event: Event, now: float) -> Isr | None:
-        """Go on. Gives the ISR that a leader wants, which has to be recorded before it is one."""
+        """Apply an event; return an ISR that the leader wants to be recorded."""
         return transition(TRANSITIONS, self.state, event)(self, event, now)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers have what comes before an offset; it never goes back."""
+        """Raise the high watermark; it never moves back."""
         if offset > self.watermark:
             self.watermark = offset
             self.on_change.notify()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log off at an offset."""
+        """Truncate the log to an offset."""
         self.log.truncate(offset)
         end = self.log.end_offset
         self.watermark = min(self.watermark, end)
@@ -293,7 +291,7 @@ def _become_leader(replica: Replica, event: BecomeLeader, now: float) -> None:
     }
     replica.state = Leading(followers, before.leader_epoch_start_offset)
     _maybe_advance_high_watermark(replica)
-    # Whoever waits here may have to hear that the epoch is another one.
+    # Requests that wait here must notice the new epoch.
     replica.on_change.notify()
 
 
@@ -309,7 +307,7 @@ def _become_follower(replica: Replica, event: BecomeFollower, now: float) -> Non
 
 
 def _keep_following(replica: Replica, event: BecomeFollower, now: float) -> None:
-    """Before KIP-101 a node that follows the same leader in a new epoch goes on as it was."""
+    """Before KIP-101, keep following the same leader in a new epoch without truncation."""
     if replica.truncates_by_epoch or event.assignment.leader != replica.leader:
         _become_follower(replica, event, now)
     else:
@@ -321,7 +319,7 @@ def _go_offline(replica: Replica, event: StopFollowing, now: float) -> None:
 
 
 def _keep_leading(replica: Replica, event: StopFollowing, now: float) -> None:
-    """A leader is told of its end by another's LeaderAndIsr, or has its log deleted."""
+    """Ignore: a leader ends with another's LeaderAndIsr, or its log is deleted."""
 
 
 def _maybe_advance_high_watermark(
@@ -338,7 +336,7 @@ def _maybe_advance_high_watermark(
 
 def _on_append(replica: Replica, event: RecordsAppended, now: float) -> None:
     _maybe_advance_high_watermark(replica)
-    # Followers wait for what is written, consumers for the high watermark.
+    # Followers wait for new records, consumers for the high watermark.
     replica.on_change.notify()
 
 
@@ -359,9 +357,9 @@ def _on_follower_fetch(replica: Replica, event: FollowerFetched, now: float) -> 
         end,
     )
     _maybe_advance_high_watermark(replica)
-    # Who waits for acknowledgements of a number of replicas counts them.
+    # Requests with acks above 1 count the replicas.
     replica.on_change.notify()
-    # The high watermark of the leader before may have been as far as where this one began.
+    # The previous leader's high watermark may have reached the start of this leader epoch.
     if event.follower in replica.isr or event.offset < max(
         replica.watermark, state.leader_epoch_start_offset
     ):
@@ -389,7 +387,7 @@ def _on_isr_recorded(replica: Replica, event: IsrRecorded, now: float) -> None:
 
 
 def _truncate_to_epoch_end(replica: Replica, event: EpochEnded, now: float) -> None:
-    """Cut the log off where it parts from the leader's (KIP-101, KIP-279)."""
+    """Truncate where the log diverges from the leader's (KIP-101, KIP-279)."""
     state = replica.state
     assert isinstance(state, Truncating)
     log = replica.log
@@ -400,7 +398,7 @@ def _truncate_to_epoch_end(replica: Replica, event: EpochEnded, now: float) -> N
     else:
         local = log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
         if local is not None and local[0] < event.epoch and local[0] != UNKNOWN:
-            # The leader has an epoch that is not known here: ask for the one before it.
+            # The leader has an epoch that this log lacks: ask for the previous one.
             replica.truncate_to(local[1])
             replica.state = Truncating(local[0])
             return
@@ -409,14 +407,14 @@ def _truncate_to_epoch_end(replica: Replica, event: EpochEnded, now: float) -> N
 
 
 def _truncate_diverging(replica: Replica, event: Diverged, now: float) -> None:
-    """Cut the log off where it parts from the leader's; the next fetch tells if it was enough."""
+    """Truncate where the log diverges; the next fetch shows if that was enough."""
     local = replica.log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
     if local is None:
         replica.truncate_to(event.end_offset)
     elif local[0] == event.epoch:
         replica.truncate_to(min(local[1], event.end_offset))
     else:
-        # The leader has an epoch that is not known here.
+        # The leader has an epoch that this log lacks.
         replica.truncate_to(local[1])
 
 
@@ -430,7 +428,7 @@ def _append_fetched(replica: Replica, event: RecordsFetched, now: float) -> None
             log.append(bytes(view.buffer), view)
     log.delete_before(event.start_offset)
     replica.advance_high_watermark(min(event.high_watermark, log.end_offset))
-    # Debug consumers and others who wait for the log's end.
+    # Wake debugging consumers and others that wait for the end of the log.
     replica.on_change.notify()
 
 
@@ -439,7 +437,7 @@ def _on_out_of_range(replica: Replica, event: FetchOutOfRange, now: float) -> No
 
 
 def _on_leader_offset(replica: Replica, event: LeaderOffsetFound, now: float) -> None:
-    """Cut off what the leader does not have, or begin anew at the leader's start."""
+    """Truncate what the leader lacks, or restart at the leader's start offset."""
     state, log = replica.state, replica.log
     assert isinstance(state, ResolvingOffset)
     if state.end_known:
@@ -481,4 +479,4 @@ TRANSITIONS: Mapping[
     (ResolvingOffset, StopFollowing): _go_offline,
     (ResolvingOffset, LeaderOffsetFound): _on_leader_offset,
 }
-"""What each state makes of each event; a pair that is not here cannot be."""
+"""Handler of each event in each state; missing pairs cannot occur."""

@@ -1,4 +1,4 @@
-"""What a node asks of one other that leads partitions which it follows. A machine."""
+"""Requests of a follower to one leader."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ logger = logging.getLogger("aiokafkawire.broker")
 T = TypeVar("T")
 
 RETRY_S = 0.1
-"""How long a partition is left alone after an error, and all of them after a failed request."""
+"""Pause of a partition after an error, and of all partitions after a failed request."""
 
 PARTITION_MAX_BYTES = 2**20
-"""What is asked for of one partition, unless one message may be larger."""
+"""Fetch limit per partition, unless the topic allows larger batches."""
 
 LATEST = -1
 EARLIEST = -2
@@ -70,7 +70,7 @@ FIRST_REPLICA_STATE_VERSION = 15
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetchState:
-    """A replica as it was when something was asked for its sake."""
+    """State of a replica when its request was sent."""
 
     replica: Replica
     leader_epoch: int
@@ -79,21 +79,21 @@ class PartitionFetchState:
 
     @property
     def is_current(self) -> bool:
-        """Whether an answer still means anything."""
+        """Return True if the response still applies."""
         replica = self.replica
         return not replica.deleted and self == _fetch_state(replica)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerRequest:
-    """One request, and for whom."""
+    """A request, and the replicas that it is for."""
 
     request: Request[Response]
     partitions: dict[Key, PartitionFetchState]
 
 
 class ReplicaFetcher:
-    """One request at a time: first for who has to find his place, then for records."""
+    """Builds one request at a time: first for truncation, then for records."""
 
     def __init__(self, manager: ReplicaManager, leader: int, options: BrokerConfig) -> None:
         self.leader = leader
@@ -103,7 +103,7 @@ class ReplicaFetcher:
         self._paused_until = -math.inf
 
     def next_request(self, now: float) -> FollowerRequest | None:
-        """What to ask now."""
+        """Return the next request, None if there is nothing to send."""
         if now < self._paused_until:
             return None
         self._resume_at = {key: time for key, time in self._resume_at.items() if time > now}
@@ -128,18 +128,20 @@ class ReplicaFetcher:
         return None
 
     def next_deadline(self, now: float) -> float:
-        """When there may be something to ask without anything having happened."""
+        """Return the time at which a pause ends."""
         waiting = [time for time in [*self._resume_at.values(), self._paused_until] if time > now]
         return min(waiting, default=math.inf)
 
     def on_failure(self, now: float) -> None:
-        """A request got no answer."""
+        """Pause after a request without a response."""
         self._paused_until = now + RETRY_S
 
     def on_response(self, build: FollowerRequest, response: Response, now: float) -> None:
-        """Let the replicas go on that are still as they were when it was asked."""
+        """Apply the response to replicas that have not changed since the request."""
         if isinstance(response, FetchResponse) and response.error_code != ErrorCode.NONE:
-            logger.debug("node %d answers a fetch with %d", self.leader, response.error_code)
+            logger.debug(
+                "node %d: Fetch failed with error code %d", self.leader, response.error_code
+            )
             self.on_failure(now)
         for key, event, code in _events(build.request, response):
             partitions = build.partitions.get(key)
@@ -147,7 +149,10 @@ class ReplicaFetcher:
                 continue
             if event is None:
                 logger.debug(
-                    "%s: node %d answers %d", partitions.replica.log.name, self.leader, code
+                    "%s: node %d returned error code %d",
+                    partitions.replica.log.name,
+                    self.leader,
+                    code,
                 )
                 self._resume_at[key] = now + RETRY_S
                 continue
@@ -155,7 +160,10 @@ class ReplicaFetcher:
                 partitions.replica.handle(event, now)
             except CorruptRecords as error:
                 logger.warning(
-                    "%s: from node %d: %s", partitions.replica.log.name, self.leader, error
+                    "%s: corrupt records from node %d: %s",
+                    partitions.replica.log.name,
+                    self.leader,
+                    error,
                 )
                 self._resume_at[key] = now + RETRY_S
 
@@ -244,7 +252,7 @@ def _by_topic(
 
 
 def fetch_request_for(request: FetchRequest, version: int) -> FetchRequest:
-    """A fetch as a version lays it out."""
+    """Adapt a fetch to a version."""
     if version >= FIRST_REPLICA_STATE_VERSION:
         state = ReplicaState(replica_id=request.replica_id)
         return replace(request, replica_id=-1, replica_state=state)
@@ -256,17 +264,17 @@ def fetch_request_for(request: FetchRequest, version: int) -> FetchRequest:
 
 
 def needs_topic_names(request: FetchRequest) -> bool:
-    """Whether a fetch has to name its topics, as the id of one is not known."""
+    """Return True if a topic id is unknown, so that the fetch needs topic names."""
     return any(topic.topic_id == ZERO_UUID for topic in request.topics)
 
 
-# --- answers -------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------
 
 
 def _events(
     request: Request[Response], response: Response
 ) -> Iterator[tuple[Key, Event | None, int]]:
-    """What an answer means to each partition; None for an error, which is named."""
+    """Yield the event of each partition; None stands for an error code."""
     match response:
         case OffsetForLeaderEpochResponse():
             for result in response.topics:

@@ -1,4 +1,4 @@
-"""The replicas of one node, and what the controller told it. Decides; never waits."""
+"""Replicas of one node, and its metadata. Decides without waiting."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ __all__ = ("PartitionStateStore", "ReplicaManager", "ReplicationConfig")
 
 
 class PartitionStateStore(Protocol):
-    """What nodes read in ZooKeeper, and where a leader puts down who is in sync."""
+    """State in ZooKeeper that nodes read, and where leaders record their ISR."""
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
-        """Put it down; False when the partition has another leader or epoch by now."""
+        """Record an ISR; return False if the leader or its epoch is outdated."""
         ...
 
     def max_batch_bytes(self, topic: str) -> int:
-        """The largest batch that a topic may hold, in bytes."""
+        """Return the largest batch of a topic, in bytes."""
         ...
 
     def topic_id(self, topic: str) -> UUID:
-        """Which topic has that name now; `ZERO_UUID` if none has."""
+        """Return the current id of a topic, `ZERO_UUID` if there is none."""
         ...
 
     def min_in_sync(self, topic: str) -> int:
-        """How many replicas have to be in sync for a write with acks=all."""
+        """Return the number of in-sync replicas that acks=all needs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _PersistedReplica:
-    """What a crash leaves of a replica."""
+    """State of a replica that survives a crash."""
 
     log: PartitionLog
     watermark: int
@@ -109,12 +109,12 @@ class ReplicaManager:
         self._checkpoint: dict[Key, int] = {}
         self._topic_ids: dict[Key, UUID] = {}
 
-    # --- what the controller says ------------------------------------------------------------
+    # --- commands of the controller ----------------------------------------------------------
 
     def become_leader_or_follower(
         self, command: LeaderAndIsrCommand, now: float
     ) -> dict[Key, ErrorCode]:
-        """LeaderAndIsr. Raises `ApiError` for the order of a controller of before."""
+        """Handle LeaderAndIsr. Raises `ApiError` for an outdated controller."""
         self._check(command)
         for node_id, address in command.leaders.items():
             if node_id in self.endpoints or len(self.endpoints) < MAX_NODES:
@@ -133,7 +133,7 @@ class ReplicaManager:
         return errors
 
     def stop_replicas(self, command: StopReplicaCommand, now: float) -> dict[Key, ErrorCode]:
-        """StopReplica; partitions that are not here are deleted with success. Raises `ApiError`."""
+        """Handle StopReplica; missing partitions succeed. Raises `ApiError`."""
         self._check(command)
         for key, delete in command.partitions.items():
             replica = self.replicas.get(key)
@@ -145,7 +145,7 @@ class ReplicaManager:
         return dict.fromkeys(command.partitions, ErrorCode.NONE)
 
     def update_metadata(self, command: UpdateMetadataCommand) -> None:
-        """UpdateMetadata. Raises `ApiError` for a controller of before."""
+        """Handle UpdateMetadata. Raises `ApiError` for an outdated controller."""
         self._check(command)
         self.metadata.update(command)
 
@@ -174,7 +174,7 @@ class ReplicaManager:
         self._topic_ids[key] = topic_id = self._state_store.topic_id(topic)
         persisted = self._persisted.pop(key, None)
         if persisted is not None and persisted.topic_id != topic_id:
-            # The topic was deleted and made anew while the node was down.
+            # The topic was deleted and recreated while the node was down.
             persisted.log.delete()
             persisted = None
         if persisted is None:
@@ -209,10 +209,10 @@ class ReplicaManager:
             replica.log.delete()
             replica.on_change.notify()
 
-    # --- what happens to replicas ------------------------------------------------------------
+    # --- replicas ----------------------------------------------------------------------------
 
     def replica(self, topic: str, index: int) -> Replica:
-        """A replica. Raises `ApiError` when the node has none."""
+        """Return a replica. Raises `ApiError` if the node has none."""
         found = self.replicas.get((topic, index))
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -221,19 +221,19 @@ class ReplicaManager:
     def update_follower_fetch_state(
         self, replica: Replica, follower: int, offset: int, now: float
     ) -> None:
-        """A follower has all that comes before an offset. Ignored where the node does not lead."""
+        """Record the fetch offset of a follower, if the node is the leader."""
         if replica.accepts(FollowerFetched):
             self._handle_event(replica, FollowerFetched(follower, offset), now)
 
     def maybe_shrink_isrs(self, now: float) -> None:
-        """Take followers that are too slow out of the ISR."""
+        """Remove slow followers from ISRs."""
         event = LagCheckDue(self._options.replica_lag_time_max_ms / 1000)
         for replica in self.replicas.values():
             if replica.accepts(LagCheckDue):
                 self._handle_event(replica, event, now)
 
     def followers_of(self, leader: int) -> Iterator[Replica]:
-        """The replicas that follow a node."""
+        """Return the replicas that follow a node."""
         return (
             replica
             for replica in self.replicas.values()
@@ -241,11 +241,11 @@ class ReplicaManager:
         )
 
     def topic_id(self, topic: str, index: int) -> UUID:
-        """The topic of a replica; `ZERO_UUID` if that is not known."""
+        """Return the topic id of a replica, `ZERO_UUID` if unknown."""
         return self._topic_ids[topic, index]
 
     def max_batch_bytes(self, replica: Replica) -> int:
-        """The largest batch that a partition may hold, in bytes."""
+        """Return the largest batch of a partition, in bytes."""
         return self._state_store.max_batch_bytes(replica.topic)
 
     def _handle_event(self, replica: Replica, event: Event, now: float) -> None:
@@ -264,17 +264,17 @@ class ReplicaManager:
             replica.log.flush()
 
     def checkpoint(self) -> None:
-        """Put the high watermarks down where they outlive the process."""
+        """Save the high watermarks for a restart."""
         for key, replica in self.replicas.items():
             self._checkpoint[key] = replica.watermark
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Forget what a process forgets; the logs stay, or only what was synced of them."""
+        """Drop what a process loses; with `lose_unsynced` also unsynced records."""
         for key, replica in self.replicas.items():
             log = replica.log
             if lose_unsynced:
                 log.lose_unsynced()
-            # The next start looks through the log, and syncs what it finds.
+            # The next start scans the log and syncs it.
             log.flush()
             watermark = min(self._checkpoint.get(key, 0), log.end_offset)
             self._persisted[key] = _PersistedReplica(log, watermark, self._topic_ids[key])

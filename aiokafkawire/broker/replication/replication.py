@@ -1,4 +1,4 @@
-"""The tasks of nodes that replicate: they wait and send, and ask machines what next."""
+"""Tasks of nodes with replication; they wait and send what the state machines decide."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ __all__ = ("Replication", "ReplicationNode")
 logger = logging.getLogger("aiokafkawire.broker")
 
 SHUTDOWN_ATTEMPTS = 3
-"""How often a node asks the controller to take its partitions, before it stops all the same."""
+"""Attempts of a controlled shutdown before the node stops anyway."""
 
 LEADER_EPOCH_SINCE = "0.11.0"
-"""Since this release a follower cuts its log off by epochs (KIP-101)."""
+"""First release in which followers truncate by epoch (KIP-101)."""
 
 DIVERGING_EPOCH_SINCE = "2.7"
-"""Since this release a fetch tells a follower where its log parts from the leader's (KIP-595)."""
+"""First release in which Fetch returns the diverging epoch (KIP-595)."""
 
 MIN_ISR_WATERMARK_SINCE = "3.7"
-"""Since this release a high watermark waits until enough replicas are in sync (KIP-966)."""
+"""First release whose high watermark waits for enough in-sync replicas (KIP-966)."""
 
 
 class ReplicationNode(Protocol):
-    """A node as a place for tasks, which end when it is killed and wait while it is paused."""
+    """A node that runs tasks, which end when it is killed and wait while it is paused."""
 
     @property
     def node_id(self) -> int: ...
@@ -110,7 +110,7 @@ class Replication:
     # --- nodes -------------------------------------------------------------------------------
 
     def on_node_startup(self, node: ReplicationNode) -> None:
-        """A node listens: it is one of the cluster from now on."""
+        """Add a node that listens to the cluster."""
         node_id = node.node_id
         manager = self.managers.get(node_id)
         if manager is None:
@@ -144,7 +144,7 @@ class Replication:
         self._start_controller()
 
     def on_node_failure(self, node_id: int, *, lose_unsynced: bool = False) -> None:
-        """A node was killed; its tasks were cancelled already."""
+        """Handle the crash of a node, whose tasks are cancelled already."""
         self.managers[node_id].crash(lose_unsynced=lose_unsynced)
         self._clients[node_id].abort()
         if self.controller is not None:
@@ -153,19 +153,19 @@ class Replication:
         self._start_controller()
 
     def on_session_expired(self, node_id: int) -> None:
-        """A node was not heard of for too long: others take what it led, and it is told nothing."""
+        """Move the leaders of a node whose session expired; it receives no commands."""
         if self.controller is not None:
             self.controller.forget(node_id)
         self.controller_context.on_node_failure(node_id, crashed=False)
         self._start_controller()
 
     def on_session_restored(self, node_id: int) -> None:
-        """A node that was lost is heard of again, and is told how things are by now."""
+        """Return a node to the cluster after its session expired, and update it."""
         self.controller_context.on_node_startup(node_id)
         self._start_controller()
 
     async def shut_down(self, node: ReplicationNode) -> None:
-        """Have the controller give what a node leads to others, as far as it can."""
+        """Ask the controller to move the leaders of a node, as far as possible."""
         if node.paused:
             return
         request = ControlledShutdownRequest(broker_id=node.node_id)
@@ -176,7 +176,7 @@ class Replication:
                     controller_id, self._addresses[controller_id], request, Lane.GENERAL
                 )
             except KafkaError as error:
-                logger.warning("node %d: cannot shut down in good order: %s", node.node_id, error)
+                logger.warning("node %d: controlled shutdown failed: %s", node.node_id, error)
                 return
             if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
                 break
@@ -185,29 +185,29 @@ class Replication:
         self.managers[node.node_id].checkpoint()
 
     def abort(self) -> None:
-        """Close the connections between nodes."""
+        """Close the connections among nodes."""
         for clients in self._clients.values():
             clients.abort()
 
     # --- partitions --------------------------------------------------------------------------
 
     def replica(self, partition: Partition, node_id: int) -> Replica | None:
-        """What a node has of a partition."""
+        """Return the replica of a node, None if it has none."""
         manager = self.managers.get(node_id)
         return None if manager is None else manager.replicas.get((partition.topic, partition.index))
 
     def replicas(self, partition: Partition) -> list[Replica]:
-        """What all nodes that run have of a partition."""
+        """Return the replicas of all running nodes."""
         found = [self.replica(partition, node_id) for node_id in partition.replicas]
         return [replica for replica in found if replica is not None]
 
     def leader_replica(self, partition: Partition) -> Replica | None:
-        """What its leader has of it, once that node knows that it leads."""
+        """Return the leader's replica, once that node knows that it leads."""
         replica = self.replica(partition, partition.leader)
         return replica if replica is not None and isinstance(replica.state, Leading) else None
 
     def truncate(self, partition: Partition, offset: int) -> None:
-        """Cut every replica off at an offset and begin a new epoch. Raises `ApiError`."""
+        """Truncate every replica and start a new leader epoch. Raises `ApiError`."""
         leader = self.leader_replica(partition)
         if leader is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -222,18 +222,18 @@ class Replication:
     # --- waiting -----------------------------------------------------------------------------
 
     async def wait_until_up_to_date(self, timeout_s: float) -> bool:
-        """Wait until every node that runs was told everything; False at the deadline."""
+        """Wait until every running node has the current state; False at the deadline."""
         return await self.wait_until(self._all_up_to_date, timeout_s)
 
     async def wait_until_node_is_up_to_date(self, node_id: int, timeout_s: float) -> bool:
-        """Wait until a node was told everything; False at the deadline."""
+        """Wait until a node has the current state; False at the deadline."""
         controller = self.controller
         if controller is None:
             return False
         return await self.wait_until(lambda: controller.is_up_to_date(node_id), timeout_s)
 
     async def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something of the cluster is so; False at the deadline."""
+        """Wait until a condition of the cluster holds; False at the deadline."""
         deadline = self._runtime.clock.now() + timeout_s
         signal = Signal()
         watched = (self.controller_context.on_change, self._on_ack)
@@ -261,7 +261,7 @@ class Replication:
     # --- the controller ----------------------------------------------------------------------
 
     def _start_controller(self) -> None:
-        """Let whoever is the controller now tell every node how things are."""
+        """Start the tasks of a new controller."""
         controller_context, before = self.controller_context, self.controller
         if controller_context.controller_id not in controller_context.live:
             self.controller = None
@@ -282,14 +282,14 @@ class Replication:
     async def _send_commands(
         self, controller: Controller, node: ReplicationNode, node_id: int
     ) -> None:
-        """Tell one node what it does not know, as long as the node of the controller runs."""
+        """Send commands to one node while the controller runs."""
         signal = Signal()
         self.controller_context.on_change.add(signal.set)
         try:
             while True:
                 await node.wait_until_resumed()
                 if self.controller is not controller:
-                    # It hung for so long that another one took over.
+                    # Another controller took over while this one was paused.
                     return
                 command = controller.next_command(node_id)
                 if command is None:
@@ -316,14 +316,16 @@ class Replication:
         await node.wait_until_resumed()
         code = getattr(response, "error_code", ErrorCode.NONE)
         if code != ErrorCode.NONE:
-            logger.warning("controller %d: node %d answers %d", node.node_id, node_id, code)
+            logger.warning(
+                "controller %d: node %d returned error code %d", node.node_id, node_id, code
+            )
         controller.on_response(node_id, command)
         self._on_ack.notify()
         if isinstance(command, LeaderAndIsrCommand):
             self._notify_leadership(command)
 
     def _notify_leadership(self, command: LeaderAndIsrCommand) -> None:
-        """Whoever waits for a partition to be led can go on."""
+        """Wake those that wait for a leader."""
         for topic, index in command.partitions:
             known = self.controller_context.topics.get(topic)
             if known is not None and index < len(known.partitions):
@@ -341,7 +343,7 @@ class Replication:
             node.spawn(self._run_fetcher, f"follows-{leader}", node, leader)
 
     async def _run_fetcher(self, node: ReplicationNode, leader: int) -> None:
-        """Fetch what one other node leads, as long as this one runs."""
+        """Fetch from one leader while the node runs."""
         manager, clock = self.managers[node.node_id], self._runtime.clock
         fetcher = ReplicaFetcher(manager, leader, self._options)
         signal = Signal()
@@ -369,7 +371,7 @@ class Replication:
             manager.on_change.remove(signal.set)
 
     async def _shrink_isrs(self, node: ReplicationNode) -> None:
-        """Look twice in the time that a follower may lag, as Kafka does, who is too slow."""
+        """Check twice per `replica_lag_time_max_ms` for slow followers, as Kafka does."""
         clock = self._runtime.clock
         manager = self.managers[node.node_id]
         interval_s = self._options.replica_lag_time_max_ms / 1000 / 2
@@ -381,7 +383,7 @@ class Replication:
     async def _after_writes(
         self, node: ReplicationNode, interval_s: float, act: Callable[[], None]
     ) -> None:
-        """Do something so long after something was written, as long as the node runs."""
+        """Call `act` some time after each write while the node runs."""
         clock, written = self._runtime.clock, self.managers[node.node_id].on_write
         signal = Signal()
         written.add(signal.set)
@@ -398,7 +400,7 @@ class Replication:
 def _in_any_version(
     request: Request[Response],
 ) -> tuple[Request[Response] | ByVersion[Response], int | None]:
-    """What a follower asks, and the highest version that it can go in, if there is one."""
+    """Return the request of a follower, and the highest version that it can use."""
     if not isinstance(request, FetchRequest):
         return request, None
     last = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if needs_topic_names(request) else None
@@ -406,7 +408,7 @@ def _in_any_version(
 
 
 def _request(command: ControllerCommand) -> ByVersion[Response]:
-    """The request for an order, in whichever version."""
+    """Return the request of a command, for any version."""
     match command:
         case LeaderAndIsrCommand():
             return ByVersion(
