@@ -73,7 +73,7 @@ AGREED: Mapping[str, int] = {
     "docs": 173,
     "examples": 40,
     "pyspark_aiokafkawire": 1,
-    "tests": 2579,
+    "tests": 2500,
 }
 """The most findings an area may have. Lower a number with the findings; never raise one."""
 

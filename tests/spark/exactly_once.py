@@ -57,7 +57,7 @@ VICTIMS = ("task", "executor", "driver")
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What dies, and at which request."""
+    """A process to kill, and the request at which to kill it."""
 
     victim: str
     api: ApiKey
@@ -71,7 +71,7 @@ class Kill:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a run."""
+    """The result of a run."""
 
     kills: list[Kill]
     done: list[Kill] = field(default_factory=list)
@@ -156,7 +156,7 @@ def run(
         result.starts += 1
         if result.starts > MAX_STARTS or code == NOT_BEGUN:
             raise AssertionError(
-                f"not done after {result.starts - 1} drivers, the last of which ended with {code}:"
+                f"not done after {result.starts - 1} drivers; the last ended with {code}:"
                 f"\n{log.read_text(errors='replace')[-8_000:]}"
             )
         with job(log, arguments, options) as started:
@@ -174,7 +174,7 @@ def run(
 
 
 def committed_rows(kafka: HostedBroker, topic: str) -> tuple[Counter[str], int]:
-    """How often a reader of committed records finds each row, and how many are stored at all."""
+    """Count each row that a reader of committed records finds, and all stored rows."""
     found = blocking.call(_rows, kafka.servers, topic, "read_committed")
     return found, sum(blocking.call(_rows, kafka.servers, topic, "read_uncommitted").values())
 
@@ -195,7 +195,7 @@ async def _rows(servers: str, topic: str, level: Any) -> Counter[str]:
     return found
 
 
-def tell(number: int, result: Result) -> None:
+def report(number: int, result: Result) -> None:
     kills = ", ".join(map(str, result.done)) or "nobody was killed"
     print(
         f"{number:3}: {'right' if result.right else 'WRONG':5} {result.starts} drivers,"
@@ -206,7 +206,7 @@ def tell(number: int, result: Result) -> None:
 
 
 def runs(numbers: range, seed: int, *, plain: bool) -> list[Result]:
-    """These runs, told one by one."""
+    """Run these and print each result."""
     results = []
     for number in numbers:
         # A broker and a folder for each: what one leaves open is no other one's.
@@ -214,7 +214,7 @@ def runs(numbers: range, seed: int, *, plain: bool) -> list[Result]:
         kills = kills_of(number, rng, plain=plain)
         with tempfile.TemporaryDirectory() as place, hosted_broker() as kafka:
             results.append(run(kafka, kills, rng, Path(place), plain=plain))
-        tell(number, results[-1])
+        report(number, results[-1])
     return results
 
 

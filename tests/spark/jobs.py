@@ -54,7 +54,7 @@ class Job:
         self._family: set[int] = set()
 
     def wait(self) -> int:
-        """How it ended; whatever it has started is killed then."""
+        """Wait for the exit code, then kill all remaining child processes."""
         end = DEADLINE_S
         while True:
             try:
@@ -70,7 +70,7 @@ class Job:
             return code
 
     def tail(self) -> str:
-        """The end of what it told."""
+        """Return the end of its log."""
         return self._log.read_text(errors="replace")[-8_000:]
 
     def kill(self) -> None:

@@ -1,6 +1,6 @@
 """Spark's own Kafka connector, and the PySpark that it fits, in an environment of its own.
 
-    python -m tests.spark.jvm           # make it, and tell where
+    python -m tests.spark.jvm           # make it, and print its path
 
 It stands in the cache folder, beside the jars of brokers, and is made once.
 """

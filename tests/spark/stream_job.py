@@ -80,5 +80,5 @@ if __name__ == "__main__":
         code = NOT_BEGUN
     sys.stdout.flush()
     sys.stderr.flush()
-    # Spark's own way out takes seconds; whoever started this kills what is left.
+    # Spark's own shutdown takes seconds; the parent kills the remaining processes.
     os._exit(code)

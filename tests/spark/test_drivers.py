@@ -151,7 +151,7 @@ ALL = Counter(
 
 
 def written(seed: int, as_of: str, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What a reader of committed records finds when both are done."""
+    """Run both drivers, then count the rows that a reader of committed records finds."""
     monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.4)
     monkeypatch.setattr(transactions, "ABORT_TIMEOUT_S", 1.0)
     rng = random.Random(seed)

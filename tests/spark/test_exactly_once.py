@@ -39,9 +39,9 @@ def opened(
 
 
 def planned(*results: TaskResult) -> BatchPlan:
-    told = build_plan(results)
-    assert told is not None
-    return told[1]
+    built = build_plan(results)
+    assert built is not None
+    return built[1]
 
 
 def test_markers_and_plans_come_back_from_their_offsets():
@@ -52,12 +52,12 @@ def test_markers_and_plans_come_back_from_their_offsets():
     plan = planned(opened(0), opened(1))
     assert BatchPlan.from_offset(plan.to_offset()) == plan
     assert Marker.from_offset(None) is BatchPlan.from_offset(None) is None
-    # Brokers take 4,096 bytes of metadata unless told otherwise.
+    # Brokers accept 4,096 bytes of metadata by default.
     assert max(len(what.to_offset().metadata) for what in (marker, plan)) < 400
 
 
 @pytest.mark.parametrize("metadata", ["", "{", "[]", "7", '{"query":"q"}', '{"a":1}'])
-def test_an_offset_that_is_none_of_the_sinks_is_told(metadata):
+def test_an_offset_of_another_application_is_refused(metadata):
     for kind in (Marker, BatchPlan):
         with pytest.raises(KafkaError, match=r"another application.*set txnAppId"):
             kind.from_offset(OffsetAndMetadata(1, metadata))
@@ -123,7 +123,7 @@ def test_a_batch_without_rows_has_no_plan():
     assert build_plan([EmptyTask(0), EmptyTask(1)]) is None
 
 
-def test_a_plan_tells_which_task_has_which_rows():
+def test_the_digest_of_a_plan_depends_on_the_rows_of_each_task():
     plan = planned(EmptyTask(0), opened(2, Fingerprint(1, 5)), opened(1, Fingerprint(2, 6)))
     assert (plan.tasks, plan.first, plan.rows, plan.width) == (3, 1, 3, 4)
     same = planned(opened(1, Fingerprint(2, 6)), CommittedTask(2, BATCH, 4, Fingerprint(1, 5)))
@@ -158,7 +158,7 @@ def test_a_plan_is_replaced_only_while_nothing_of_it_is_committed():
         must_commit_plan(BATCH, replace(other, number=8), mine, has_commits=False)
 
 
-def test_whoever_dies_when_every_row_is_committed_once():
+def test_every_row_is_committed_once_after_any_failure():
     """All runs of three tasks that die after some ends, each followed by one that ends all."""
     rows = {0: Fingerprint(1, 1), 1: Fingerprint(2, 2), 2: Fingerprint(3, 3)}
     for ended, changed in product(([], [0], [0, 1], [0, 2], [0, 1, 2]), (False, True)):

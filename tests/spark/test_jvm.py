@@ -12,7 +12,7 @@ from tests.spark import jvm
 
 @pytest.fixture
 def commands(monkeypatch, tmp_path):
-    """What is run, instead of running it."""
+    """Record commands instead of running them."""
     ran: list[tuple[str, ...]] = []
 
     def run(*command: str) -> None:
@@ -43,14 +43,14 @@ def test_it_is_made_once_and_from_pinned_packages(commands, tmp_path):
     assert len(commands) == 2
 
 
-def test_other_packages_are_installed_anew(commands, tmp_path, monkeypatch):
+def test_other_packages_are_reinstalled(commands, tmp_path, monkeypatch):
     jvm.environment(tmp_path)
     monkeypatch.setattr(jvm, "PACKAGES", ("pyspark==4.0.1",))
     jvm.environment(tmp_path)
     assert commands[-1][-1] == "pyspark==4.0.1"
 
 
-def test_what_went_wrong_is_told():
+def test_a_failed_command_is_reported():
     with pytest.raises(jvm.Unavailable, match=r"(?s)could not be installed.*no such thing"):
         jvm._run(sys.executable, "-c", "import sys; sys.exit('no such thing')")
     with pytest.raises(jvm.Unavailable, match="could not be installed"):

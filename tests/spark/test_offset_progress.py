@@ -82,10 +82,10 @@ def test_a_first_batch_without_anything_keeps_it_too(kafka, begin):
     assert after(second_run, end) == {"nothing": {"0": 3}}
 
 
-def test_told_offsets_need_not_be_kept(kafka, begin):
-    fill(kafka, "told", ["1", "2"])
-    progress = begin(subscribe="told", startingOffsets='{"told":{"0":1}}')
-    assert after(progress, progress.initial_offset()) == {"told": {"0": 2}}
+def test_explicit_offsets_need_not_be_kept(kafka, begin):
+    fill(kafka, "explicit", ["1", "2"])
+    progress = begin(subscribe="explicit", startingOffsets='{"explicit":{"0":1}}')
+    assert after(progress, progress.initial_offset()) == {"explicit": {"0": 2}}
 
 
 def test_batches_are_limited_in_proportion(kafka, begin):
@@ -149,7 +149,7 @@ def test_a_new_partition_is_read_from_its_beginning(kafka, begin):
         ({}, {"lost": {"0": 2}}, "starts at offset 1 instead of 0", "the 1 offsets before it"),
     ],
 )
-def test_losses_are_told(kafka, begin, caplog, start, end, text, skipped):  # noqa: PLR0917
+def test_losses_are_reported(kafka, begin, caplog, start, end, text, skipped):  # noqa: PLR0917
     if "lost" not in kafka.call(lambda: kafka.broker.topics):
         fill(kafka, "lost", ["1", "2"])
         kafka.call(kafka.broker.delete_records, "lost", 0, 1)
@@ -244,7 +244,7 @@ async def _requests(progress: OffsetProgress) -> float:
     return progress._consumer.metrics()["requests_total"]
 
 
-def test_offsets_of_another_query_are_told_as_such(kafka, begin):
+def test_offsets_of_another_query_are_named_as_such(kafka, begin):
     fill(kafka, "mine", ["1"])
     progress = begin(subscribe="mine")
     for foreign in (3, {"offset": 3}, {"logOffset": 1, "partitions": {"0": "a"}}):
@@ -254,7 +254,7 @@ def test_offsets_of_another_query_are_told_as_such(kafka, begin):
             read(progress, foreign, foreign)
 
 
-def test_a_checkpoint_of_another_topic_is_told_as_such(kafka, begin):
+def test_a_checkpoint_of_another_topic_is_named_as_such(kafka, begin):
     fill(kafka, "hers", ["1"])
     fill(kafka, "his", ["1"])
     hers, progress = begin(subscribe="hers").initial_offset(), begin(subscribe="his")

@@ -234,7 +234,7 @@ def test_exactly_once_of_a_stream_needs_no_more():
     assert found.client["transaction_timeout_ms"] == 7_000
 
 
-def test_exactly_once_of_a_batch_is_told_which_it_is():
+def test_exactly_once_of_a_batch_query_has_a_name_and_a_number():
     found = WriteOptions.parse(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
     assert found.exactly_once == ExactlyOnceOptions("orders", 20261123, "t")
 
@@ -262,6 +262,6 @@ def test_exactly_once_of_a_batch_is_told_which_it_is():
         (ONCE | {"kafka.transactional.id": "x"}, True, "with exactlyOnce each task has its own"),
     ],
 )
-def test_what_contradicts_exactly_once_is_told(given, streaming, text):
+def test_what_contradicts_exactly_once_is_refused(given, streaming, text):
     with pytest.raises(InvalidOption, match=text):
         WriteOptions.parse(given, streaming=streaming)

@@ -171,7 +171,7 @@ def rows_of(log: dict[TopicPartition, list[Row]], ranges: Sequence[OffsetRange])
 
 
 def first_at_or_after(rows: list[Row], time_ms: int) -> int | None:
-    """What a broker tells of a time."""
+    """Return the offset that a broker finds for a timestamp."""
     return next((row["offset"] for row in rows if row["timestamp"] >= at(time_ms)), None)
 
 

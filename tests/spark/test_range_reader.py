@@ -177,7 +177,7 @@ def test_what_an_open_transaction_holds_back_is_no_part_of_the_log(kafka):
         blocking.call(producer.stop)
 
 
-def test_a_broker_that_gives_nothing_is_waited_for_no_longer_than_told(kafka):
+def test_a_broker_without_records_times_out(kafka):
     fill(kafka, "silent", numbered(3))
     kafka.call(kafka.broker.on, ApiKey.FETCH, Drop())
     try:
@@ -207,6 +207,6 @@ def test_records_that_come_while_a_task_runs_are_not_read(kafka):
     assert values(kafka, "later", 0, 3) == [b"0", b"1", b"2"]
 
 
-def test_what_tells_a_task_of_its_range_can_be_sent():
+def test_ranges_can_be_pickled():
     wanted = OffsetRange(TopicPartition("t", 3), 1, 2)
     assert pickle.loads(pickle.dumps(wanted)) == wanted

@@ -1,4 +1,4 @@
-"""What is imported when. Spark imports `pyspark_aiokafkawire` for any Python data source."""
+"""Imports by case. Spark imports `pyspark_aiokafkawire` for any Python data source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOADED = "print(sorted({name.partition('.')[0] for name in sys.modules} & {'pysp
 HIDDEN = "sys.modules['pyspark'] = None"
 
 
-def told(*lines: str) -> str:
+def printed(*lines: str) -> str:
     code = "\n".join(("import sys", *lines))
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -30,7 +30,7 @@ def told(*lines: str) -> str:
     ],
 )
 def test_no_more_is_imported_than_is_needed(imported, loaded):
-    assert told(imported, LOADED) == loaded
+    assert printed(imported, LOADED) == loaded
 
 
 READY = """
@@ -55,17 +55,17 @@ value = StructType([StructField("value", BinaryType())])
 )
 def test_who_neither_plans_nor_reads_nor_writes_imports_no_client(done):
     clients = "{'aiokafkawire.consumer', 'aiokafkawire.producer', 'anyio'}"
-    assert told(READY, done, f"print({clients} & {{*sys.modules}})") == "set()"
+    assert printed(READY, done, f"print({clients} & {{*sys.modules}})") == "set()"
 
 
 def test_the_source_is_found_under_its_name():
     name = "print(pyspark_aiokafkawire.DefaultSource.name())"
-    assert told("import pyspark_aiokafkawire", name) == "aiokafkawire"
+    assert printed("import pyspark_aiokafkawire", name) == "aiokafkawire"
 
 
 def test_without_pyspark_the_module_offers_nothing_and_hides_nobody():
     there = "print(hasattr(pyspark_aiokafkawire, 'DefaultSource'))"
-    assert told(HIDDEN, "import pyspark_aiokafkawire", there) == "False"
+    assert printed(HIDDEN, "import pyspark_aiokafkawire", there) == "False"
 
 
 def test_the_room_has_one_public_name():
@@ -76,7 +76,7 @@ def test_the_room_has_one_public_name():
 
 def test_what_is_not_installed_is_named(monkeypatch):
     asked = ("try:", "    from aiokafkawire.spark import KafkaDataSource")
-    hint = told(HIDDEN, *asked, "except ImportError as error:", "    print(error)")
+    hint = printed(HIDDEN, *asked, "except ImportError as error:", "    print(error)")
     assert hint == "the data source needs PySpark 4.2 or later: install aiokafkawire[spark]"
     monkeypatch.setattr("aiokafkawire.spark.source.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs pyarrow: install aiokafkawire\[spark\]"):

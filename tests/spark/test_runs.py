@@ -1,4 +1,4 @@
-"""What `tests.spark.exactly_once` draws, and that it sees what is wrong."""
+"""Kills that `tests.spark.exactly_once` draws, and its detection of wrong results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spark.exactly_once import (
     Result,
     committed_rows,
     kills_of,
-    tell,
+    report,
 )
 from tests.spark.kafka import append, create, fill, transactions
 
@@ -44,5 +44,5 @@ def test_a_run_is_right_only_with_every_row_once(capsys):
     assert Result([]).right
     assert not Result([], missing=1).right
     assert not Result([], repeated=1).right
-    tell(3, Result([], repeated=1, starts=2))
+    report(3, Result([], repeated=1, starts=2))
     assert "WRONG 2 drivers, 0 missing, 1 twice" in capsys.readouterr().out

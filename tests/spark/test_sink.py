@@ -1,4 +1,4 @@
-"""What the writers do with the messages of their tasks."""
+"""Handling of the messages of tasks by the writers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = StructType([StructField("value", StringType())])
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
-def test_a_task_of_which_nothing_is_told_is_not_committed_without():
+def test_a_batch_with_a_missing_task_result_is_not_committed():
     once = {**NOWHERE, "exactlyOnce": "true"}
     stream = KafkaStreamWriter(WriteOptions.parse(once, streaming=True), SCHEMA)
     batch = KafkaBatchWriter(
@@ -24,7 +24,7 @@ def test_a_task_of_which_nothing_is_told_is_not_committed_without():
         stream.commit([TaskCommitMessage(EmptyTask(0)), None], 3)
     with pytest.raises(KafkaError, match="passed the results of 0 of 1 tasks"):
         batch.commit([None])
-    # Those that failed have told nothing, and the others are aborted.
+    # Failed tasks have no message; the others are aborted.
     stream.abort([None, TaskCommitMessage(EmptyTask(1))], 3)
 
 

@@ -61,7 +61,7 @@ def run(kafka: HostedBroker, batch: SinkBatch, *tasks: Rows, **more: Any) -> lis
 
 
 def visible(kafka: HostedBroker, topic: str) -> Counter[str]:
-    """What a reader of committed records finds, up to the first that is of an open transaction."""
+    """Count the rows that a reader of committed records finds before an open transaction."""
     client = options(kafka, isolation_level="read_committed")
 
     async def ends() -> dict[TopicPartition, int]:
@@ -84,7 +84,7 @@ def stored(kafka: HostedBroker, topic: str) -> int:
 
 
 def record(kafka: HostedBroker, batch: SinkBatch, results: list[TaskResult]) -> None:
-    """What the driver does before it ends the first transaction."""
+    """Commit the plan, as the driver does before it ends the first transaction."""
     transactions._commit_plan(options(kafka), batch, build_plan(results)[1], results)
 
 
@@ -230,7 +230,7 @@ def test_markers_are_not_looked_for_longer_than_they_may(kafka, monkeypatch):
     assert time.monotonic() - began < 3
 
 
-def test_what_nobody_knows_is_told(kafka, monkeypatch):
+def test_unknown_outcomes_are_named(kafka, monkeypatch):
     batch = sink(kafka, "unknown")
     results = run(kafka, batch, ["a"], ["b"])
     kafka.call(kafka.broker.on, ApiKey.END_TXN, Close())

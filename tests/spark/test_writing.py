@@ -90,7 +90,7 @@ def test_the_option_is_the_topic_of_all_rows(kafka):
     assert values(kafka, "chosen") == [b"a", b"b"]
 
 
-def test_a_row_without_a_topic_is_told(kafka):
+def test_a_row_without_a_topic_is_refused(kafka):
     create(kafka, "present")
     with pytest.raises(KafkaError, match="a row's topic is null"):
         write(kafka, None, {"topic": ["present", None], "value": ["a", "b"]})
@@ -104,7 +104,7 @@ def test_many_rows_are_all_there(kafka):
     assert sorted(found) == sorted(v.encode() for batch in batches for v in batch["value"])
 
 
-def test_what_fails_is_told_with_its_partition_and_reason(kafka):
+def test_failures_are_reported_with_partition_and_reason(kafka):
     create(kafka, "failing", 2)
     fault = Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     kafka.call(kafka.broker.on, ApiKey.PRODUCE, fault)
@@ -117,7 +117,7 @@ def test_what_fails_is_told_with_its_partition_and_reason(kafka):
     assert write(kafka, "failing", {"value": ["c"]}) == 1
 
 
-def test_a_record_that_is_too_large_is_told(kafka):
+def test_a_record_that_is_too_large_is_refused(kafka):
     create(kafka, "small")
     with pytest.raises(RecordTooLarge, match="topic small"):
         write(kafka, "small", {"value": ["x" * 2_000_000]})
@@ -133,7 +133,7 @@ def test_no_rows_are_no_records(kafka):
 @pytest.mark.parametrize(
     ("options", "least", "most"), [({}, 4, 8), ({"batch_size_bytes": 50_000}, 40, 80)]
 )
-def test_batches_are_large_unless_told_otherwise(kafka, options, least, most):
+def test_batches_are_large_by_default(kafka, options, least, most):
     topic = f"sized-{most}"
     create(kafka, topic)
     client = {"bootstrap_servers": kafka.servers, "linger_ms": 200, **options}

@@ -1,4 +1,4 @@
-"""Carries out what it is told with one connector and one Spark session, and tells what came of it.
+"""Run requests with one connector and one Spark session, and print the answers.
 
     python -P answerer.py --format kafka --jars a.jar,b.jar
 
@@ -39,7 +39,7 @@ class Answerer:
         self._connector = connector
 
     def answer(self, asked):
-        """What came of it, or `{"error": …}`."""
+        """Return the answer to a request, or `{"error": …}`."""
         try:
             return getattr(self, asked.pop("do"))(**asked)
         except Exception as error:  # all that it may be is the answer
@@ -48,7 +48,7 @@ class Answerer:
     def read(self, options, where=None):
         """The schema, the rows, and which offsets each task read.
 
-        With predicates the source is told of them, where Spark is not doing so by itself.
+        With predicates, filter pushdown is on, which Spark's own setting leaves off.
         """
         self._spark.conf.set(PUSHDOWN, str(where is not None).lower())
         frame = self._spark.read.format(self._connector).options(**options).load()
@@ -56,7 +56,7 @@ class Answerer:
         return {"schema": schema, **read(frame if where is None else frame.where(where))}
 
     def stream(self, options, checkpoint, trigger=None):
-        """What each micro-batch read, until all that is there now was read, and the checkpoint."""
+        """Return the rows of each micro-batch up to the current end, and the checkpoint."""
         batches = {}
 
         def keep(frame, number):
@@ -129,8 +129,8 @@ def read(frame):
         "unix_micros(timestamp) as timestamp" if name == "timestamp" else name
         for name in frame.columns
     ]
-    told = frame.selectExpr(*columns, "spark_partition_id() as task")
-    rows = [encoded(row) for row in told.collect()]
+    selected = frame.selectExpr(*columns, "spark_partition_id() as task")
+    rows = [encoded(row) for row in selected.collect()]
     return {"rows": in_order(rows), "tasks": tasks(rows)}
 
 
@@ -165,7 +165,7 @@ def tasks(rows):
 
 
 def offsets_in(checkpoint):
-    """The offsets of a checkpoint: of the beginning, where it is told, and of each batch."""
+    """Return the offsets in a checkpoint: of the start, if present, and of each batch."""
     log = checkpoint / "offsets"
     numbers = sorted(int(p.name) for p in log.iterdir() if p.name.isdigit()) if log.exists() else []
     ends = [(log / str(number)).read_text().splitlines()[-1] for number in numbers]

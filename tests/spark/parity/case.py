@@ -1,4 +1,4 @@
-"""What both connectors are told: each case has a name, and is data alone.
+"""Cases for both connectors: each has a name, and is data alone.
 
 Topics are those of `World.make_shared`; a case that changes one makes it first. `OUT` is a topic of
 the case's own, another one for each connector.
@@ -25,8 +25,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
-    """What the errors say, as patterns: that both fail alone could have two reasons. `NO_ERROR`
-    of one that does not fail."""
+    """Patterns of the errors of both connectors, so that both fail for the expected reason.
+
+    `NO_ERROR` stands for a connector that does not fail.
+    """
 
     ours: str
     theirs: str

@@ -1,4 +1,4 @@
-"""What counts as equal answers."""
+"""Comparison of answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def disagreement(ours: Answer, theirs: Answer) -> str | None:
         return _both("one of them fails", ours.get("error", "-"), theirs.get("error", "-"))
     # What the errors say is the case's affair.
     left, right = ({**comparable(answer), "error": None} for answer in (ours, theirs))
-    # Told only where the stream did not begin at offsets that its options say.
+    # Present only if the stream did not begin at offsets from its options.
     if left.get("begin") is None:
         left, right = left | {"begin": None}, right | {"begin": None}
     for name in sorted(left.keys() | right.keys()):

@@ -102,8 +102,8 @@ class Connector:
         except Empty:
             line = ""
         if not line:
-            told = tail(self._log.read_text(errors="replace"))
-            raise AssertionError(f"{self.name}: no answer within {timeout_s} s, or gone:\n{told}")
+            output = tail(self._log.read_text(errors="replace"))
+            raise AssertionError(f"{self.name}: no answer within {timeout_s} s, or gone:\n{output}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

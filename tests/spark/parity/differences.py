@@ -1,4 +1,4 @@
-"""Where the two connectors are meant to differ: few, and each with its reason."""
+"""Intended differences between the two connectors, each with its reason."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_both_connectors_do_the_same(
             place = (
                 {} if step.do in {"read", "write"} else {"checkpoint": tmp_path / connector.name}
             )
-            connector.ask(**_told(step, world.servers, outputs[connector.name], place))
+            connector.ask(**_request(step, world.servers, outputs[connector.name], place))
         answers = [connector.answer() for connector in connectors]
         if writes:
             for connector, answer in zip(connectors, answers, strict=True):
@@ -50,14 +50,14 @@ def test_both_connectors_do_the_same(
         _check(step, *answers)
 
 
-def _told(step: Ask, servers: str, output: str, place: dict[str, Path]) -> dict[str, Any]:
+def _request(step: Ask, servers: str, output: str, place: dict[str, Path]) -> dict[str, Any]:
     arguments = dict(step.arguments)
     for name in WITH_OPTIONS:
         if name in arguments:
             options = {SERVERS: servers} | arguments[name]
             arguments[name] = {name: value for name, value in options.items() if value is not None}
-    told = json.dumps({"do": step.do, **arguments, **{n: str(p) for n, p in place.items()}})
-    replaced: dict[str, Any] = json.loads(re.sub(rf"\b{OUT}\b", output, told))
+    request = json.dumps({"do": step.do, **arguments, **{n: str(p) for n, p in place.items()}})
+    replaced: dict[str, Any] = json.loads(re.sub(rf"\b{OUT}\b", output, request))
     return replaced
 
 
@@ -73,12 +73,12 @@ def _check(step: Ask, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def _check_error(answer: dict[str, Any], pattern: str | None) -> None:
-    told = answer.get("error", NO_ERROR)
+    error = answer.get("error", NO_ERROR)
     if pattern is None or pattern == NO_ERROR:
-        assert told == NO_ERROR
+        assert error == NO_ERROR
     else:
-        assert told != NO_ERROR
-        assert re.search(pattern, told), told
+        assert error != NO_ERROR
+        assert re.search(pattern, error), error
 
 
 def test_differences_are_few_and_stand_in_the_docs() -> None:

@@ -50,7 +50,7 @@ class World:
         self._open: dict[str, PreparedTransaction] = {}
 
     def make_shared(self) -> None:
-        """What cases read and do not change."""
+        """Create the topics that cases read and do not change."""
         self.make("plain", 3)
         self.append("plain", {0: timed(10), 1: timed(6, BASE_MS + 500)})
         self.make("other", 1)

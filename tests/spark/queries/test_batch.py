@@ -88,12 +88,12 @@ def test_a_limit_ends_a_task_early(spark, kafka):
         ({"subscribe": "rows", "startingOffsets": "latest"}, "can't be latest for batch"),
     ],
 )
-def test_wrong_options_are_told(spark, kafka, options, text):
+def test_wrong_options_are_reported(spark, kafka, options, text):
     with pytest.raises(Exception, match=text):
         load(spark, kafka, **options).collect()
 
 
-def test_lost_records_fail_the_query_unless_told_otherwise(spark, kafka):
+def test_lost_records_fail_the_query_by_default(spark, kafka):
     fill(kafka, "lossy", ["0", "1", "2", "3"])
     kafka.call(kafka.broker.delete_records, "lossy", 0, 2)
     wanted = {"subscribe": "lossy", "startingOffsets": '{"lossy":{"0":1}}'}

@@ -28,19 +28,19 @@ def pipeline(*arguments: str) -> str:
     return ran.stdout
 
 
-def numbers(told: str, what: str) -> list[list[int]]:
+def numbers(output: str, what: str) -> list[list[int]]:
     """The lines of a table, one of each form, without what has no number."""
-    lines = [line.removeprefix(what).split() for line in told.splitlines() if what in line]
+    lines = [line.removeprefix(what).split() for line in output.splitlines() if what in line]
     return [[int(word.replace(",", "")) for word in line if word != "-"] for line in lines]
 
 
 @pytest.mark.timeout(DEADLINE_S + 10)
 @pytest.mark.parametrize("forms", [[], ["--cluster"]], ids=["on-this-machine", "on-a-cluster"])
 def test_the_pipeline_gives_what_is_counted_without_spark(forms):
-    told = pipeline(*forms)
-    assert ("killed worker-1" in told) == bool(forms)
+    output = pipeline(*forms)
+    assert ("killed worker-1" in output) == bool(forms)
     for what in ("dead letters", "page-counts: rows", "sessions: rows"):
-        tables = numbers(told, what)
+        tables = numbers(output, what)
         assert len(tables) == (1 if forms else 2)
         for expected, *outputs, differing in tables:
             assert expected > 0

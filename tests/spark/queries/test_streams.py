@@ -17,7 +17,7 @@ from tests.spark.kafka import append, create, fill
 TIMEOUT_S = 120
 SETTLING_S = 3
 IDLE_S = 12
-"""So long an idle stream is looked at: more than twice as long as a broker may keep a fetch."""
+"""Time to watch an idle stream: more than twice the longest fetch wait."""
 
 
 def stream(spark: Any, kafka: Any, source: str, sink: str, place: Path, **options: str) -> Any:

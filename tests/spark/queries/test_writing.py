@@ -61,7 +61,7 @@ def test_many_rows_are_all_there_once(spark, kafka):
         (["'a' value"], "overwrite", {"topic": "t"}, "cannot be overwritten"),
     ],
 )
-def test_what_cannot_be_written_is_told(  # noqa: PLR0917 - fixtures
+def test_what_cannot_be_written_is_reported(  # noqa: PLR0917 - fixtures
     spark, kafka, columns, mode, options, text
 ):
     with pytest.raises(Exception, match=text):

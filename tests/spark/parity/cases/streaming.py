@@ -135,7 +135,7 @@ STREAMS = (
         stream(subscribePattern="family-.*", **EARLIEST),
     ),
     streaming(
-        "a topic less, told to go on",
+        "a topic less, with failOnDataLoss off",
         change("make", "fewer", 1),
         change("append", "fewer", {"0": timed(3)}),
         stream(subscribe="fewer,other", **EARLIEST),
@@ -168,7 +168,7 @@ STREAMS = (
         ),
     ),
     streaming(
-        "deleted records, told to go on",
+        "deleted records, with failOnDataLoss off",
         change("make", "lossless", 1),
         change("append", "lossless", {"0": timed(3)}),
         stream(subscribe="lossless", **EARLIEST),

@@ -32,13 +32,13 @@ TIMES = (
         endingOffsetsByTimestamp=by_partition("plain", p0=BASE_MS + 5_000, p1=BASE_MS + 1, p2=0),
     ),
     reading(
-        "from a time after all, told to take the latest",
+        "from a time after all, with the strategy latest",
         subscribe="other",
         startingTimestamp="99999999999999",
         startingOffsetsByTimestampStrategy="LATEST",
     ),
     reading(
-        "from a time after all of one partition, told to take the latest",
+        "from a time after all of one partition, with the strategy latest",
         assign='{"plain":[0,1]}',
         startingTimestamp=f"{BASE_MS + 7_000}",
         startingOffsetsByTimestampStrategy="latest",
@@ -75,7 +75,7 @@ TIMES = (
         startingTimestamp="99999999999999",
     ),
     no_reading(
-        "from a time after all, told so",
+        "from a time after all, with the strategy error",
         "matches the timestamp",
         "No offset matched",
         subscribe="plain",
