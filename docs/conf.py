@@ -23,6 +23,9 @@ html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 
+# A NamedTuple documents its attributes by itself, too.
+napoleon_use_ivar = True
+
 myst_heading_anchors = 3
 
 default_role = "literal"
@@ -44,7 +47,7 @@ nitpick_ignore_regex = [
     (r"py:exc", r"\w+"),
 ]
 
-NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "Messages", "Records"}
+NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "MessageStream", "Records"}
 """Classes whose instances the package makes."""
 
 

@@ -283,8 +283,8 @@ class Client(BaseClient[Kafka07Session]):
             max_number: Maximum number of offsets.
 
         Returns:
-            Byte offsets. For a partition without messages: 0 for `LATEST` and `EARLIEST`, nothing
-            for a time.
+            Byte offsets. Without messages in the partition, the list is [0] for `LATEST` and
+            `EARLIEST`, and empty for a time.
 
         Raises:
             ConnectionLost: Also raised if the topic or the partition does not exist, because the

@@ -54,7 +54,7 @@ class MessageStream:
 
     @property
     def next_offset(self) -> int:
-        """Offset to resume from: after the last message, or at the start of its compressed set."""
+        """Offset to resume from, after the last message or at the start of its compressed set."""
         return self._reader.offset
 
     def __aiter__(self) -> Self:
