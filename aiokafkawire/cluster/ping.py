@@ -373,8 +373,11 @@ def _no_answer(call: _Call, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
         else f"{error.broker}: {error.reason}"
         for error in errors
     )
+    # If every attempt has failed before, the time that the call had is no reason.
+    timed_out = not errors or any(isinstance(error, RequestTimedOut) for error in errors)
+    within = f" within {call.timeout_ms:g} ms" if timed_out else ""
     return NoBrokerAvailable(
-        f"no broker answered within {call.timeout_ms:g} ms" + (f": {reasons}" if reasons else ""),
+        f"no broker answered{within}" + (f": {reasons}" if reasons else ""),
         api=attempts[0].api if attempts else None,
         retriable=not errors or any(error.retriable for error in errors),
     )

@@ -54,7 +54,9 @@ def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     given: Any = servers.split(",") if isinstance(servers, str) else servers
     parts = list(given) if isinstance(given, Iterable) else [given]
     if isinstance(given, Mapping | bytes) or not all(isinstance(part, str) for part in parts):
-        raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r:.80}")
+        raise InvalidOption(
+            f"bootstrap_servers must be 'host:port' or a list of them, not {servers!r:.80}"
+        )
     cleaned = tuple(part.strip() for part in parts if part.strip())
     for server in cleaned:
         parse_address(server)

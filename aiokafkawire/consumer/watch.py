@@ -125,7 +125,7 @@ class TopicWatch:
             if topic in unknown:
                 if now - unknown[topic] >= self._patience_s:
                     return UnknownTopic(
-                        f"topic {topic!r} does not exist, and did not come to be for"
+                        f"topic {topic!r} does not exist, and did not appear within"
                         f" {self._patience_s:g} s (default_api_timeout_ms)",
                         topic=topic,
                     )

@@ -22,7 +22,7 @@ from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 
-from .scripted import ScriptedCluster, client_of, scripted_cluster, topic_of
+from .scripted import ScriptedCluster, client_of, cluster_client, scripted_cluster, topic_of
 
 
 async def silence(_: Any, __: Any) -> Response | None:
@@ -79,6 +79,16 @@ async def test_others_are_asked_while_the_first_stays_silent():
         with pytest.raises(NoBrokerAvailable, match="within 300 ms") as caught:
             await cluster.pinger.ping(300)
         assert all(f"{number} at " in str(caught.value) for number in (1, 2, 3))
+
+
+async def test_brokers_that_all_fail_at_once_are_not_called_slow():
+    async with cluster_client(bootstrap_servers="127.0.0.1:1") as cluster:
+        cluster._refresher.start_in_background(cluster._host)
+        with pytest.raises(
+            NoBrokerAvailable, match=r"^no broker answered: 127\.0\.0\.1:1"
+        ) as caught:
+            await cluster.pinger.ping(10_000)
+        assert "connection refused" in str(caught.value)
 
 
 async def test_the_first_metadata_comes_while_bootstrap_addresses_are_asked():

@@ -52,6 +52,7 @@ def test_an_unknown_topic_has_its_time() -> None:
     assert watch.check(unknown, ["orders"], 60.0) is None
     error = watch.check(unknown, ["orders"], 120.0)
     assert isinstance(error, UnknownTopic)
+    assert "does not exist, and did not appear within 60 s" in str(error)
     assert error.topic == "orders"
 
 
