@@ -48,7 +48,7 @@ cdef struct Pointers:
 
 
 cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) except *:
-    """Where the arrays of `column_arrays` stand, which must outlive it."""
+    """Return pointers into the arrays of `column_arrays`, which must outlive them."""
     cdef Pointers found
     found.offsets = numbers(arrays[0], start, stop)
     found.timestamps = numbers(arrays[1], start, stop)
@@ -60,7 +60,7 @@ cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) e
 
 
 cdef inline tuple column_arrays(columns):
-    """All arrays of columns, kept from going."""
+    """Return all arrays of columns; holding the tuple keeps their memory alive."""
     return (
         columns.offsets, columns.timestamps, columns.key_start, columns.key_length,
         columns.value_start, columns.value_length,
@@ -101,8 +101,8 @@ cdef inline Source whole(const unsigned char[::1] data) noexcept:
 cdef inline (int64_t, int64_t) varint(
     Source source, int64_t position, int max_bytes
 ) noexcept:
-    """As decode_varint, but failure is told by a position below 0, and a value of 0. From there
-    nothing is read: the first failure is the one that `failed` raises."""
+    """As decode_varint, but return a negative position and a value of 0 on failure. A call with a
+    negative position reads nothing, so `failed` raises the first failure."""
     cdef uint64_t raw = 0, byte
     cdef int shift = 0
     if position < 0:
@@ -172,7 +172,7 @@ cdef inline int varint_size(int64_t value) noexcept:
 
 
 cdef inline unsigned char* extend(bytearray out, Py_ssize_t used, Py_ssize_t size) except NULL:
-    """Where as many bytes more can be put; memory is taken for twice as many as there are."""
+    """Return the position for `size` more bytes; growing allocates twice the size needed."""
     if out is None or used < 0 or used > PyByteArray_GET_SIZE(out):
         raise IndexError("out of the body's bounds")
     if size > PyByteArray_GET_SIZE(out) - used:

@@ -87,10 +87,9 @@ def decode_records(  # noqa: PLR0917
     columns: Columns, start: int, stop: int, base_offset: int, base_timestamp: int,
     position: int, previous: int,
 ) -> int:  # fmt: skip
-    """Fill `columns` from index `start` up to `stop` with records of format 2, which stand in its
-    data from `position` on.
+    """Decode records of format 2 at `position` of the data into `columns[start:stop]`.
 
-    Returns the position after them. Offset deltas must rise from `previous` on.
+    Returns the position after them. Offset deltas must be larger than `previous` and increase.
     """
     data = columns.data
     source, arrays, has_headers = whole(data), column_arrays(columns), False
@@ -98,7 +97,7 @@ def decode_records(  # noqa: PLR0917
     for index in range(start, stop):
         size, position = varint(source, position, 5)
         end = position + size
-        # One byte of attributes, of which none is in use.
+        # Skip the attributes: one byte, unused so far.
         delta, position = varint(source, position + 1, 10)
         fill.timestamps[index] = base_timestamp + delta
         delta, position = varint(source, position, 5)
@@ -134,7 +133,7 @@ def corrupt(what: str, base_offset: int, delta: int) -> CorruptRecords:
 
 
 def skip_headers(source: Any, position: int, end: int) -> int:
-    """Check the headers of a record; returns the position after them."""
+    """Validate the headers of a record; return the position after them."""
     count, position = varint(source, position, 5)
     if position < 0:
         failed(position)
@@ -177,10 +176,18 @@ def headers_at(source: Any, position: int) -> Headers:
 @cython.freelist(512)
 @cython.cclass
 class Record:
-    """One record as the application sees it.
+    """One consumed record.
 
-    `timestamp_ms` counts from 1970 (-1: none), `timestamp_type` is a `TimestampType`, `headers` a
-    tuple of (name, value or None); `leader_epoch` is -1 where it is not known.
+    Attributes:
+        topic: Topic of the record.
+        partition: Partition of the record.
+        offset: Offset in the partition.
+        timestamp_ms: Milliseconds since 1970; -1 for none.
+        timestamp_type: A `TimestampType`.
+        key: Key, or None.
+        value: Value, or None for a tombstone.
+        headers: Tuple of (name, value or None).
+        leader_epoch: Leader epoch of the batch; -1 if unknown.
     """
 
     __slots__ = (
@@ -235,7 +242,7 @@ def make_records(  # noqa: PLR0917
     columns: Columns, start: int, stop: int, topic: str, partition: int, timestamp_type: int,
     leader_epoch: int,
 ) -> list[Record]:  # fmt: skip
-    """The `Record` of each index from `start` to `stop`."""
+    """Return the `Record` of each index from `start` to `stop`."""
     data, has_headers = columns.data, columns.has_headers
     source, arrays = whole(data), column_arrays(columns)
     found = pointers(arrays, start, stop)
@@ -257,14 +264,14 @@ def make_records(  # noqa: PLR0917
 def slices(
     data: bytes, starts: array[int], lengths: array[int], start: int, stop: int
 ) -> list[bytes | None]:
-    """The pieces of `data` that two columns tell of; None where a length is negative."""
+    """Return the slices of `data` given by two columns; None for a negative length."""
     source = whole(data)
     begins, sizes = numbers(starts, start, stop), numbers(lengths, start, stop)
     return [cut(source, begins[index], sizes[index]) for index in range(start, stop)]
 
 
 def longest(column: Sequence[Any]) -> int:
-    """The length of the longest `bytes` among these and None; -1 if one is something else."""
+    """Return the maximum length of `bytes` or None entries; -1 if there is any other type."""
     found = 0
     for entry in column:
         if type(entry) is bytes:
@@ -275,7 +282,7 @@ def longest(column: Sequence[Any]) -> int:
 
 
 def total(lengths: array[int], start: int, stop: int) -> int:
-    """The sum of the lengths that are not negative."""
+    """Return the sum of the non-negative lengths."""
     sizes = numbers(lengths, start, stop)
     found = 0
     for index in range(start, stop):
@@ -287,9 +294,10 @@ def fill_binary(  # noqa: PLR0917
     data: bytes, starts: array[int], lengths: array[int], start: int, stop: int,
     out: bytearray | memoryview, ends: array[int], valid: bytearray, row: int,
 ) -> None:  # fmt: skip
-    """Append what `slices` gives to a binary column of Arrow that has `row` rows so far.
+    """Append the result of `slices` to an Arrow binary column that has `row` rows so far.
 
-    `ends[row]` is where the content `out` ends; both, and the bits of `valid`, have room for all.
+    `ends[row]` is the end of the content of `out`. The caller allocates `out`, `ends` and `valid`
+    for all rows.
     """
     source, target = whole(data), whole(out)
     begins, sizes = numbers(starts, start, stop), numbers(lengths, start, stop)
@@ -305,7 +313,7 @@ def fill_binary(  # noqa: PLR0917
 
 
 class RecordHandle:
-    """Where a record stands: the index in its batch, of which the receipt will tell."""
+    """The place of a record: its batch (`receipt`) and its index in the batch."""
 
     __slots__ = ("index", "receipt", "timestamp_ms")
 
@@ -314,10 +322,14 @@ class RecordHandle:
 
 
 class RecordBuffer:
-    """The records of a batch that still takes some, up to `limit_bytes`; the first always fits.
+    """The encoded records of an open batch, up to `limit_bytes`; the first record always fits.
 
-    `is_full` is set by a record that is refused for lack of room, or reaches the limit; whoever
-    raises the limit clears it. `put` makes objects of the class `delivery` with this `receipt`.
+    Attributes:
+        limit_bytes: Maximum size of the records, without the batch header.
+        is_full: Set by a record that does not fit or reaches the limit. Code that raises the limit
+            must clear it.
+        delivery: Class of the handles that `put` returns.
+        receipt: Value of their attribute `receipt`.
     """
 
     __slots__ = (
@@ -335,14 +347,14 @@ class RecordBuffer:
         self.delivery: type[RecordHandle] = RecordHandle
 
     def take_body(self) -> bytes:
-        """All records; the object must not be used any more."""
+        """Return the encoded records; the buffer must not be used after that."""
         body = beginning(self._body, self.body_bytes)
         self._body = bytearray()
         self.limit_bytes = 0
         return body
 
     def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
-        """Add a record of encoded headers, if there is room. Returns its index, else -1."""
+        """Append a record with encoded headers; return its index, or -1 if it does not fit."""
         return self.place(timestamp_ms, key, value, headers)
 
     @cython.overflowcheck(True)
@@ -380,8 +392,11 @@ class RecordBuffer:
         return index
 
     def put(self, timestamp_ms: int, key: bytes | None, value: bytes) -> Any:
-        """`add` for what is most frequent: `bytes` without headers, not the first record. Returns
-        its `delivery`; if it is not so, or does not fit, None, and nothing is done."""
+        """Append a `bytes` record without headers that is not the first; return its handle.
+
+        Returns None, and appends nothing, for other types, for the first record, or if the record
+        does not fit. This is the fast path of `add`.
+        """
         if not self.count or type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
         placed: RecordHandle = blank(self.delivery)
@@ -395,8 +410,11 @@ class RecordBuffer:
         self, timestamp_ms: int, keys: Sequence[bytes | None] | None,
         values: Sequence[bytes | None], start: int, stop: int,
     ) -> int:  # fmt: skip
-        """Add the records of `bytes` or None from `start` to `stop`, all of one time; returns the
-        index of the first that does not fit or is something else."""
+        """Append records of `bytes` or None from `start` to `stop`, with the same timestamp.
+
+        Returns:
+            The index of the first record that does not fit or has another type, else `stop`.
+        """
         for index in range(start, stop):
             key = None if keys is None else keys[index]
             value = values[index]

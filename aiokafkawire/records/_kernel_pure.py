@@ -1,5 +1,6 @@
-"""What `_kernel.py` needs when it runs as it stands: twins of the functions in `_kernel.pxd`, and
-a stand-in for the module `cython`, whose directives then mean nothing.
+"""Pure Python counterparts of the functions in `_kernel.pxd`, for an interpreted `_kernel.py`.
+
+The module also replaces the module `cython`; its directives then have no effect.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ def low(number: int) -> int:
 
 
 def signed(number: int) -> int:
-    """What its 32 bits are as a signed integer."""
+    """Interpret 32 bits as a signed integer."""
     return number - ((number & 0x80000000) << 1)
 
 
 def whole(data: Any) -> Any:
-    """Where a buffer stands, and how long it is."""
+    """Return the buffer (compiled: its address and size)."""
     return data
 
 
@@ -89,7 +90,7 @@ def varint(data: Any, position: int, max_bytes: int) -> tuple[int, int]:
 
 
 def failed(position: int) -> NoReturn:
-    """Raise what `varint` tells in C by a position below 0."""
+    """Raise the error that the compiled `varint` returns as a negative position."""
     raise AssertionError(position)
 
 
@@ -99,12 +100,12 @@ def numbers(column: array[int], _start: int, _stop: int) -> array[int]:
 
 
 def column_arrays(columns: Columns) -> Columns:
-    """All arrays of columns, kept from going."""
+    """Return the columns (compiled: a tuple that keeps their memory alive)."""
     return columns
 
 
 def pointers(arrays: Columns, _start: int, _stop: int) -> Columns:
-    """Where they stand; they have all indexes from `start` to `stop`."""
+    """Return the columns (compiled: pointers to them)."""
     return arrays
 
 
@@ -122,7 +123,7 @@ def copy(out: bytearray | memoryview, to: int, data: bytes, at: int, size: int) 
 
 
 def blank(kind: Any) -> Any:
-    """An object of a class, its `__init__` not called."""
+    """Create an object without calling `__init__`."""
     return kind.__new__(kind)
 
 
@@ -133,12 +134,12 @@ def varint_size(value: int) -> int:
 
 
 def beginning(data: bytearray, size: int) -> bytes:
-    """The first bytes of what is put together."""
+    """Return the first `size` bytes."""
     return bytes(memoryview(data)[:size])
 
 
 def extend(out: bytearray, _used: int, _size: int) -> bytearray:
-    """Where as many bytes more can be put."""
+    """Return the buffer to append to (compiled: the position for more bytes)."""
     return out
 
 

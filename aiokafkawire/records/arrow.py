@@ -1,4 +1,4 @@
-"""`Records` as Arrow, column by column from the buffers that they stand in."""
+"""Convert `Records` to Arrow, column by column from the decompressed buffers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ HEADER_TYPE = pyarrow.struct(
 )
 
 MAX_BINARY_BYTES = (1 << 31) - 1
-"""In one column: its offsets have 32 bits."""
+"""Maximum content of one binary column, because its offsets have 32 bits."""
 
 MAX_CACHED_ARRAYS = 32
 MAX_CACHED_ROWS = 10_000
-"""So many columns whose rows are all the same are kept, of at most so many rows."""
+"""Number of cached constant columns, and the maximum number of rows of each."""
 
 _TOP_BYTE = 7 if sys.byteorder == "little" else 0
 
@@ -48,7 +48,7 @@ SCHEMA = pyarrow.schema(
 )
 
 
-# What is taken of each segment, in one step: there may be many.
+# Getters for many segments: one C call per segment.
 _TIMESTAMP_TYPE = attrgetter("timestamp_type")
 _HAS_HEADERS = attrgetter("columns.has_headers")
 _OFFSETS = attrgetter("columns.offsets", "start", "stop")
@@ -59,9 +59,9 @@ _VALUES = attrgetter("columns.data", "columns.value_start", "columns.value_lengt
 
 
 def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
-    """All records as one `pyarrow.RecordBatch`: the columns of `SCHEMA`, or those of these names.
+    """Convert all records to a `pyarrow.RecordBatch` with the columns of `SCHEMA`, or `names`.
 
-    No Python object is made for a record, unless its batch has headers, or one decoded with it.
+    Creates no Python object per record, unless records of the batch have headers.
     """
     schema = SCHEMA if names is None else pyarrow.schema([SCHEMA.field(name) for name in names])
     arrays = [_COLUMNS[name](records) for name in schema.names]
@@ -76,15 +76,14 @@ def _repeated_column(value: str | int, records: Records) -> pyarrow.Array:
 
 @lru_cache(MAX_CACHED_ARRAYS)
 def _repeated(value: str | int, count: int) -> pyarrow.Array:
-    """Rows that are all the same, as most batches have them: nothing changes an array, and making
-    it takes a good part of what all the rest takes."""
+    """Return a cached column of equal rows: arrays are immutable, and creating one is slow."""
     if isinstance(value, str):
         return pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), count)
     return _numeric(pyarrow.int32(), array("i", (value,)) * count)
 
 
 def _null_column(name: str, records: Records) -> pyarrow.Array:
-    """A column without any."""
+    """Return a column of nulls."""
     count = len(records)
     nulls = _nulls if count <= MAX_CACHED_ROWS else _nulls.__wrapped__
     return nulls(name, count)
@@ -150,7 +149,7 @@ def _timestamps(numbers: bytes) -> pyarrow.Array:
 
 
 def _binary(parts: list[tuple[Any, array[int], array[int], int, int]]) -> pyarrow.Array:
-    """The pieces of data that columns of starts and lengths tell of, between two indexes each."""
+    """The slices of data given by columns of starts and lengths, between two indexes each."""
     count = size = 0
     for _, _, lengths, start, stop in parts:
         count += stop - start
@@ -193,4 +192,4 @@ _COLUMNS: dict[str, Callable[[Records], pyarrow.Array]] = {
     "value": _values,
     "headers": _headers,
 }
-"""How each column is made: one that is not asked for costs nothing."""
+"""The function that creates each column; only the requested columns are created."""

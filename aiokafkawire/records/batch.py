@@ -1,4 +1,4 @@
-"""Record batches as they stand in the log, of every format, without a look at their records.
+"""Record batches and message sets of every format, without decoding their records.
 
 Protocol source: "Record Batch" in Kafka's documentation of its message format.
 """
@@ -70,15 +70,15 @@ _TIMESTAMP = Struct(">q")
 
 
 def batch_crc(buffer: Buffer) -> int:
-    """The CRC-32C of a batch of format 2: over all that follows the CRC."""
+    """Compute the CRC-32C of a batch of format 2, over all bytes after the CRC field."""
     return crc32c.crc32c(memoryview(buffer)[ATTRIBUTES_POSITION:])
 
 
 class BatchView:
-    """One batch of format 2, or one message of format 0 or 1 (a wrapper with all that is in it).
+    """A batch of format 2, or a message of format 0 or 1 (a wrapper with its inner messages).
 
-    Nothing is copied: `buffer` is the batch's part of the bytes that it was found in. Fields that
-    a format lacks have the value that says so (-1; False).
+    Nothing is copied: `buffer` is a slice of the bytes that hold the batch. Fields that the format
+    does not have are -1 or False.
     """
 
     __slots__ = (
@@ -176,7 +176,7 @@ class BatchView:
 
     @property
     def is_uncompressed_message(self) -> bool:
-        """Whether it is one message of format 0 or 1, not a wrapper."""
+        """True for a message of format 0 or 1 that is not a wrapper."""
         return self.magic < MAGIC_V2 and not self.attributes & CODEC_MASK
 
     @property
@@ -189,39 +189,39 @@ class BatchView:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When a compacted batch's tombstones go, if the cleaner has set it."""
+        """Delete horizon in ms since 1970, if the log cleaner has set it (KIP-534)."""
         if self.magic == MAGIC_V2 and self.attributes & DELETE_HORIZON_FLAG:
             return self.base_timestamp
         return None
 
     @property
     def base_offset(self) -> int:
-        """The first offset. A wrapper has to be decompressed to know it."""
+        """First offset. Reading it decompresses a wrapper."""
         if self._base_offset is None:
             self._base_offset = self.columns().offsets[0]
         return self._base_offset
 
     @property
     def count(self) -> int:
-        """How many records it says it has. A wrapper has to be decompressed to know it."""
+        """Number of records by the header. Reading it decompresses a wrapper."""
         if self._count is None:
             self._count = len(self.columns())
         return self._count
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch. Compaction may have removed its last records."""
+        """Offset after the batch, whose last records may have been removed by compaction."""
         return self.last_offset + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, which wraps to 0 after 2^31 - 1."""
+        """Sequence of the last record; sequences wrap to 0 after 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
     def check_crc(self) -> None:
-        """Raise `CorruptRecords` if the stored checksum is not that of the bytes."""
+        """Raise `CorruptRecords` if the stored checksum does not match."""
         if self.magic == MAGIC_V2:
             computed = batch_crc(self.buffer)
         else:
@@ -233,7 +233,7 @@ class BatchView:
             )
 
     def decompress(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
-        """Decompress, and keep it for `chunks`; a wrapper is decoded too."""
+        """Decompress the records and keep them for `chunks`; also decode a wrapper."""
         if self.magic != MAGIC_V2:
             if not self.is_uncompressed_message:
                 self.columns(max_decompressed_bytes)
@@ -268,9 +268,13 @@ class BatchView:
         return decompress(self.compression, payload, max_bytes) if payload else b""
 
     def columns(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Columns:
-        """All records at once. `CorruptRecords` names the offset where decoding ended.
+        """Decode all records at once.
 
-        `max_decompressed_bytes` bounds the bytes and the columns, each for itself.
+        Args:
+            max_decompressed_bytes: Limit for the decompressed bytes, and for the columns.
+
+        Raises:
+            CorruptRecords: The error names the offset at which decoding failed.
         """
         if self._columns is not None:
             return self._columns
@@ -282,8 +286,10 @@ class BatchView:
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         max_records: int = CHUNK_RECORDS,
     ) -> Iterator[Columns]:
-        """Decompress, and decode `max_records` at a time, so that a batch of millions of tiny
-        records neither blocks for long nor takes much memory. A wrapper comes in one piece."""
+        """Decompress, and decode `max_records` at a time; a wrapper is one chunk.
+
+        Thus a batch of millions of tiny records neither blocks for long nor takes much memory.
+        """
         pieces = (
             self._decode(max_decompressed_bytes, max_records)
             if self.magic == MAGIC_V2
@@ -357,7 +363,7 @@ class BatchView:
 
 
 def batch_at(view: memoryview, position: int) -> BatchView | None:
-    """The batch that begins at `position`, None if it is cut off or there is none."""
+    """Return the batch at `position`, None if it is incomplete or there is none."""
     left = len(view) - position
     if left < legacy.LOG_OVERHEAD_BYTES:
         return None
@@ -379,10 +385,10 @@ def batch_at(view: memoryview, position: int) -> BatchView | None:
 
 
 def iter_batches(buffer: Buffer, *, allow_partial: bool = True) -> Iterator[BatchView]:
-    """The batches of a fetch response, a produce request or a log segment, in order.
+    """Yield the batches of a fetch response, a produce request or a log segment, in order.
 
-    A last one that is cut off (a broker fills a response to its limit) ends the iteration, or
-    raises `CorruptRecords` unless `allow_partial`. Checksums are not looked at.
+    An incomplete last batch ends the iteration, because brokers fill fetch responses to their
+    limit. Without `allow_partial` it raises `CorruptRecords`. Checksums are not verified.
     """
     view = memoryview(buffer)
     position = 0

@@ -1,4 +1,4 @@
-"""What a broker does with the batches that producers send and consumers fetch."""
+"""Broker side: validate produced batches, assign offsets, down-convert for old clients."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ _CONTROL_VALUE = Struct(">hi")
 def validate_produced(
     buffer: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> list[BatchView]:
-    """The batches of a produce request, each checked to its last record.
+    """Return the batches of a produce request, with every record validated.
 
-    Raises `CorruptRecords` for a wrong checksum, a structure that lies, a batch that is cut off,
-    a control batch, or offsets that do not run from 0 without a gap in a batch of format 2.
+    Raises:
+        CorruptRecords: A wrong checksum, an invalid or incomplete batch, a control batch, or
+            offsets of format 2 that are not consecutive from 0.
     """
     batches = list(iter_batches(buffer, allow_partial=False))
     for batch in batches:
@@ -64,9 +65,9 @@ def validate_produced(
 def assign_offsets(
     batch: BatchView, base_offset: int, leader_epoch: int, log_append_time: int | None = None
 ) -> bytes:
-    """A copy of a batch as the log keeps it: its records at `base_offset` and after.
+    """Return a copy of a batch for the log, with offsets from `base_offset`, in the same format.
 
-    The format stays. `log_append_time` (milliseconds since 1970) replaces all timestamps.
+    `log_append_time` (milliseconds since 1970) replaces all timestamps.
     """
     if batch.magic == MAGIC_V2:
         return _assign_in_header(batch, base_offset, leader_epoch, log_append_time)
@@ -97,10 +98,10 @@ def _assign_in_header(
 
 
 def down_convert(batches: Iterable[BatchView], magic: int) -> bytes:
-    """Batches as a client that knows no format above `magic` may read them.
+    """Convert batches to a message format of at most `magic`, for old clients.
 
-    Control batches and record headers are left out, as brokers do; zstd becomes gzip. Offsets
-    stay, so there are gaps where something is left out.
+    As in Kafka, control batches and record headers are dropped; zstd becomes gzip. Offsets are
+    kept, with gaps for dropped batches.
     """
     out = []
     for batch in batches:
@@ -133,7 +134,7 @@ def control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The marker that ends a transaction in a partition."""
+    """Encode the commit or abort marker of a transaction in a partition."""
     builder = BatchBuilder()
     key = _CONTROL_KEY.pack(0, int(commit))
     builder.append(timestamp_ms, key, _CONTROL_VALUE.pack(0, coordinator_epoch))

@@ -1,4 +1,4 @@
-"""Batches under way in a producer, and closed ones that are sent, maybe more than once."""
+"""Open batches of a producer, and closed batches that are sent, possibly several times."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _AFTER_CRC = Struct(">hiqqqhii")
 
 
 class BatchBuilder(RecordBuffer):
-    """Collects records for one batch of format 2, up to `max_bytes` before compression.
+    """Builder of one batch of format 2, up to `max_bytes` before compression.
 
-    The first record always fits; the producer holds records to its own limit. Timestamps are
-    milliseconds since 1970; keys and values are bytes-like or None, others are a `TypeError`.
+    The first record always fits; the producer limits the size of records itself. Timestamps are
+    milliseconds since 1970. Keys and values are bytes-like or None; others raise `TypeError`.
     """
 
     __slots__ = ("compression", "compression_level", "max_bytes")
@@ -59,7 +59,7 @@ class BatchBuilder(RecordBuffer):
 
     @property
     def size_bytes(self) -> int:
-        """What the batch takes without compression, header included."""
+        """Size of the batch before compression, header included."""
         return BATCH_OVERHEAD_BYTES + self.body_bytes
 
     def append(
@@ -69,7 +69,7 @@ class BatchBuilder(RecordBuffer):
         value: Buffer | None,
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> int | None:
-        """Add a record; returns its index in the batch, or None if there is no room for it."""
+        """Append a record; return its index in the batch, or None if it does not fit."""
         index = self.add(
             timestamp_ms,
             key if key is None or type(key) is bytes else to_bytes(key, "key"),
@@ -79,7 +79,7 @@ class BatchBuilder(RecordBuffer):
         return None if index < 0 else index
 
     def close(self) -> ClosedBatch:
-        """End the batch. The builder must not be used any more."""
+        """Close the batch; the builder must not be used after that."""
         self.is_full = True
         return ClosedBatch(
             self.take_body(),
@@ -92,10 +92,10 @@ class BatchBuilder(RecordBuffer):
 
 
 class ClosedBatch:
-    """A batch whose records are settled.
+    """A batch that accepts no more records.
 
-    It is compressed once, however often it is encoded: a retry may need another producer epoch or
-    base sequence, and so a new header, but not new records.
+    It is compressed once even if it is encoded several times: a retry may need another producer
+    epoch or base sequence, and thus a new header, but the same records.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class ClosedBatch:
     def single_record(
         cls, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Headers
     ) -> ClosedBatch:
-        """One record, not compressed: what a `BatchBuilder` with it alone closes to."""
+        """Return an uncompressed batch of one record, faster than by a `BatchBuilder`."""
         records = RecordBuffer(0)
         records.add(
             timestamp_ms,
@@ -148,11 +148,11 @@ class ClosedBatch:
 
     @property
     def ready(self) -> bool:
-        """Whether the heavy step is done."""
+        """True if the records are compressed."""
         return self._compressed is not None
 
     def compress(self) -> None:
-        """Do the heavy step now; may run in a worker thread. Later calls do nothing."""
+        """Compress the records; may run in a worker thread. Later calls do nothing."""
         if self._compressed is None:
             compressed = compress(self.compression, self._body, self.compression_level)
             self.size_bytes = BATCH_OVERHEAD_BYTES + len(compressed)
@@ -170,10 +170,20 @@ class ClosedBatch:
         base_offset: int = 0,
         leader_epoch: int = NO_LEADER_EPOCH,
     ) -> list[Buffer]:
-        """The bytes for a produce request, in parts that need not be joined.
+        """Encode the batch for a produce request, as buffers that need not be joined.
 
-        Format 0 or 1 gives a message set, made anew from the same records; headers, zstd,
-        transactions and idempotence do not exist there (`UnsupportedVersion`).
+        Args:
+            magic: Message format: 2, or 0 or 1 for a message set of the same records.
+            producer_id: Producer id of an idempotent producer.
+            producer_epoch: Producer epoch.
+            base_sequence: Sequence of the first record.
+            transactional: Set the transactional flag.
+            control: Set the control flag.
+            base_offset: Offset of the first record.
+            leader_epoch: Partition leader epoch.
+
+        Raises:
+            UnsupportedVersion: Format 0 or 1 with headers, zstd, transactions or idempotence.
         """
         if magic != MAGIC_V2:
             if producer_id != NO_PRODUCER_ID or transactional or control:
@@ -210,15 +220,15 @@ class ClosedBatch:
         return [up_to_crc + after_crc, body]
 
     def columns(self) -> Columns:
-        """The records in columns, offsets from 0."""
+        """Decode the records into columns, with offsets from 0."""
         columns = Columns(self._body, self.count)
         decode_records(columns, 0, self.count, 0, self.base_timestamp, 0, -1)
         return columns
 
     def split(self, max_bytes: int) -> list[ClosedBatch]:
-        """The same records in batches of at most `max_bytes` before compression each.
+        """Split the records into batches of at most `max_bytes` each, before compression.
 
-        A record that is larger makes a batch of its own.
+        A larger record becomes a batch of its own.
         """
         columns = self.columns()
         batches: list[ClosedBatch] = []

@@ -1,4 +1,4 @@
-"""Records in columns: of one batch, or of some that follow each other."""
+"""Records in columns, of one batch or of several consecutive batches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .kernel import COMPILED, Buffer, Headers, decode_headers, slices
 __all__ = ("RECORD_COLUMN_BYTES", "Columns")
 
 RECORD_COLUMN_BYTES = 6 * 8
-"""What the columns take for each record, besides its bytes."""
+"""Memory of the columns per record, without the data."""
 
 
 class Columns:
-    """Records as parallel columns over one buffer, which must not change.
+    """Records as parallel columns over one immutable buffer.
 
-    `key_length` and `value_length` are negative for null. `has_headers` says whether any record has
-    headers: they begin where its value ends.
+    `key_length` and `value_length` are negative for null. `has_headers` is true if any record has
+    headers, which follow its value.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Columns:
         return len(self.offsets)
 
     def cut(self, count: int) -> None:
-        """Leave the first `count` records only."""
+        """Keep only the first `count` records."""
         for column in (
             self.offsets,
             self.timestamps,
@@ -58,11 +58,11 @@ class Columns:
             del column[count:]
 
     def index_of(self, offset: int) -> int:
-        """The index of the first record that has the offset or a later one."""
+        """Return the index of the first record with this offset or a later one."""
         return bisect_left(self.offsets, offset)
 
     def set_timestamps(self, timestamp_ms: int) -> None:
-        """Give all records the same timestamp, as log-append time does."""
+        """Set the timestamp of all records, for log-append time."""
         self.timestamps = array("q", (timestamp_ms,)) * len(self.offsets)
 
     def key(self, index: int) -> bytes | None:
@@ -72,7 +72,7 @@ class Columns:
         return slices(self.data, self.value_start, self.value_length, index, index + 1)[0]
 
     def headers_position(self, index: int) -> int:
-        """Where the header count of a record stands in `data`, if `has_headers`."""
+        """Return the position of the header count of a record in `data`, if `has_headers`."""
         size = self.value_length[index]
         return self.value_start[index] + (size if size > 0 else 0)
 

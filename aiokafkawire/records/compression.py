@@ -1,7 +1,7 @@
-"""Compression codecs of record batches, each within a bound.
+"""Compression codecs of record batches, with a limit for the decompressed size.
 
-Decompression stops while it is under way once the output passes `max_bytes`, whatever the input
-claims. Protocol source: the codec numbers are bits 0 to 2 of a batch's attributes.
+Decompression stops as soon as the output exceeds `max_bytes`, whatever size the input declares.
+Protocol source: the codec numbers are bits 0 to 2 of a batch's attributes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = (
 )
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
-"""What one batch may take when it is decompressed, unless a caller says otherwise."""
+"""Default limit for the decompressed size of one batch."""
 
 INITIAL_OUTPUT_BYTES = 64 * 1024
 INITIAL_OUTPUT_RATIO = 4
 TRUSTED_RATIO = 32  # a header that claims more is believed only step by step
 
 MAX_COPIED_BYTES = 256 * 1024
-"""What is given as `bytes`: more stays where it was decompressed, for a copy holds up all else."""
+"""Maximum output that is copied to `bytes`. Copying more would block the event loop for long."""
 
 SNAPPY_MAX_RATIO = 32  # a copy of 64 bytes takes three
 XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -81,7 +81,7 @@ _check_cramjam()
 
 
 class Compression(IntEnum):
-    """The codecs, under their numbers on the wire."""
+    """Compression codecs by their number on the wire."""
 
     NONE = 0
     GZIP = 1
@@ -91,11 +91,11 @@ class Compression(IntEnum):
 
 
 class DecompressionLimitExceeded(CorruptRecords):
-    """The output is larger than the limit."""
+    """The decompressed data exceeds the limit."""
 
 
 class _OutputTooSmall(Exception):
-    """The output is larger than the buffer made for it."""
+    """The output does not fit into its buffer."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None, magic: int = 2) -> bytes:
@@ -118,9 +118,10 @@ def compress(codec: int, data: Buffer, level: int | None = None, magic: int = 2)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buffer:
-    """Decompress a batch's records. What comes must not be changed.
+    """Decompress the records of a batch; the result must not be modified.
 
-    Raises `CorruptRecords` if the data is damaged or takes more than `max_bytes`.
+    Raises:
+        CorruptRecords: The data is corrupt, or exceeds `max_bytes` (`DecompressionLimitExceeded`).
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
@@ -147,7 +148,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buff
 
 
 def declared_size(codec: int, data: Buffer) -> int | None:
-    """What compressed data says of its size decompressed, if it does; that may be a lie."""
+    """Return the decompressed size that the data declares, if any; it may be wrong."""
     if codec == Compression.GZIP:
         return _gzip_size(data)
     if codec == Compression.LZ4:
@@ -196,7 +197,7 @@ def _decompress_into(module: Any, data: Buffer, size: int) -> Buffer:
 
 
 def _trim_output(out: bytearray | mmap, size: int) -> Buffer:
-    """The first bytes of what was decompressed."""
+    """Return the first `size` bytes of the output."""
     if size <= MAX_COPIED_BYTES or not COMPILED:
         return bytes(memoryview(out)[:size])
     if isinstance(out, bytearray):
@@ -208,7 +209,7 @@ _OUTPUT_TOO_SMALL_TEXTS: dict[str, str] = {}  # one entry a codec
 
 
 def _output_too_small_text(module: Any) -> str:
-    """What the library says when a buffer is too small: asked of it, since it has no own class."""
+    """Return the library's error text for a too small buffer, as it has no class for it."""
     known = _OUTPUT_TOO_SMALL_TEXTS.get(module.__name__)
     if known is None:
         known = ""
@@ -270,7 +271,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
-    """Both forms: xerial's framing (Java) and one raw block (librdkafka)."""
+    """Decompress both formats: xerial's framing (Java) and one raw block (librdkafka)."""
     view = memoryview(data)
     framed = bytes(view[: len(XERIAL_MAGIC)]) == XERIAL_MAGIC
     blocks: list[tuple[memoryview, int]] = []
@@ -313,7 +314,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _block_size(block: memoryview, before: int, max_bytes: int) -> int:
-    """What a block says that it takes, which it must not exceed."""
+    """Return the decompressed size that a block declares; more is an error."""
     try:
         size: int = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:

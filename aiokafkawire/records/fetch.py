@@ -1,4 +1,4 @@
-"""What a consumer sees of the bytes that a fetch response has for one partition."""
+"""Decode the records of one partition of a fetch response, as a consumer sees them."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ ABORT_MARKER = 0
 
 
 class IsolationLevel(IntEnum):
-    """Which records a fetch returns, under the numbers of the protocol."""
+    """Isolation level of a fetch, by its number on the wire (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffloadedBatch:
-    """A batch that takes an event loop too long to check and decompress.
+    """A batch that would block the event loop for too long to verify and decompress.
 
-    `unpack` may run in another thread; more is taken once it is `done`.
+    `decompress` may run in a worker thread; reading continues once it is `done`.
     """
 
     __slots__ = ("_batch", "_check_crcs", "_max_decompressed_bytes", "done", "failure")
@@ -62,7 +62,7 @@ class OffloadedBatch:
         self.done = False
 
     def decompress(self) -> None:
-        """Do it. Damage is kept for who takes the records."""
+        """Verify the checksum and decompress; keep a `CorruptRecords` in `failure`."""
         try:
             if self._check_crcs:
                 self._batch.check_crc()
@@ -73,19 +73,22 @@ class OffloadedBatch:
 
 
 class FetchedBatches:
-    """The batches of one partition, decoded as records are taken from them: plain ones a run at a
-    time (`plain`), others one by one.
+    """The fetched batches of one partition, decoded as records are taken.
 
-    Control batches, records below the fetch offset and, when only committed records are read,
-    those of aborted transactions are left out; a last batch that is cut off is ignored.
-    `position` is the offset to fetch next after all that was taken: it also moves over what was
-    left out; `leader_epoch` is the epoch in which the offset before it was written, -1 if that is
-    not known. `CorruptRecords` comes after all records before the damage were taken, and again at
-    each further call: the position stays before it. A batch that claims to reach over
-    `high_watermark`, and whose count of records says otherwise, is damage.
+    Uncompressed batches are decoded a run at a time (`uncompressed_runs`), others one by one.
+    Control batches, records below the fetch offset and, with READ_COMMITTED, records of aborted
+    transactions are skipped. An incomplete last batch is ignored.
 
-    With `max_inline_bytes`, a batch that takes more than that to decompress is `offloaded`: `take`
-    stops before it until somebody has unpacked it. `decoded_bytes` is what the last `take` decoded.
+    `CorruptRecords` is raised after all records before the corrupt batch were taken, and again by
+    each further call; `position` stays before the batch. A batch that ends beyond `high_watermark`
+    although its count of records does not is corrupt.
+
+    Attributes:
+        position: Next offset to fetch; it also moves over skipped records.
+        leader_epoch: Leader epoch of the offset before `position`; -1 if unknown.
+        offloaded: Next batch, if it takes more than `max_inline_bytes` to decompress; `take` stops
+            before it until its `decompress` has run.
+        decoded_bytes: Bytes that the last `take` decoded.
     """
 
     __slots__ = (
@@ -127,7 +130,7 @@ class FetchedBatches:
         high_watermark: int | None = None,
         max_inline_bytes: int | None = None,
     ) -> None:
-        """`aborted` holds (producer id, first offset) of each aborted transaction."""
+        """`aborted` has (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
         self._data = memoryview(data)
         self._start = 0  # where the batch at hand stands, or the first of the run
@@ -153,12 +156,12 @@ class FetchedBatches:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all that there is was taken."""
+        """True if all records were taken."""
         return self._next_at is None and self._pending is None
 
     @property
     def remaining_bytes(self) -> int:
-        """The bytes of the batches that were not wholly taken yet."""
+        """Size of the batches that are not completely taken."""
         if self._pending is not None and self._run:
             return len(self._data) - batch_at_index(self._run, self._pending.start).start
         if self._pending is not None or self._remaining_records > 0 or self._next_at is None:
@@ -166,9 +169,9 @@ class FetchedBatches:
         return len(self._data) - self._next_at
 
     def take(self, max_records: int, max_bytes: int | None = None) -> Records:
-        """At most `max_records` records, fewer only at the end; empty when `exhausted`.
+        """Return at most `max_records` records.
 
-        Fewer, too, before a batch that is `offloaded`, and once `max_bytes` were decoded.
+        Returns fewer at the end, before an `offloaded` batch, or once `max_bytes` are decoded.
         """
         segments: list[Segment] = []
         missing = max_records
@@ -182,7 +185,7 @@ class FetchedBatches:
         return Records(*self._topic_partition, segments, self.position, self.leader_epoch)
 
     def __iter__(self) -> Iterator[Records]:
-        """One `Records` a batch, empty ones left out."""
+        """Yield one `Records` per batch, without empty ones."""
         while self._pending is not None or self._load(True):
             rest, run = self._pending, self._run
             assert rest is not None
@@ -325,7 +328,7 @@ class FetchedBatches:
         self._remaining_records = batch.count if batch.magic == MAGIC_V2 else 0
 
     def _end_of_corrupt_batch(self) -> int | None:
-        """Where the batch at hand ends: where the next begins, or else where it says itself."""
+        """Return the offset after the corrupt batch: the next batch's, or that of its header."""
         batch = self._batch
         if batch is None:
             return None
@@ -377,7 +380,7 @@ class FetchedBatches:
 
 
 def _has_invalid_range(batch: BatchView, high_watermark: int | None) -> bool:
-    """Whether a batch cannot reach as far as it says, or ends before it or the log begins."""
+    """Return True if the offsets in the header of a batch are impossible."""
     if _header_offset(batch) < 0:
         return True
     if batch.magic < MAGIC_V2:
@@ -428,7 +431,7 @@ def decode_fetch(
     high_watermark: int | None = None,
     max_inline_bytes: int | None = None,
 ) -> FetchedBatches:
-    """What a fetch response has for one partition; null records and null `aborted` are none."""
+    """Return the batches of one partition of a fetch response; null `data` is empty."""
     return FetchedBatches(
         topic,
         partition,
@@ -444,10 +447,10 @@ def decode_fetch(
 
 
 def partial_message_size(buffer: Buffer | None) -> int | None:
-    """The whole size in bytes of a first message that does not fit into its response.
+    """Return the size in bytes of a first message that exceeds the fetch response.
 
-    Fetch before version 3 gives its beginning and no error. None if the first message is whole, or
-    if too little came to tell.
+    Fetch before version 3 returns the start of such a message without an error. None if the first
+    message is complete, or if its size field is incomplete.
     """
     if buffer is None or len(buffer) < LOG_OVERHEAD_BYTES:
         return None

@@ -1,7 +1,7 @@
-"""How far fetched bytes reach, found without decoding them.
+"""Find the offsets that fetched bytes cover, without decoding records.
 
-So the next fetch can go out before anybody looks at the records of this one. What is found here and
-what decoding finds later must agree on where readable batches end: both go by `exceeds_log_end`.
+Thus the next fetch can be sent before the records of this one are decoded. This module and the
+decoder must agree on the end of the readable batches; both use `exceeds_log_end`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .legacy import LOG_OVERHEAD_BYTES, overhead_bytes
 __all__ = ("FetchedRange", "exceeds_log_end", "find_fetched_range", "iter_fetched_range")
 
 MIN_MESSAGE_BYTES = overhead_bytes(0)
-"""Fewer hold no message of any format."""
+"""Minimum size of a message of any format."""
 
 CHUNK_BATCHES = 1_000
-"""Batches that are walked over at a time: about a millisecond."""
+"""Batches processed at a time, in about a millisecond."""
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _HEADER_FIELDS = Struct(">qiiB6xi30xi")
@@ -36,10 +36,7 @@ _HEADER_FIELDS = Struct(">qiiB6xi30xi")
 
 
 class FetchedRange(NamedTuple):
-    """How far fetched bytes reach: the offset after the last whole batch, and that batch's epoch.
-
-    The epoch is -1 if it is not known.
-    """
+    """The offset after the last complete batch, and its leader epoch (-1 if unknown)."""
 
     end: int
     leader_epoch: int
@@ -48,10 +45,10 @@ class FetchedRange(NamedTuple):
 def find_fetched_range(
     data: Buffer, fetch_offset: int, high_watermark: int | None = None
 ) -> FetchedRange:
-    """How far the bytes reach that a fetch at `fetch_offset` brought.
+    """Return the range of the bytes of a fetch at `fetch_offset`.
 
-    What does not look like batches ends it, as a batch does that cannot reach as far as it says:
-    decoding tells what is wrong with it.
+    Bytes that are not a valid batch end the range, as does a batch with an impossible last offset;
+    the decoder then raises the error.
     """
     ranges = iter_fetched_range(data, fetch_offset, high_watermark)
     return next(fetched_range for fetched_range in ranges if fetched_range is not None)
@@ -60,7 +57,7 @@ def find_fetched_range(
 def iter_fetched_range(
     data: Buffer, fetch_offset: int, high_watermark: int | None = None
 ) -> Iterator[FetchedRange | None]:
-    """As `find_fetched_range`, which comes last; None after each `CHUNK_BATCHES` batches before."""
+    """Yield None after each `CHUNK_BATCHES` batches, then the result of `find_fetched_range`."""
     view = memoryview(data)
     position, last_offset, leader_epoch = 0, fetch_offset - 1, ANY_LEADER_EPOCH
     size_bytes = len(view)
@@ -107,10 +104,10 @@ def iter_fetched_range(
 def exceeds_log_end(
     last_offset: int, last_offset_delta: int, count: int, high_watermark: int | None
 ) -> bool:
-    """Whether a batch of format 2 cannot reach as far as it says.
+    """Return True if the last offset of a batch of format 2 is impossible.
 
-    A batch that was appended after a broker looked for its high watermark may lie behind it; such
-    a young one has all its records still, as compaction leaves none of them out.
+    A batch appended after the broker read its high watermark may end beyond it. Such a recent batch
+    is not compacted yet, so its offsets must match its count of records.
     """
     if high_watermark is None or last_offset < high_watermark:
         return False

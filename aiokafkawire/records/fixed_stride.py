@@ -1,9 +1,9 @@
-"""Records that follow each other in one shape, decoded by slices instead of one by one.
+"""Decode runs of records with the same layout by slices instead of one by one.
 
-Programs write many records of one size. In a run of them the same byte of the layout stands at
-equal distances, so that a slice with a stride holds it for all records at once. What is not such a
-run, and all that is wrong, is left to `decode_records`: the results and the errors are its own.
-The compiled `decode_records` is faster without.
+Programs write many records of one size. In a run of them each byte of the layout has a fixed
+distance, so a slice with a stride reads it for all records at once. `decode_records` handles other
+records and all errors, so results and errors are the same. The compiled `decode_records` is faster
+than this module.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ("decode", "decode_fixed_stride")
 
 MAX_INT64 = (1 << 63) - 1
 MIN_RUN_RECORDS = 16
-"""Fewer are not worth the slices."""
+"""Minimum length of a run: below it, slices are slower."""
 INITIAL_CHUNK_RECORDS = 8
-"""Records that are decoded one by one before a run is looked for again; doubled each time."""
+"""Records decoded one by one before the next search for a run; doubled each time."""
 
 _ONE_BYTE_DELTAS = 64  # the deltas that take one byte: 0 to 63
 _TWO_BYTE_DELTAS = 8192
@@ -40,9 +40,9 @@ _TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
 
 
 class _RecordLayout(NamedTuple):
-    """How one record is laid out: positions are counted from its beginning.
+    """The layout of one record, with positions relative to its start.
 
-    `fixed` are the positions of the bytes that must be the same in each record of a run.
+    `fixed` has the positions of the bytes that are equal in all records of a run.
     """
 
     size: int
@@ -99,7 +99,7 @@ decode = decode_records if COMPILED else decode_fixed_stride
 
 
 def _read_layout(data: bytes, begin: int) -> _RecordLayout | None:
-    """The shape of the record at `begin`; None if it is none that runs are made of."""
+    """Return the layout of the record at `begin`; None if runs cannot have it."""
     size, at = decode_varint(data, begin)
     fixed = list(range(at - begin))
     end = at + size
@@ -131,7 +131,7 @@ def _read_layout(data: bytes, begin: int) -> _RecordLayout | None:
 
 
 def _run_length(data: bytes, begin: int, most: int, layout: _RecordLayout) -> int:
-    """How many records of this shape follow each other with rising offsets; 0 if too few."""
+    """Return the number of consecutive records with this layout; 0 if too few."""
     size = layout.size
     deltas = _ONE_BYTE_DELTAS if layout.offset_bytes == 1 else _TWO_BYTE_DELTAS
     count = min(most, (len(data) - begin) // size, deltas - layout.offset_delta)

@@ -1,4 +1,4 @@
-"""What an application gives a record, as bytes."""
+"""Convert keys, values and headers of the application to bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("encode_headers", "to_bytes")
 
 
 def to_bytes(data: Any, what: str) -> bytes:
-    """A copy of a bytes-like object; anything else is a `TypeError` that names `what`."""
+    """Copy a bytes-like object. Raises a `TypeError` that names `what` for other types."""
     if not isinstance(data, bytes | bytearray | memoryview):
         advice = ": call its encode()" if isinstance(data, str) else ""
         raise TypeError(
@@ -21,7 +21,7 @@ def to_bytes(data: Any, what: str) -> bytes:
 
 
 def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
-    """The header count and headers of a record of format 2."""
+    """Encode the header count and the headers of a record of format 2."""
     out = bytearray()
     count = 0
     for name, value in headers:

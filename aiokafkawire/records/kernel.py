@@ -1,7 +1,7 @@
-"""Chooses the implementation of the hot loops: `_kernel` compiled, or its source as it stands.
+"""Select the implementation of the hot loops: the compiled `_kernel`, or its Python source.
 
-The environment variable `AIOKAFKAWIRE_PURE_PYTHON=1` asks for the source. Where no compiled one was
-built the source runs too, and one warning in the log says so.
+The environment variable `AIOKAFKAWIRE_PURE_PYTHON=1` selects the source. Without a compiled kernel
+the source is used too, with a warning in the log.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ else:
 
 
 def restore(kind: type[Record] | None, fields: dict[str, Any]) -> Record:
-    """What a pickled `Record` refers to: it may come from where the other kernel runs."""
+    """Restore a pickled `Record`, which may have been pickled with the other kernel."""
     record: Record = Record.__new__(Record if kind is None else kind)
     for name, value in fields.items():
         setattr(record, name, value)

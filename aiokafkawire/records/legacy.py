@@ -30,7 +30,7 @@ __all__ = (
 )
 
 LOG_OVERHEAD_BYTES = 12
-"""Offset and size, which stand before what the size counts."""
+"""Size of the offset and size fields, which the size field does not count."""
 
 MAX_WRAPPED_MESSAGES = 1 << 20
 """The most messages read from one wrapper: brokers of those formats take a megabyte at most."""
@@ -39,7 +39,7 @@ MAX_RUN_MESSAGES = 4096
 """The most messages without compression that are decoded at a time for a consumer."""
 
 MIN_MESSAGE_SIZE = 14
-"""What the size field of the smallest message says."""
+"""Minimum value of the size field."""
 
 CRC_END = 16
 CODEC_MASK = 7
@@ -104,7 +104,7 @@ def read_wrapper(
 
 
 def _is_truncated(inner: Buffer, position: int) -> bool:
-    """Whether too few bytes follow for a whole message, which end the set as in the Java client."""
+    """Return True for an incomplete last message, which ends the set as in the Java client."""
     left = len(inner) - position
     if left < LOG_OVERHEAD_BYTES:
         return True
@@ -180,7 +180,7 @@ def _append_message(columns: Columns, position: int, limit: int, magic: int) -> 
 
 
 def _key_and_value(data: bytes, position: int, end: int) -> tuple[int, int, int, int]:
-    """Start and length of the key and of the value; the key's length stands at `position`."""
+    """Return start and length of the key and of the value; `position` is the key's length."""
     (key_size,) = _LENGTH.unpack_from(data, position)
     key_start = position + 4
     value_start = key_start + (key_size if key_size > 0 else 0) + 4
@@ -201,7 +201,7 @@ def encode_message(
     *,
     attributes: int = 0,
 ) -> bytes:
-    """One message, CRC included."""
+    """Encode one message with its CRC."""
     parts = [bytes((magic, attributes))]
     if magic:
         parts.append(_TIMESTAMP.pack(timestamp_ms))
@@ -225,10 +225,12 @@ def encode_message_set(
     base_offset: int | None = None,
     log_append_time: int | None = None,
 ) -> bytes:
-    """All records of `columns` as messages, inside one wrapper if there is a codec.
+    """Encode all records as messages, inside one wrapper if `codec` is set.
 
-    Offsets are those of the columns, or run from `base_offset` on. Record headers and zstd do not
-    exist in these formats: `UnsupportedVersion`.
+    Offsets are those of the columns, or start at `base_offset`.
+
+    Raises:
+        UnsupportedVersion: Records with headers, or zstd, which these formats do not have.
     """
     if codec == Compression.ZSTD:
         raise UnsupportedVersion(f"message format {magic} has no zstd compression")

@@ -1,4 +1,4 @@
-"""`Records`: the records of one partition, in offset order, still in columns."""
+"""`Records`: a sequence of the records of one partition, stored in columns."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ("Records", "Segment")
 
 ITERATION_CHUNK_RECORDS = 256
-"""Records that are made at a time."""
+"""Number of `Record` objects that iteration creates at a time."""
 
 
 class Segment(NamedTuple):
-    """Of records that stand in the same columns those from index `start` up to `stop`."""
+    """A [start, stop) slice of one set of columns."""
 
     columns: Columns
     start: int
@@ -32,11 +32,11 @@ class Segment(NamedTuple):
 
 
 class Records(Sequence[Record]):
-    """Records of one partition, in the order of their offsets.
+    """An immutable sequence of records of one partition, in offset order.
 
-    A `Record` is made when it is looked at, and holds copies of its key and value; the sequence
-    itself keeps the decompressed batches alive that its records stand in, and those decoded with
-    them. Slicing copies nothing.
+    A `Record` is created on access, with copies of its key and value. The sequence keeps the
+    decompressed batches of its records in memory, and those decoded with them. Slicing copies
+    nothing.
     """
 
     __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")
@@ -49,10 +49,15 @@ class Records(Sequence[Record]):
         next_offset: int,
         leader_epoch: int | None = None,
     ) -> None:
-        """`next_offset` is the position after the last record: where reading goes on.
+        """Create a sequence of segments.
 
-        `leader_epoch` is the epoch that the offset before it was written in (-1 if it is not
-        known): the last record's unless told, for batches without records may lie between.
+        Args:
+            topic: Topic of the records.
+            partition: Partition of the records.
+            segments: Slices of columns.
+            next_offset: Position after the last record; the next fetch starts there.
+            leader_epoch: Leader epoch of the offset before `next_offset`, -1 if unknown. Default:
+                that of the last record, after which there may be batches without records.
         """
         self.topic_partition = TopicPartition(topic, partition)
         self._segments = tuple(segment for segment in segments if segment.start < segment.stop)
@@ -98,7 +103,7 @@ class Records(Sequence[Record]):
         return chain.from_iterable(self._record_chunks())
 
     def _record_chunks(self) -> Iterator[list[Record]]:
-        """The records, some at a time: so few that what they take is used again for the next."""
+        """Yield records in small lists, so that the allocator reuses their memory."""
         topic, partition = self.topic_partition
         for columns, start, stop, timestamp_type, leader_epoch in self._segments:
             for at in range(start, stop, ITERATION_CHUNK_RECORDS):
@@ -186,11 +191,16 @@ class Records(Sequence[Record]):
         )
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pyarrow.RecordBatch:
-        """The records as a `pyarrow.RecordBatch`; needs the extra `arrow`.
+        """Convert the records to a `pyarrow.RecordBatch`; needs the extra `arrow`.
 
-        Columns: topic, partition, offset, timestamp (milliseconds, UTC; null without one),
-        timestamp_type, key, value, headers (list of key and value; null where there is none);
-        or, of these, `columns` in their order. Raises `KeyError` for one that there is not.
+        Args:
+            columns: Names of the columns to return. Default: topic, partition, offset, timestamp
+                (ms, UTC; null for none), timestamp_type, key, value, headers (list of key and
+                value; null for none).
+
+        Raises:
+            KeyError: A name is not a column.
+            ImportError: pyarrow is not installed.
         """
         try:
             from .arrow import to_arrow  # noqa: PLC0415 - pyarrow is optional and slow to import

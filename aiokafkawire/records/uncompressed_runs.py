@@ -1,9 +1,9 @@
-"""Plain batches, as most are, many at a time.
+"""Decode runs of uncompressed batches together.
 
-Plain is a batch of format 2, of no transaction, as it was sent, not compressed. Finding one and
-opening it takes as long as decoding many records, so those that follow each other are decoded into
-the same columns: a run. It ends before what is not plain, and before all that is wrong: `fetch`
-reads that as it reads batches of every kind, and the errors are those of this way.
+A run consists of consecutive batches of format 2 without any attribute: uncompressed, create time,
+not transactional. Opening a batch takes as long as decoding many records, so the batches of a run
+are decoded into the same columns. A run ends before any other or corrupt batch, which `fetch`
+handles one by one, with the same errors.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ __all__ = (
 )
 
 BATCH_COST_BYTES = 8 * 1024
-"""What finding and opening a batch takes, in the time of so many bytes that are decoded."""
+"""Cost of opening a batch, as the number of bytes that are decoded in the same time."""
 
 MAX_RUN_BYTES = 256 * 1024
-"""Of a run of several batches. Whoever keeps a few of its records keeps all of it in memory, as of
-one batch: so a run has no more than one batch may have that is decoded at once. It is four of 64
-KiB, and what a run costs by itself is little against them."""
+"""Maximum size of a run of several batches. A reference to one record keeps the whole run in
+memory, so a run is limited like a single batch."""
 
 _tuple = tuple.__new__  # checks nothing, at half the time
 
@@ -56,9 +55,9 @@ count: of `BATCH_HEADER`."""
 
 
 class UncompressedBatch(NamedTuple):
-    """A batch of a run: it stands from `start` to `end` in the fetched bytes.
+    """A batch of a run, at `start` to `end` of the fetched bytes.
 
-    In the columns of the run its records end before the index `stop`.
+    In the columns of the run, its records end before the index `stop`.
     """
 
     start: int
@@ -79,10 +78,10 @@ def find_uncompressed_run(  # noqa: PLR0917 - a hot call
     high_watermark: int | None,
     check_crcs: bool,
 ) -> list[UncompressedBatch]:
-    """A run of plain batches by their headers and checksums: those from `start` in `data` on.
+    """Find a run of uncompressed batches from `start` of `data`, by headers and checksums.
 
-    None ends after `limit`, the first reaches to the offset `position` or further, and once they
-    cost `budget_bytes` no further one is added. Empty if the first is not plain or is damaged.
+    No batch ends after `limit`, the first one ends at or after the offset `position`, and none is
+    added once the run costs `budget_bytes`. Empty if the first batch is of another kind or corrupt.
     """
     found: list[UncompressedBatch] = []
     at = lowest = leader_epoch = 0
@@ -117,11 +116,11 @@ def find_uncompressed_run(  # noqa: PLR0917 - a hot call
 
 
 def decode_uncompressed_run(data: memoryview, batches: list[UncompressedBatch]) -> Columns:
-    """The records of batches that `find_uncompressed_run` found.
+    """Decode the records of a run that `find_uncompressed_run` found.
 
-    The first batch that is damaged goes out of `batches`, with all after it. The bytes are copied
-    once, and with them the headers that stand between. The kernel lets a record reach over the end
-    of its batch into them; but such a batch does not end where it has to.
+    Removes the first corrupt batch and all after it from `batches`. The bytes are copied once,
+    including the headers between batches. The kernel allows a record to extend over the end of its
+    batch into the next header, but then the end of the batch does not match.
     """
     records_at = batches[0].start + BATCH_OVERHEAD_BYTES
     end_of_all, count = batches[-1][1:3]
@@ -148,5 +147,5 @@ _stop = attrgetter("stop")
 
 
 def batch_at_index(batches: Sequence[UncompressedBatch], index: int) -> UncompressedBatch:
-    """The batch of a run that has the record at `index` of its columns."""
+    """Return the batch of a run that has the record at `index` of the columns."""
     return batches[bisect_right(batches, index, key=_stop)]

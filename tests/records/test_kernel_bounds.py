@@ -44,9 +44,7 @@ def test_nothing_is_put_outside_of_the_body(count: int, body_bytes: int) -> None
 
 
 def test_records_under_way_that_never_began_take_none() -> None:
-    assert not crashes(
-        "kernel.RecordsUnderWay.__new__(kernel.RecordsUnderWay).add(0, b'', b'', b'')"
-    )
+    assert not crashes("kernel.RecordBuffer.__new__(kernel.RecordBuffer).add(0, b'', b'', b'')")
     blank = COMPILED.RecordBuffer.__new__(COMPILED.RecordBuffer)
     with pytest.raises(IndexError):
         blank.add(0, None, b"value", b"\0")
