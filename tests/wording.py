@@ -56,7 +56,7 @@ AGREED: Mapping[str, int] = {
     ".": 2,
     "aiokafkawire": 23,
     "aiokafkawire/broker": 393,
-    "aiokafkawire/cli": 219,
+    "aiokafkawire/cli": 53,
     "aiokafkawire/cluster": 129,
     "aiokafkawire/config": 15,
     "aiokafkawire/connection": 68,
@@ -70,10 +70,10 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/testing": 60,
     "aiokafkawire/wire": 52,
     "benchmarks": 92,
-    "docs": 173,
+    "docs": 151,
     "examples": 40,
     "pyspark_aiokafkawire": 1,
-    "tests": 2500,
+    "tests": 2276,
 }
 """The most findings an area may have. Lower a number with the findings; never raise one."""
 

@@ -1,7 +1,7 @@
-"""The command line: `aiokafkawire produce`, `consume`, `metadata`, `topics` and so on.
+"""Command line: `aiokafkawire produce`, `consume`, `metadata`, `topics` and others.
 
-Importing this module needs nothing beyond the package's own dependencies; the commands need
-click and rich, which the extra `cli` brings.
+This module imports only the package's own dependencies. The commands need click and rich, which
+the extra `cli` installs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OPTIONAL = frozenset({"click", "rich"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command (by default that of `sys.argv`) and return its exit code."""
+    """Run one command (by default from `sys.argv`) and return its exit code."""
     replace_closed_streams()
     try:
         from aiokafkawire.cli.application import run  # noqa: PLC0415 - click may be missing

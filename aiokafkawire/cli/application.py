@@ -1,4 +1,4 @@
-"""The commands, what they share, and how they end."""
+"""Root command group: logging, error reports and exit codes."""
 
 from __future__ import annotations
 
@@ -41,21 +41,20 @@ COMMANDS = {
     "topics": "aiokafkawire.cli.topics",
     "txns": "aiokafkawire.cli.txns",
 }
-"""Where each command stands, under its own name; a shell waits for the import of one only."""
-
+"""Module of each command. Only the module of the command that runs is imported."""
 
 KCAT_MODES = {"-P": "produce", "-C": "consume", "-L": "metadata"}
-"""kcat's options for what to do, and the commands that do it."""
+"""kcat's mode options and the commands they stand for."""
 
 LOG_PREFIX = "aiokafkawire: "
 
 
 def expand_mode(arguments: list[str]) -> list[str]:
-    """Return the command that arguments of kcat stand for; others come back as they are."""
+    """Replace kcat's mode option by a command; return other arguments unchanged."""
     if not arguments or not arguments[0].startswith("-"):
         return arguments
     for index, argument in enumerate(arguments):
-        # Short options may be written together, as in -CJ.
+        # Short options may be combined, as in -CJ.
         mode, rest = argument[:2], argument[2:]
         if mode in KCAT_MODES and (not rest or rest.isalpha()):
             others = [f"-{rest}"] if rest else []
@@ -64,7 +63,7 @@ def expand_mode(arguments: list[str]) -> list[str]:
 
 
 class CommandGroup(SuggestingGroup):
-    """The commands, imported when they are asked for."""
+    """Command group that imports a command when it is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -86,13 +85,13 @@ class CommandGroup(SuggestingGroup):
 
 
 class LogFormatter(logging.Formatter):
-    """A message of the log as a line of stderr, where progress may stand already."""
+    """Formatter of log lines on stderr; erases the progress line first."""
 
     last_line: ClassVar[str] = ""
 
     def format(self, record: logging.LogRecord) -> str:
         before = ERASE_LINE if sys.stderr.isatty() else ""
-        # A client names itself by its client_id, which is the program's name unless it was set.
+        # Log lines start with the client_id, which defaults to the program's name.
         LogFormatter.last_line = f"{LOG_PREFIX}{super().format(record).removeprefix(LOG_PREFIX)}"
         return before + LogFormatter.last_line
 
@@ -102,7 +101,7 @@ class LogFormatter(logging.Formatter):
 
 
 class StderrHandler(logging.Handler):
-    """Writes the log to stderr."""
+    """Log handler that writes to stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_stderr(self.format(record))
@@ -111,20 +110,20 @@ class StderrHandler(logging.Handler):
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 failed (also in part), 2 wrong usage, 130 ended by Ctrl-C.",
+    epilog="Exit codes: 0 success, 1 failure (also partial), 2 wrong usage, 130 stopped by Ctrl-C.",
 )
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
-    """A Kafka client for the shell, and an embedded broker to try it on."""
+    """Kafka client for the shell, with an embedded broker for tests."""
     LogFormatter.last_line = ""
-    # Warnings such as that of an outage.
+    # Shows warnings, for example when no broker is reachable.
     handler = StderrHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name; its exit code. Errors take one line of stderr."""
+    """Run a command and return its exit code. Print an error as one line on stderr."""
     try:
         given = None if arguments is None else list(arguments)
         result = application.main(given, prog_name="aiokafkawire", standalone_mode=False)
@@ -150,7 +149,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_error(group: ExceptionGroup[Any]) -> Exception:
-    """The first error of a group, if all are of the kinds that are told in one line."""
+    """Return the first error of a group; raise the group if it contains an unexpected error."""
     expected, other = group.split((KafkaError, CommandFailed, OSError))
     if expected is None or other is not None:
         raise group
@@ -168,10 +167,10 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
         redirect_to_null(sys.stdout)
         return FAILED
-    # A command may have put its own words around what a client raised.
+    # A command may have wrapped the client's error in its own text.
     text, reason = explain(error), one_line(str(error.__cause__ or error))
     if reason and reason in LogFormatter.last_line:
-        # The last line said so, of the first of many attempts.
+        # The last log line has already reported this reason for an earlier attempt.
         text = f"given up{text.removeprefix(reason)}"
     return _report(text, FAILED)
 

@@ -1,6 +1,6 @@
-"""What stands on the command line, as values: offsets, delimiters, headers, client options.
+"""Parsers of command-line values: offsets, delimiters, headers, client options.
 
-All of it raises `InvalidOption`, whose text says what would have been right.
+They raise `InvalidOption` with a text that says which values are valid.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ CONFIG_VARIABLE = "AIOKAFKAWIRE_CONFIG"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT64 = 2**63 - 1
 MAX_FILE_CHARACTERS = 2**20
-"""Characters of a file of options."""
+"""Maximum number of characters of a config file."""
 
 
 class OffsetKind(Enum):
-    """What an offset on the command line counts from."""
+    """Kind of an offset on the command line."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -78,9 +78,9 @@ class OffsetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetArgument:
-    """Where to start or stop in a partition.
+    """Start or stop position in a partition.
 
-    `number` is an offset, a count of records (back from END), or milliseconds since 1970.
+    `number` is an offset, a count of records (back from END), or milliseconds since the epoch.
     """
 
     kind: OffsetKind
@@ -88,7 +88,7 @@ class OffsetArgument:
 
 
 def parse_offset(text: str) -> OffsetArgument:
-    """Read the argument of `-o`: beginning, end, stored, N, -N, s@TIME or e@TIME."""
+    """Parse the value of `-o`: beginning, end, stored, N, -N, s@TIME or e@TIME."""
     if text in {"beginning", "end", "stored"}:
         return OffsetArgument(OffsetKind(text))
     prefix, at, rest = text.partition("@")
@@ -101,18 +101,19 @@ def parse_offset(text: str) -> OffsetArgument:
     if kind is not None and number is not None and 0 <= number <= MAX_INT64:
         return OffsetArgument(kind, number)
     raise InvalidOption(
-        f"-o {text!r} is no offset: give beginning, end, stored, N, -N (the last N), s@TIME (from a"
-        " time, as 2026-11-24T10:00:00Z or in milliseconds since 1970) or e@TIME (until a time)"
+        f"-o {text!r} is not an offset: give beginning, end, stored, N, -N (the last N), s@TIME"
+        " (from a time, as 2026-11-24T10:00:00Z or in milliseconds since 1970) or e@TIME (until a"
+        " time)"
     )
 
 
 def _parse_digits(text: str) -> int | None:
-    # More digits than these are no 64-bit number, and int() takes long for very many.
+    # A 64-bit number has at most 19 digits; int() is slow for very long ones.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else None
 
 
 def _parse_time_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of a number of them or an ISO 8601 time, UTC unless it says else."""
+    """Parse milliseconds since the epoch or an ISO 8601 time, in UTC by default."""
     if (number := _parse_digits(text)) is not None:
         return number
     try:
@@ -121,7 +122,7 @@ def _parse_time_ms(text: str) -> int | None:
         return None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    # Rounded up: the first record at or after a time is sought.
+    # Round up: the search is for the first record at or after the time.
     return -((EPOCH - time) // timedelta(milliseconds=1))
 
 
@@ -139,7 +140,7 @@ def require_one_topic(option: str | None, arguments: Sequence[str], rule: str, u
 
 
 def require_utf8(value: Any) -> None:
-    """Raise `InvalidOption` for a name, or one of several, that a request cannot hold."""
+    """Raise `InvalidOption` unless the string, or each string of a tuple, is valid UTF-8."""
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
@@ -151,7 +152,7 @@ def require_utf8(value: Any) -> None:
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes of a text with \n, \t, \xNN and the like; other text is taken as UTF-8."""
+    r"""Replace \n, \t, \xNN and similar escapes; encode other text as UTF-8."""
     out = bytearray()
     rest = text
     while rest:
@@ -172,13 +173,13 @@ def unescape(text: str) -> bytes:
             rest = rest[1:]
         else:
             raise InvalidOption(
-                f"{text!r}: a backslash starts \\n, \\r, \\t, \\0 or \\xNN; write \\\\ for itself"
+                f"{text!r}: a backslash starts \\n, \\r, \\t, \\0 or \\xNN; write \\\\ for one"
             )
     return bytes(out)
 
 
 def parse_delimiter(option: str, text: str) -> bytes:
-    """The bytes of `-D` or `-K`, which must not be empty."""
+    """Parse the value of `-D` or `-K`. Raises `InvalidOption` if it is empty."""
     delimiter = unescape(text)
     if not delimiter:
         raise InvalidOption(f"{option} must not be empty")
@@ -186,7 +187,7 @@ def parse_delimiter(option: str, text: str) -> bytes:
 
 
 def parse_header(text: str) -> tuple[str, bytes | None]:
-    """Read the argument of `-H`: name=value, or a name alone for a null value."""
+    """Parse the value of `-H`: name=value, or a name alone for a null value."""
     name, equals, value = text.partition("=")
     if not name:
         raise InvalidOption(f"-H {text!r} has no name: give name=value")
@@ -202,20 +203,21 @@ def client_options(
     command_values: dict[str, Any] | None = None,
     config: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the keyword arguments of a client.
+    """Merge all sources of options into the keyword arguments of a client.
 
-    A name is that of the option class; dots may stand for underscores.
+    Option names are those of the config class; dots may replace underscores.
 
     Args:
-        config_class: The options of the client.
-        assignments: What `-X` says.
-        given: What other flags say; they go before `-X`. None is nothing.
-        defaults: Used where nothing else is said.
-        chosen: What a command chooses; it goes before the environment and the file, after `-X`.
-        config: The file of `--config`.
+        config_class: Config class of the client.
+        assignments: Values of `-X`.
+        flags: Values of other flags; they override `-X`. None means unset.
+        defaults: Values with the lowest priority.
+        command_values: Values set by the command; they override the environment and the file,
+            and `-X` overrides them.
+        config: Path of the `--config` file.
 
     Raises:
-        InvalidOption: A name is not an option, a value does not fit, or there are no brokers.
+        InvalidOption: An option is unknown, a value is invalid, or no brokers are given.
     """
     options = {
         **(defaults or {}),
@@ -235,7 +237,7 @@ def client_options(
 
 
 def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """What `-X` says, by the names of the option class. Raises `InvalidOption`."""
+    """Parse the values of `-X` into options. Raises `InvalidOption`."""
     hints = typing.get_type_hints(config_class)
     options: dict[str, Any] = {}
     for assignment in assignments:
@@ -253,9 +255,9 @@ def _environment_values() -> dict[str, Any]:
 
 
 def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]:
-    """What a file says, an option a line; options that only other clients have are left out.
+    """Read a file of options, one per line; skip options of other clients.
 
-    Lines that begin with # or ! are comments. Raises `InvalidOption`, with the line's number.
+    Lines that begin with # or ! are comments. Raises `InvalidOption` with the line number.
     """
     try:
         with path.open(encoding="utf-8-sig") as file:
@@ -296,7 +298,7 @@ def _file_value(line: str) -> tuple[str, Any]:
 
 
 def _assignment(text: str, before: str) -> tuple[str, str]:
-    """Read option=value, where dots may stand for underscores in the option."""
+    """Parse option=value; dots in the option become underscores."""
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_")
     if not equals or not name:
@@ -305,7 +307,7 @@ def _assignment(text: str, before: str) -> tuple[str, str]:
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:
-    """A text as the type that an option is declared with."""
+    """Convert a text to the declared type of an option."""
     union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
     kinds = typing.get_args(hint) if union else (hint,)
     lowered = text.lower()
@@ -329,7 +331,7 @@ def _convert(name: str, text: str, hint: Any) -> Any:
         return text
     if any(typing.get_origin(kind) is Sequence for kind in kinds):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    raise InvalidOption(f"{name} is Python code and cannot be given with -X")
+    raise InvalidOption(f"{name} takes a Python object: it cannot be set here")
 
 
 def _literals(kind: Any) -> tuple[Any, ...]:

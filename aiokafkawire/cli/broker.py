@@ -1,4 +1,4 @@
-"""`aiokafkawire broker`: the embedded broker, until Ctrl-C."""
+"""`aiokafkawire broker`: run the embedded broker until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     type=click.IntRange(0, LAST_PORT),
     default=9092,
     show_default=True,
-    help="Port of the first node; the others follow. 0 takes free ones.",
+    help="Port of the first node; other nodes use the next ports. 0 picks free ports.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Nodes of the cluster.",
+    help="Number of nodes.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--advertised-host", help="Name that clients are told, if not that of --host.")
+@click.option("--advertised-host", help="Host name in the metadata for clients.  [default: --host]")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep topics, records and offsets in DIR; else they are gone at the end.",
+    help="Keep topics, records and offsets in DIR. Without it they are in memory only.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="Partitions of a topic that is made on demand.",
+    help="Partitions of an auto-created topic.",
 )
 @click.option(
     "-t",
@@ -60,29 +60,29 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     "topics",
     multiple=True,
     metavar="NAME[:PARTITIONS[:REPLICAS]]",
-    help="Make this topic at the start. May be repeated.",
+    help="Create this topic at startup. May be repeated.",
 )
 @click.option(
     "--auto-create/--no-auto-create",
     default=True,
     show_default=True,
-    help="Make topics when they are first asked for.",
+    help="Create topics on first use.",
 )
 @click.option(
-    "--as-of", metavar="RELEASE", help="Answer as this release of Kafka, from 0.8 to 4.3."
+    "--as-of", metavar="RELEASE", help="Behave as this release of Kafka, from 0.8 to 4.3."
 )
-@click.option("--racks", metavar="RACK,…", help="The rack of each node.")
+@click.option("--racks", metavar="RACK,…", help="Rack of each node.")
 @click.option(
     "--kafka07-port",
     type=click.IntRange(0, LAST_PORT),
-    help="Speak Kafka 0.7 at this port too, with logs of its own. 0 takes a free one.",
+    help="Also serve Kafka 0.7 on this port, with separate logs. 0 picks a free port.",
 )
 @assignments_option(BrokerConfig, "broker, such as group_initial_rebalance_delay_ms=3000")
 @click.option(
     "-v",
     "--verbose",
     count=True,
-    help="Log clients, topics, groups and refused requests; -vv also errors that are answered.",
+    help="Log clients, topics, groups and rejected requests; -vv also logs error responses.",
 )
 @quiet_option
 @backend_option
@@ -106,8 +106,9 @@ def broker(
 ) -> None:
     """Run an embedded Kafka cluster of one or more nodes until Ctrl-C.
 
-    It is for development and tests. When it is ready, the first line on stdout is what clients
-    take as bootstrap servers (-b); with --kafka07-port the second is what those of 0.7 take.
+    For development and tests. When the cluster is ready, the first line on stdout has the
+    bootstrap servers for clients (-b). With --kafka07-port the second line has the address for
+    0.7 clients.
     """
     require_stdout()
     if port and port + nodes - 1 > LAST_PORT:
@@ -152,7 +153,7 @@ def broker(
 
 
 def parse_topic(text: str) -> tuple[str, int | None, int | None]:
-    """Read NAME[:PARTITIONS[:REPLICAS]]; raises `InvalidOption`."""
+    """Parse NAME[:PARTITIONS[:REPLICAS]]. Raises `InvalidOption`."""
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(n.isascii() and n.isdigit() for n in numbers):
         raise InvalidOption(f"-t {text!r} is not of the form NAME[:PARTITIONS[:REPLICAS]]")
@@ -162,6 +163,6 @@ def parse_topic(text: str) -> tuple[str, int | None, int | None]:
 
 def _print_ready(host: str, data: Path | None) -> None:
     kept = "in memory only" if data is None else f"in {data}"
-    print_stderr(f"% ready; records are kept {kept}; Ctrl-C ends it")
+    print_stderr(f"% ready; records are stored {kept}; Ctrl-C stops the broker")
     if host not in LOOPBACK:
-        print_stderr(f"% anyone who reaches {host} can read and write: there is no authentication")
+        print_stderr(f"% {host} is reachable without authentication: any client can read and write")

@@ -1,4 +1,4 @@
-"""A command's way into a cluster: connected for as long as it takes, with one deadline."""
+"""Connection of one command to a cluster, with one deadline for all requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class ClientSession(NamedTuple):
-    """A cluster that is connected, and until when (seconds of the runtime's clock)."""
+    """A connected cluster; `deadline` is in seconds of the runtime's clock."""
 
     cluster: Cluster
     runtime: Runtime
@@ -48,16 +48,16 @@ class ClientSession(NamedTuple):
 
     @property
     def timeout_ms(self) -> int:
-        """What is left of the time."""
+        """Milliseconds until the deadline, at least 1."""
         return max(int((self.deadline - self.runtime.clock.now()) * 1000), 1)
 
     async def request(
         self, message: Request[R] | ByVersion[R], to: Route, *, max_version: int | None = None
     ) -> R:
-        """Send a request to where it belongs; repeats what can be repeated until the deadline.
+        """Send a request to its route and return the response. Retry until the deadline.
 
-        Raises `UnsupportedVersion` at once for an API that the brokers do not have, also if they
-        are too old to tell who the controller is.
+        Raises `UnsupportedVersion` at once for an API that the brokers do not support, even if
+        they are too old to report the controller.
         """
         metadata = self.cluster.metadata
         if to == Controller() and metadata.controller_id not in metadata.nodes and metadata.nodes:
@@ -71,7 +71,7 @@ class ClientSession(NamedTuple):
 def admin_options(
     brokers: str | None, assignments: Iterable[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """The options of a command that only asks and changes. Raises `InvalidOption`."""
+    """Return the client options of an admin command. Raises `InvalidOption`."""
     return client_options(
         ClientConfig,
         assignments,
@@ -89,7 +89,7 @@ def admin_options(
 async def open_session(
     options: dict[str, Any], *, all_topics: bool = False
 ) -> AsyncIterator[ClientSession]:
-    """Connect, with the metadata of all topics on wish. Raises `NoBrokerAvailable`."""
+    """Connect to the cluster; fetch metadata of all topics if asked. Raises `NoBrokerAvailable`."""
     config = make(ClientConfig, options)
     runtime = RealRuntime()
     host = Host("aiokafkawire", fields=fields_of(client_id=config.client_id))
@@ -107,7 +107,7 @@ async def open_session(
 
 
 def response_error(code: int, message: str | None = None, **context: Any) -> KafkaError | None:
-    """The error of an answer, None if it is none; `message` is what the broker adds."""
+    """Return the error for an error code, None for code 0; `message` is the broker's own text."""
     if code == ErrorCode.NONE:
         return None
     error = error_for(code, **context)
@@ -117,13 +117,13 @@ def response_error(code: int, message: str | None = None, **context: Any) -> Kaf
 
 
 def require_topics(session: ClientSession, names: Sequence[str]) -> None:
-    """Raise `CommandFailed` for a topic that does not exist; needs the metadata of all topics."""
+    """Raise `CommandFailed` for a topic that does not exist. Needs metadata of all topics."""
     known = session.cluster.metadata.topics
     for name in names:
         if name not in known:
             raise CommandFailed(
                 f"topic {name!r} does not exist{nearest(name, list(known))};"
-                " `aiokafkawire topics list` tells which do"
+                " `aiokafkawire topics list` lists the topics"
             )
 
 
@@ -136,15 +136,15 @@ SessionWork = Callable[[ClientSession], Awaitable[Sequence[Exception]]]
 
 
 class AdminCommand(NamedTuple):
-    """What a command that only asks and changes is given by `client_arguments`."""
+    """Options of an admin command, as `client_arguments` parsed them."""
 
     options: dict[str, Any]
     backend: str
 
     def execute(self, work: SessionWork, *, all_topics: bool = False, prints: bool = True) -> int:
-        """Connect and do some work; its errors take a line each. Gives the exit code.
+        """Connect, run `work`, print one line per error, and return the exit code.
 
-        Work that `prints` is not begun when stdout is closed.
+        With `prints`, fail before connecting if stdout is closed.
         """
         if prints:
             require_stdout()
@@ -157,7 +157,7 @@ class AdminCommand(NamedTuple):
         try:
             run_command(run_in_session, backend=self.backend)
         except BrokenPipeError:
-            # Whoever read has had enough, as `head` has.
+            # The reader of stdout has exited, as `head` does.
             return OK
         for error in failed:
             print_stderr(one_line(f"aiokafkawire: {explain(error)}"))
@@ -165,7 +165,7 @@ class AdminCommand(NamedTuple):
 
 
 def admin_command(function: Callable[..., int]) -> Callable[..., int]:
-    """A command's `client_arguments`, as the `Administration` that its function takes first."""
+    """Add `client_arguments`; pass them as an `AdminCommand` in the first argument."""
 
     @functools.wraps(function)
     def command(

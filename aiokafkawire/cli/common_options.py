@@ -1,4 +1,4 @@
-"""Options that commands have in common."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = (
 )
 
 DEFAULT_TIMEOUT_MS = 15_000
-"""How long the first contact may take (default_api_timeout_ms); somebody waits at a shell."""
+"""Default of default_api_timeout_ms and max_block_ms: short, because a user waits in a shell."""
 
 EXAMPLES: dict[type[ClientConfig], str] = {
     ClientConfig: "client_id=shell",
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SuggestingGroup(click.Group):
-    """Commands of which the nearest is named when one is mistyped."""
+    """Command group that suggests the closest name for an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -56,28 +56,28 @@ def backend_option(function: F) -> F:
         type=click.Choice(list(BACKENDS)),
         default="asyncio",
         show_default=True,
-        help="What runs the event loop.",
+        help="Event loop implementation.",
     )(function)
 
 
 def quiet_option(function: F) -> F:
-    return click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")(
+    return click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")(
         function
     )
 
 
 def json_option(function: F) -> F:
     return click.option(
-        "--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md."
+        "--json", "as_json", is_flag=True, help="One JSON object per line; see docs/cli.md."
     )(function)
 
 
 def kcat_json_option(function: F) -> F:
-    return click.option("-J", "as_kcat", is_flag=True, help="JSON in the form of kcat.")(function)
+    return click.option("-J", "as_kcat", is_flag=True, help="JSON in kcat's format.")(function)
 
 
 def assignments_option(config_class: type[Any], example: str) -> Callable[[F], F]:
-    """`-X`, which takes what `arguments.option_values` reads."""
+    """Return the decorator for `-X`, whose values `arguments.parse_assignments` parses."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, begin: str) -> list[str]:
         names = [field.name for field in dataclasses.fields(config_class)]
@@ -88,13 +88,13 @@ def assignments_option(config_class: type[Any], example: str) -> Callable[[F], F
         "assignments",
         multiple=True,
         metavar="OPTION=VALUE",
-        help=f"An option of the {example}. May be repeated.",
+        help=f"Option of the {example}. May be repeated.",
         shell_complete=complete,
     )
 
 
 def client_arguments(config_class: type[ClientConfig]) -> Callable[[F], F]:
-    """`-b`, `-F`, `-X`, `-q` and `--backend` of a command with such a client."""
+    """Return the decorator for `-b`, `-F`, `-X`, `-q` and `--backend`."""
 
     def add(function: F) -> F:
         return _client_arguments(function, config_class)
@@ -114,7 +114,7 @@ def _client_arguments(function: F, config_class: type[ClientConfig]) -> F:
             envvar=CONFIG_VARIABLE,
             show_envvar=True,
             metavar="FILE",
-            help="Read options of the client from FILE, an option=value a line.",
+            help="Read client options from FILE, one option=value per line.",
         ),
         click.option(
             "-b",

@@ -1,4 +1,4 @@
-"""`aiokafkawire completion`: a script that completes commands and options in a shell."""
+"""`aiokafkawire completion`: print a shell completion script."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ("completion",)
 
 PROGRAM = "aiokafkawire"
 VARIABLE = "_AIOKAFKAWIRE_COMPLETE"
-"""click's name for it: the script asks by it what can follow."""
+"""click's environment variable: the script sets it to request completions."""
 
 
-@click.command(short_help="Print a script that completes commands in a shell.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(*, shell: str) -> None:
     """Print a script for SHELL that completes commands, options and their values.

@@ -1,4 +1,4 @@
-"""`aiokafkawire consume`: records to stdout."""
+"""`aiokafkawire consume`: print records to stdout."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ CLOSE_TIMEOUT_MS = 5_000
 RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
 
 
-@click.command(short_help="Print records of a topic, or of a group's share.")
+@click.command(short_help="Print records of a topic, or as a member of a group.")
 @client_arguments(ConsumerConfig)
-@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
+@click.option("-t", "--topic", help="Topic; the same as TOPIC.")
 @click.option(
     "-p",
     "--partition",
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Partition; may be repeated. All unless given.",
+    help="Partition. May be repeated.  [default: all]",
 )
 @click.option(
     "-o",
@@ -56,18 +56,18 @@ RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
     "offsets",
     multiple=True,
     metavar="OFFSET",
-    help="Where to start: beginning, end, stored, N, -N (the last N of each partition), s@TIME"
-    " (as 2026-11-24T10:00:00Z, or milliseconds since 1970); e@TIME is where to stop. With -G:"
+    help="Start offset: beginning, end, stored, N, -N (the last N of each partition), s@TIME"
+    " (2026-11-24T10:00:00Z, or milliseconds since 1970). e@TIME stops at a time. With -G:"
     " beginning or end, for partitions without a committed offset."
     "  [default: beginning; end with -G]",
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Maximum number of records.")
 @click.option(
     "-e",
     "--exit",
     "exit_at_end",
     is_flag=True,
-    help="Stop where the partitions ended when reading began.",
+    help="Stop at the end offsets that the partitions have at the start.",
 )
 @click.option(
     "-f",
@@ -76,10 +76,10 @@ RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
     help="Format: %s value, %k key, %t topic, %p partition, %o offset, %T timestamp in ms,"
     " %h headers, %S and %K sizes of value and key, %R size as 4 bytes, \\n, \\t, \\xNN.",
 )
-@click.option("-D", "--delimiter", help="What is printed after a record.  [default: \\n]")
-@click.option("-K", "--key-delimiter", help="Print the key, and this between key and value.")
+@click.option("-D", "--delimiter", help="Record delimiter.  [default: \\n]")
+@click.option("-K", "--key-delimiter", help="Print keys, followed by this delimiter.")
 @click.option("-Z", "--null", is_flag=True, help="Print null keys and values as NULL.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line; see docs/cli.md.")
 @kcat_json_option
 @click.option("-G", "--group", metavar="GROUP", help="Read the TOPICs as a member of this group.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
@@ -104,10 +104,10 @@ def consume(
     group: str | None,
     topics: tuple[str, ...],
 ) -> None:
-    """Print records of TOPIC, until Ctrl-C unless -c, -e or e@TIME say otherwise.
+    """Print records of TOPIC until Ctrl-C, or until -c, -e or e@TIME stops it.
 
-    With -G the TOPICs are shared with the other members of the group, and what was printed is
-    committed; a topic that starts with ^ is a regular expression.
+    With -G the group divides the partitions of the TOPICs among its members. Offsets are
+    committed after records are printed. A topic that starts with ^ is a regular expression.
     """
     require_stdout()
     formatter = choose_formatter(
@@ -132,7 +132,7 @@ def consume(
         _check_group_options(plan, start)
     reset = RESETS.get(start.kind) if start is not None else None
     commits = group is not None or plan.start.kind is OffsetKind.STORED
-    # A file may have the options of an application: its static member would be fenced.
+    # The file may belong to an application: reusing its instance id would fence its member.
     command_values: dict[str, Any] = {"group_instance_id": None}
     if not commits:
         command_values["enable_auto_commit"] = False
@@ -162,14 +162,14 @@ def consume(
     try:
         run_command(read, backend=backend)
     except BrokenPipeError:
-        # Whoever read has had enough, as `head` has.
+        # The reader of stdout has exited, as `head` does.
         return
 
 
 async def read_all(
     plan: ConsumePlan, formatter: RecordFormatter | None, options: dict[str, Any]
 ) -> None:
-    """Carry out a plan. Without a printer records are printed in the form of kcat."""
+    """Execute a plan. Without a formatter print records as kcat's JSON."""
     shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     async with Consumer(**options) as consumer:
         if formatter is None:
@@ -189,25 +189,26 @@ def choose_formatter(
     as_json: bool = False,
     as_kcat: bool = False,
 ) -> RecordFormatter | None:
-    """How records are printed; None is kcat's JSON, for which a consumer is needed.
+    """Return the record formatter that the options select.
 
-    Raises `InvalidOption` where options contradict each other.
+    None stands for kcat's JSON, whose formatter needs a consumer. Raises `InvalidOption` for
+    options that exclude each other.
     """
     parts = [
         name for name, given in (("-D", delimiter), ("-K", key_delimiter)) if given is not None
     ]
     if as_kcat and as_json:
-        raise InvalidOption("-J is another form: leave out --json, or -J")
+        raise InvalidOption("--json and -J exclude each other")
     if (as_json or as_kcat) and (form is not None or parts or null):
         given = [*(["-f"] if form is not None else []), *parts, *(["-Z"] if null else [])]
         name = "--json" if as_json else "-J"
-        raise InvalidOption(f"{name} has a form of its own: leave out {' and '.join(given)}")
+        raise InvalidOption(f"{name} defines the format: omit {' and '.join(given)}")
     if as_kcat:
         return None
     if as_json:
         return to_json
     if form is not None and parts:
-        raise InvalidOption(f"-f says all: leave out {' and '.join(parts)}")
+        raise InvalidOption(f"-f defines the whole format: omit {' and '.join(parts)}")
     null_text = NULL if null else b""
     if form is not None:
         return compile_format(form, null=null_text)
@@ -219,7 +220,7 @@ def choose_formatter(
 
 
 def parse_offsets(offsets: tuple[str, ...]) -> tuple[OffsetArgument | None, int | None]:
-    """Where to start, and the time to stop at, of which each may be given once."""
+    """Parse the values of `-o` into a start offset and a stop time, each optional."""
     start: OffsetArgument | None = None
     until_ms: int | None = None
     for argument in map(parse_offset, offsets):
@@ -228,7 +229,7 @@ def parse_offsets(offsets: tuple[str, ...]) -> tuple[OffsetArgument | None, int 
         elif argument.kind is not OffsetKind.UNTIL_TIME and start is None:
             start = argument
         else:
-            raise InvalidOption("-o is given twice: one start and one e@TIME can be")
+            raise InvalidOption("-o is given twice: give one start offset and one e@TIME")
     return start, until_ms
 
 
@@ -243,20 +244,20 @@ def _topic_arguments(
             raise InvalidOption("-G is given without topics: -G GROUP TOPIC…")
         require_utf8((group, *names))
         return names
-    rule = "without -G one topic is read"
+    rule = "without -G give one topic"
     return (require_one_topic(topic, topics, rule, "consume TOPIC, or -G GROUP TOPIC…"),)
 
 
 def _check_group_options(plan: ConsumePlan, start: OffsetArgument | None) -> None:
     if plan.partitions:
-        raise InvalidOption("-p and -G exclude each other: the group divides the partitions")
+        raise InvalidOption("-p and -G exclude each other: the group assigns the partitions")
     has_number = start is not None and (
         start.kind not in {*RESETS, OffsetKind.STORED} or start.number
     )
     if has_number or plan.until_ms is not None:
-        raise InvalidOption("with -G only -o beginning, -o end and -o stored can be given")
+        raise InvalidOption("with -G the only offsets are -o beginning, -o end and -o stored")
     for topic in plan.topics:
         try:
             re.compile(topic if topic.startswith("^") else "")
         except re.error as error:
-            raise InvalidOption(f"{topic!r} is no regular expression: {error}") from None
+            raise InvalidOption(f"{topic!r} is not a regular expression: {error}") from None

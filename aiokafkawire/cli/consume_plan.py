@@ -1,4 +1,4 @@
-"""Where `consume` starts in each partition, where it stops, and what it prints in between."""
+"""Execution of `consume`: start and stop offsets of each partition, and the poll loop."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from aiokafkawire.types import TopicPartition, by_topic
 __all__ = ("POLL_MS", "ConsumePlan", "Reader", "format_partitions", "topic_pattern")
 
 POLL_MS = 500
-"""How long to wait for records before looking whether the end is reached."""
+"""Timeout of a poll, after which the stop offsets are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumePlan:
-    """What to read. `partitions` and `start` are for reading without a `group`.
+    """Topics and offsets to read. `partitions` and `start` apply only without a `group`.
 
-    `until_ms` stops each partition at the first record of that time or later; with
-    `exit_at_end` it stops where it ended when reading began.
+    `until_ms` stops each partition at the first record of that time or later. `exit_at_end` stops
+    it at the end offset it had at the start.
     """
 
     topics: tuple[str, ...]
@@ -43,7 +43,7 @@ class ConsumePlan:
 
 
 class Reader(RebalanceListener):
-    """Reads and prints what a plan says. Listens to the group's rebalances."""
+    """Consumes and prints the records of a plan; the rebalance listener of its group."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Reader(RebalanceListener):
         self._remaining = plan.count
         self._assigned = False
 
-    # --- where to start and stop -------------------------------------------------------------
+    # --- start and stop offsets --------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Choose the partitions and their positions. Raises `UnknownTopic`, `CommandFailed`."""
+        """Assign or subscribe, and set positions. Raises `UnknownTopic` or `CommandFailed`."""
         if self._plan.group is not None:
             await self._subscribe()
             return
@@ -77,7 +77,7 @@ class Reader(RebalanceListener):
                 )
         selected = [TopicPartition(topic, n) for n in self._plan.partitions or known]
         self._consumer.assign(selected)
-        # A fetch from elsewhere than the start would hold back the one that matters.
+        # A fetch before the seek would delay the fetch from the start offset.
         self._consumer.pause(*selected)
         await self._seek_to_start(selected)
         self._consumer.resume(*selected)
@@ -91,8 +91,8 @@ class Reader(RebalanceListener):
         for text in _missing_topics(self._plan.topics, pattern, known):
             if self._plan.exit_at_end:
                 raise CommandFailed(text)
-            # The group waits for it, and takes it up when somebody makes it.
-            self._note(f"% {text} (yet)")
+            # The group picks up the topic when it is created.
+            self._note(f"% {text} yet")
         topics = () if pattern else self._plan.topics
         self._consumer.subscribe(topics, pattern=pattern, listener=self)
 
@@ -138,7 +138,9 @@ class Reader(RebalanceListener):
                 case OffsetKind.OFFSET:
                     first = min(max(first, start.number), log_ends[tp])
                     if start.number > first:
-                        self._note(f"% {tp.topic} [{tp.partition}] ends at {first} already")
+                        self._note(
+                            f"% {tp.topic} [{tp.partition}] starts at its end offset {first}"
+                        )
             consumer.seek(tp, first)
 
     async def _find_stop_offsets(
@@ -154,10 +156,10 @@ class Reader(RebalanceListener):
             stops.update({tp: each.offset for tp, each in found.items() if each is not None})
         return stops
 
-    # --- reading -----------------------------------------------------------------------------
+    # --- poll loop ----------------------------------------------------------------------------
 
     async def run(self, progress: Progress) -> None:
-        """Read until the plan is carried out, for ever if it has no end."""
+        """Print records until the plan is complete; forever if it has no end."""
         most = self._consumer.config.max_poll_records
         while not (await self._reached_end() or self._remaining == 0):
             limit = most if self._remaining is None else min(most, self._remaining)
@@ -170,14 +172,14 @@ class Reader(RebalanceListener):
                     self._remaining -= len(wanted)
 
     def _before_stop_offset(self, tp: TopicPartition, records: Records) -> Records:
-        """What stands before the stop; in a group all, since all of it will be committed."""
+        """Return the records before the stop offset; in a group all, because all are committed."""
         stop = self._stop_offsets.get(tp)
         if stop is None or self._plan.group is not None or records.next_offset <= stop:
             return records
         return records[: bisect_left(records.offsets(), stop)]
 
     async def _reached_end(self) -> bool:
-        """Whether every partition has come to its stop."""
+        """Return True if every partition has reached its stop offset; pause those that have."""
         if not (self._plan.exit_at_end or self._plan.until_ms is not None):
             return False
         for tp, stop in list(self._stop_offsets.items()):
@@ -194,7 +196,7 @@ class Reader(RebalanceListener):
 
 
 def format_partitions(partitions: Collection[TopicPartition]) -> str:
-    """The partitions of each topic: orders [0, 1], refunds [2]."""
+    """Format partitions by topic: orders [0, 1], refunds [2]."""
     parts = [
         f"{topic} {[tp.partition for tp in tps]}"
         for topic, tps in by_topic(sorted(partitions)).items()
@@ -203,7 +205,7 @@ def format_partitions(partitions: Collection[TopicPartition]) -> str:
 
 
 def _missing_topics(topics: Sequence[str], pattern: str | None, known: Sequence[str]) -> list[str]:
-    """What of the topics that are to be read is not there."""
+    """Return a text for each topic that does not exist, or for a pattern without a match."""
     if pattern is None:
         return [f"topic {name} does not exist" for name in topics if name not in known]
     if any(re.fullmatch(pattern, name) for name in known):
@@ -212,7 +214,7 @@ def _missing_topics(topics: Sequence[str], pattern: str | None, known: Sequence[
 
 
 def topic_pattern(topics: Sequence[str]) -> str | None:
-    """One regular expression for topics of which some start with ^; None if none does."""
+    """Combine topics into one regular expression if any starts with ^; otherwise return None."""
     if not any(topic.startswith("^") for topic in topics):
         return None
     parts = []

@@ -1,4 +1,4 @@
-"""`aiokafkawire decode`: frames to JSON."""
+"""`aiokafkawire decode`: print protocol frames as JSON."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from aiokafkawire.wire import to_json
 __all__ = ("decode",)
 
 MAX_INPUT_BYTES = 256 * 2**20
-"""The input is held in memory as a whole."""
+"""Limit of the input, which is held in memory."""
 
 
 @click.command(short_help="Print frames of Kafka's protocol as JSON.")
-@click.option("--api", "api_name", metavar="NAME", help="API, by name or key; of a response.")
-@click.option("--version", type=click.IntRange(min=0), help="Version of the API; of a response.")
+@click.option("--api", "api_name", metavar="NAME", help="API of a response, by name or key.")
+@click.option("--version", type=click.IntRange(min=0), help="API version of a response.")
 @click.option("--response", is_flag=True, help="The frames are responses.")
-@click.option("--body", is_flag=True, help="There is no header before the message.")
+@click.option("--body", is_flag=True, help="The messages have no header.")
 @click.option(
     "-i",
     "--inside",
     is_flag=True,
-    help="Print what stands in bytes as well: records, subscriptions, assignments.",
+    help="Also decode nested payloads: records, subscriptions, assignments.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.option(
     "-f",
     "--file",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read frames, or their hexadecimal form, from a file.",
+    help="Read frames, binary or hexadecimal, from a file.",
 )
 @click.argument("digits", nargs=-1, metavar="[HEX]...")
 def decode(
@@ -61,31 +61,31 @@ def decode(
     path: Path | None,
     digits: tuple[str, ...],
 ) -> None:
-    """Print requests and responses, given in hexadecimal digits, as JSON in Kafka's own form.
+    """Print requests and responses as JSON in the format of Kafka's request log.
 
-    Without HEX and -f they are read from stdin, which may also hold the bytes themselves. A frame
-    may come with its length before it or, alone, without. A request says what it is. So does a
-    response that comes after its request; of others --response --api --version tell it, as far as
-    the bytes leave it open.
+    Frames come as hexadecimal digits in HEX, or as hexadecimal digits or binary from -f or stdin.
+    Each frame follows its length; a single frame may omit the length. A request header names the
+    API and version. A response takes them from its request, if that precedes it; otherwise give
+    --response --api --version, as far as the bytes are ambiguous.
     """
     hint = FrameHint(None if api_name is None else find_api(api_name), version, response, body)
     if version is not None and hint.api is None:
         raise InvalidOption("--version needs --api: give both, or neither")
     if digits and path is not None:
-        raise InvalidOption("HEX and -f are both given: one of them is the input")
+        raise InvalidOption("HEX and -f exclude each other: give one input")
     indent = None if as_json else 2
     try:
         for form in decode_frames(_read_input(digits, path), hint, inside=inside):
             _write(json.dumps(form, ensure_ascii=False, indent=indent).encode() + b"\n")
     except BrokenPipeError:
-        # Whoever read has had enough, as `head` has.
+        # The reader of stdout has exited, as `head` does.
         return
 
 
 def decode_frames(
     pieces: list[bytes], hint: FrameHint, *, inside: bool
 ) -> Iterator[dict[str, Any]]:
-    """The JSON form of each frame. Raises `CommandFailed` for the first that is none."""
+    """Yield each frame as a dictionary. Raises `CommandFailed` for an invalid frame."""
     decoder = FrameDecoder(hint)
     number = 0
     for piece in pieces:
@@ -100,7 +100,7 @@ def decode_frames(
 
 
 def frame_to_dict(decoded: DecodedFrame, *, inside: bool) -> dict[str, Any]:
-    """A frame as Kafka's request log has it: header and message, and what API it is."""
+    """Return a frame as in Kafka's request log: API, header and message."""
     header: dict[str, Any] = {
         "requestApiKey": int(decoded.api.key),
         "requestApiVersion": decoded.version,
@@ -123,11 +123,11 @@ def frame_to_dict(decoded: DecodedFrame, *, inside: bool) -> dict[str, Any]:
 
 
 def _read_input(digits: tuple[str, ...], path: Path | None) -> list[bytes]:
-    """The input, in pieces that hold whole frames."""
+    """Read the input as a list of pieces; no frame spans two pieces."""
     if digits:
         pieces = parse_hex("\n".join(digits).encode())
         if pieces is None:
-            raise InvalidOption(f"{digits[0]!r} is not hexadecimal; -f reads a file")
+            raise InvalidOption(f"{digits[0]!r} is not hexadecimal; use -f to read a file")
         return pieces
     data = _read_all(sys.stdin.fileno()) if path is None else _read_file(path)
     if not data:
@@ -148,7 +148,7 @@ def _read_all(descriptor: int) -> bytes:
     while chunk := os.read(descriptor, 2**20):
         data += chunk
         if len(data) > MAX_INPUT_BYTES:
-            raise CommandFailed(f"the input is over {MAX_INPUT_BYTES} bytes: give it in parts")
+            raise CommandFailed(f"the input is larger than {MAX_INPUT_BYTES} bytes: split it")
     return bytes(data)
 
 

@@ -1,4 +1,4 @@
-"""Exit codes, and errors as one line that says what to do."""
+"""Exit codes, and error texts of one line with a remedy."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ OK = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
-"""Ended by Ctrl-C (128 + SIGINT), as shells have it."""
+"""Ended by Ctrl-C (128 + SIGINT)."""
 TERMINATED = 143
 """Ended by SIGTERM (128 + SIGTERM)."""
 
 
 class CommandFailed(Exception):
-    """A command ends with a failure that it has found itself; the text says what to do."""
+    """Raised when a command fails for a reason of its own; the text has the remedy."""
 
 
 ADVICE: tuple[tuple[type[BaseException], str], ...] = (
-    (errors.NoBrokerAvailable, "check -b, and that the broker runs"),
-    (errors.ConnectionFailed, "check -b, and that the broker runs"),
+    (errors.NoBrokerAvailable, "check -b and that the broker is running"),
+    (errors.ConnectionFailed, "check -b and that the broker is running"),
     (errors.ConnectionLost, "try again"),
     (errors.MalformedFrame, "check that the port in -b is Kafka's"),
-    (errors.ProtocolError, "check that what listens there is Kafka"),
+    (errors.ProtocolError, "check that the server is a Kafka broker"),
     (errors.AuthenticationFailed, "check the credentials"),
-    (errors.UnknownTopic, "check its name, or create the topic"),
-    (errors.DeliveryTimedOut, "it is safe to send again; -X delivery_timeout_ms gives more time"),
-    (errors.DeliveryUnknown, "the log may hold it or not: look before sending again"),
-    (errors.RequestTimedOut, "check that the broker is well, or raise -X request_timeout_ms"),
-    (errors.RecordTooLarge, "raise -X max_request_size_bytes and the topic's limit"),
-    (errors.CorruptRecords, "go on past it with -p PARTITION -o OFFSET"),
-    (errors.NoOffset, "say where to start with -o"),
-    (errors.LogTruncated, "say where to go on with -p PARTITION -o OFFSET"),
-    (errors.CommitFailed, "another member has the partitions now and reads them again"),
-    (errors.MemberFenced, "another member runs with the same group_instance_id"),
+    (errors.UnknownTopic, "check the name or create the topic"),
+    (errors.DeliveryTimedOut, "it is safe to send again; raise -X delivery_timeout_ms if needed"),
+    (errors.DeliveryUnknown, "the record may be in the log: check before sending again"),
+    (errors.RequestTimedOut, "check the broker, or raise -X request_timeout_ms"),
+    (errors.RecordTooLarge, "raise -X max_request_size_bytes and the topic's max.message.bytes"),
+    (errors.CorruptRecords, "skip it with -p PARTITION -o OFFSET"),
+    (errors.NoOffset, "give a start offset with -o"),
+    (errors.LogTruncated, "give the next offset with -p PARTITION -o OFFSET"),
+    (errors.CommitFailed, "another member owns the partitions and reads the records again"),
+    (errors.MemberFenced, "another member uses the same group_instance_id"),
     (errors.GroupFailed, "check the group id and the group's other members"),
-    (errors.UnsupportedVersion, "compare the broker's version with what this needs"),
+    (errors.UnsupportedVersion, "check the broker's version"),
 )
 
 ADVICE_BY_CODE: Mapping[int, str] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`aiokafkawire topics list` tells which there are",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-missing passes over it",
-    ErrorCode.INVALID_PARTITIONS: "partitions can only be added, from those that it has",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`aiokafkawire topics list` lists the topics",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-missing ignores existing topics",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions can only grow",
     ErrorCode.INVALID_REPLICATION_FACTOR: "give -r at most the number of brokers",
-    ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is off at the brokers",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false",
     ErrorCode.NON_EMPTY_GROUP: "stop its members first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic first",
-    ErrorCode.GROUP_ID_NOT_FOUND: "`aiokafkawire groups list` tells which there are",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that subscribe to the topic first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`aiokafkawire groups list` lists the groups",
     ErrorCode.INVALID_GROUP_ID: "check the group's name",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
 }
 
 MIN_RELEASE_BY_API: Mapping[str, str] = {
@@ -80,16 +80,16 @@ MIN_RELEASE_BY_API: Mapping[str, str] = {
     "DescribeTransactions": "3.0",
     "ListTransactions": "3.0",
 }
-"""Since which release of Kafka brokers have what `topics`, `groups` and `txns` ask for."""
+"""First Kafka release with each API that `topics`, `groups` and `txns` use."""
 
-PARTITION_ADVICE = "-p -1 leaves the partition to the key"
+PARTITION_ADVICE = "-p -1 chooses the partition by key"
 
 CODE_ONLY_HINT = ", and allow_auto_create_topics is off"
-"""Said of an option that is set in code; it is no news to somebody at a shell."""
+"""Part of an error text about an option of the Python API; not useful in a shell."""
 
 
 def explain(error: BaseException) -> str:
-    """What happened and what to do about it, in one line."""
+    """Return the error and its remedy as one line."""
     if isinstance(error, errors.DeliveriesFailed):
         count = "1 record was" if error.count == 1 else f"{error.count} records were"
         first = "" if error.first is None else f": {explain(error.first)}"
@@ -99,7 +99,7 @@ def explain(error: BaseException) -> str:
         return f"{text}; {PARTITION_ADVICE}"
     if isinstance(error, errors.UnsupportedVersion):
         if error.api is None or ";" in text:
-            # No broker was asked, or the text says what to do.
+            # No broker is involved, or the text already has a remedy.
             return text
         if error.api in MIN_RELEASE_BY_API:
             return f"{text}; this needs Kafka {MIN_RELEASE_BY_API[error.api]} or later"
@@ -115,12 +115,12 @@ def explain(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text of others, as a broker's, as one line that is safe for a terminal."""
+    """Return a text, for example of a broker, as one line that is safe for a terminal."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Return a text with the control characters escaped that would act on a terminal."""
+    """Escape control characters, which would act on a terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

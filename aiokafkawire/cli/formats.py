@@ -1,4 +1,4 @@
-"""How `consume` prints a record: `-f` format strings in kcat's manner."""
+"""Record formatters of `consume`: `-f` format strings as in kcat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafkawire.records import Record
 __all__ = ("TOKENS", "RecordFormatter", "compile_format", "default_formatter")
 
 RecordFormatter = Callable[[Record], bytes]
-"""A record's printed form, with its delimiter."""
+"""Returns the printed bytes of a record, including the delimiter."""
 
 NULL = b"NULL"
 
@@ -22,7 +22,7 @@ TOKENS = {
     "R": "size of the value as 4 bytes, big-endian",
     "k": "key",
     "K": "size of the key in bytes, -1 for null",
-    "h": "headers, name=value with commas between",
+    "h": "headers, name=value separated by commas",
     "t": "topic",
     "p": "partition",
     "o": "offset",
@@ -32,9 +32,9 @@ TOKENS = {
 
 
 def compile_format(text: str, *, null: bytes = b"") -> RecordFormatter:
-    """A function that prints records by a format string; `null` stands for null keys and values.
+    """Compile a format string into a formatter; `null` replaces null keys and values.
 
-    Raises `InvalidOption` for a token that does not exist.
+    Raises `InvalidOption` for an unknown token.
     """
     parts: list[bytes | RecordFormatter] = []
     rest = text
@@ -51,14 +51,14 @@ def compile_format(text: str, *, null: bytes = b"") -> RecordFormatter:
             parts.append(_field(token, null))
         else:
             known = " ".join(f"%{name}" for name in TOKENS)
-            raise InvalidOption(f"-f has no token {'%' + token!r}; there are {known}")
+            raise InvalidOption(f"-f: unknown token {'%' + token!r}; valid tokens are {known}")
     return _join(parts)
 
 
 def default_formatter(
     delimiter: bytes, key_delimiter: bytes | None, null: bytes
 ) -> RecordFormatter:
-    """The value and the delimiter after it; with a key delimiter the key and that before it."""
+    """Return a formatter of the value and its delimiter, preceded by the key if delimited."""
     value, key = _field("s", null), _field("k", null)
     if key_delimiter is None:
         return _join([value, delimiter])

@@ -1,4 +1,4 @@
-"""From bytes that somebody has caught to messages: which frames they are, and of which API."""
+"""Decode captured frames: split the bytes into frames and find API and version of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from aiokafkawire.wire.header import (
 __all__ = ("DecodedFrame", "FrameDecoder", "FrameHint", "find_api", "parse_hex", "split_frames")
 
 MAX_PENDING = 10_000
-"""Requests that are remembered until their response comes."""
+"""Limit of requests that wait for their response."""
 
 MAX_LISTED_CANDIDATES = 8
 
@@ -41,7 +41,7 @@ _HEX = re.compile(rb"(?:0[xX])?[0-9a-fA-F]+")
 
 @dataclass(frozen=True, slots=True)
 class FrameHint:
-    """What the caller says about frames; None and False leave it to the bytes."""
+    """Options of the caller about frames; None and False mean: detect it from the bytes."""
 
     api: Api | None = None
     version: int | None = None
@@ -50,10 +50,10 @@ class FrameHint:
 
 
 class DecodedFrame(NamedTuple):
-    """One frame. Without a header (`Hint.body`) there is no correlation id.
+    """One decoded frame. Without a header (`FrameHint.body`) `correlation_id` is None.
 
-    `guessed`: neither the bytes nor the caller say which API it is, but no other fits; `also_fits`
-    are other versions of it that fit just as well.
+    `guessed`: the API is neither in the bytes nor given, but no other API fits. `also_fits` has
+    other versions of the API that fit.
     """
 
     api: Api
@@ -67,21 +67,21 @@ class DecodedFrame(NamedTuple):
 
 
 def find_api(text: str) -> Api:
-    """An API by its name (Fetch, FETCH, fetch) or its key (1). Raises `InvalidOption`."""
+    """Find an API by name (Fetch, FETCH, fetch) or key (1). Raises `InvalidOption`."""
     wanted = _normalize(text)
     for api in APIS.values():
         if wanted in {_normalize(api.name), str(int(api.key))}:
             return api
     names = [api.name for api in APIS.values()]
     hint = nearest(text, names) or f"; there are {', '.join(names)}"
-    raise InvalidOption(f"--api {text!r} is not known{hint}")
+    raise InvalidOption(f"unknown --api {text!r}{hint}")
 
 
 def parse_hex(data: bytes) -> list[bytes] | None:
-    """The bytes that a text of hexadecimal digits stands for; None if it is no such text.
+    """Parse hexadecimal digits into pieces of bytes; return None if the data is not hexadecimal.
 
-    Spaces, colons and a leading 0x are passed over. Lines stand for themselves if each holds whole
-    frames, with their lengths; else all lines are one text.
+    Spaces, colons and a leading 0x are ignored. Each line is a piece if every line holds whole
+    frames with their lengths; otherwise all lines form one piece.
     """
     lines = [b"".join(line.replace(b":", b" ").split()) for line in data.splitlines()]
     lines = [line for line in lines if line]
@@ -94,14 +94,16 @@ def parse_hex(data: bytes) -> list[bytes] | None:
             return pieces
     joined = b"".join(digits)
     if len(joined) % 2:
-        raise CommandFailed(f"{len(joined)} hexadecimal digits are no whole bytes: one is missing")
+        raise CommandFailed(
+            f"{len(joined)} hexadecimal digits are an odd number: a digit is missing"
+        )
     return [bytes.fromhex(joined.decode())]
 
 
 def split_frames(data: memoryview, hint: FrameHint) -> Iterator[memoryview]:
-    """The frames in some bytes: each after its length, or one without.
+    """Yield the frames: each after its length, or a single frame without a length.
 
-    Raises `CommandFailed` behind the last whole one if something is left over.
+    Raises `CommandFailed` after the last whole frame if bytes remain.
     """
     frames, end = _whole_frames(data)
     if end == len(data):
@@ -109,20 +111,22 @@ def split_frames(data: memoryview, hint: FrameHint) -> Iterator[memoryview]:
     elif len(frames) > 1 or (frames and _is_request(frames[0]) and not hint.response):
         yield from frames
         raise CommandFailed(
-            f"the input is cut off: {len(data) - end} bytes after frame {len(frames)} are no"
+            f"the input is truncated: {len(data) - end} bytes after frame {len(frames)} are not a"
             " whole frame"
         )
     elif len(data) < MIN_FRAME_BYTES and not hint.body:
-        raise CommandFailed(f"{len(data)} bytes are no frame: the smallest has {MIN_FRAME_BYTES}")
+        raise CommandFailed(
+            f"{len(data)} bytes are too few for a frame: the minimum is {MIN_FRAME_BYTES}"
+        )
     else:
         yield data
 
 
 class FrameDecoder:
-    """Decodes frames in their order.
+    """Decoder of a sequence of frames.
 
-    A frame is taken for a response if its correlation id is that of an earlier request, for a
-    request if it reads as one, and else for a response of whatever API it fits alone.
+    A frame whose correlation id matches an earlier request is a response. A frame that decodes as
+    a request is a request. Any other frame is a response if it fits exactly one API.
     """
 
     def __init__(self, hint: FrameHint) -> None:
@@ -130,8 +134,10 @@ class FrameDecoder:
         self._pending: OrderedDict[int, tuple[Api, int]] = OrderedDict()
 
     def decode(self, frame: memoryview) -> DecodedFrame:
-        """One frame without its length. Raises `MalformedMessage`, `UnsupportedVersion`,
-        `CommandFailed`."""
+        """Decode one frame without its length.
+
+        Raises `MalformedMessage`, `UnsupportedVersion` or `CommandFailed`.
+        """
         hint = self._hint
         if hint.body:
             return _decode_body(frame, hint)
@@ -161,7 +167,7 @@ class FrameDecoder:
             return _decode_response(frame, hint.api, hint.version)
         best = _best_fit(frame, hint.api, _versions(hint.api))
         if best is None:
-            raise CommandFailed(f"the frame is no {hint.api.name} response of any version")
+            raise CommandFailed(f"the frame is not a {hint.api.name} response of any version")
         return best
 
     def _decode_request(self, frame: memoryview) -> DecodedFrame:
@@ -176,22 +182,22 @@ class FrameDecoder:
 
 
 def _decode_response(frame: memoryview, api: Api, version: int) -> DecodedFrame:
-    """The response of an API and version that are known."""
+    """Decode a response whose API and version are known."""
     correlation_id, message = decode_response(api.response, version, frame)
     return DecodedFrame(api, version, message, True, correlation_id)
 
 
 def _decode_body(data: memoryview, hint: FrameHint) -> DecodedFrame:
-    """A message that comes without its header."""
+    """Decode a message without a header."""
     if hint.api is None or hint.version is None:
-        raise InvalidOption("--body needs --api and --version: the bytes do not tell them")
+        raise InvalidOption("--body needs --api and --version: a body does not contain them")
     _check_version(hint.api, hint.version)
     cls: type[Message] = hint.api.response if hint.response else hint.api.request
     return DecodedFrame(hint.api, hint.version, decode(cls, hint.version, data), hint.response)
 
 
 def _guess_response(frame: memoryview, error: KafkaError | None) -> DecodedFrame:
-    """The response that the bytes fit, if they fit those of one API alone."""
+    """Return the response if the bytes fit exactly one API. Raises `CommandFailed` otherwise."""
     found = [fit for api in APIS.values() if (fit := _best_fit(frame, api, _versions(api)))]
     if len(found) == 1:
         return found[0]._replace(guessed=True)
@@ -199,16 +205,16 @@ def _guess_response(frame: memoryview, error: KafkaError | None) -> DecodedFrame
         names = [f"{fit.api.name} {_version_range((fit.version, *fit.also_fits))}" for fit in found]
         more = "" if len(names) <= MAX_LISTED_CANDIDATES else " and others"
         raise CommandFailed(
-            f"as a response the bytes fit {', '.join(names[:MAX_LISTED_CANDIDATES])}{more}; say"
-            " which with --response --api NAME --version N"
+            f"as a response the bytes fit {', '.join(names[:MAX_LISTED_CANDIDATES])}{more};"
+            " choose with --response --api NAME --version N"
         )
     if error is not None:
-        raise CommandFailed(f"the bytes are no response that is known; as a request: {error}")
-    raise CommandFailed("the bytes are no response that is known")
+        raise CommandFailed(f"the bytes are not a known response; as a request: {error}")
+    raise CommandFailed("the bytes are not a known response")
 
 
 def _best_fit(frame: memoryview, api: Api, versions: Sequence[int]) -> DecodedFrame | None:
-    """The response that a frame is in the highest of these versions that gives its bytes back."""
+    """Decode a response in the highest version that encodes back to the same bytes, if any."""
     fits = [fit for version in versions if (fit := _try_response(frame, api, version)) is not None]
     if not fits:
         return None
@@ -244,7 +250,7 @@ def _version_range(versions: Sequence[int]) -> str:
 
 
 def _whole_frames(data: memoryview) -> tuple[list[memoryview], int]:
-    """The whole frames from the beginning on, and where they end."""
+    """Return the leading whole frames and the position after them."""
     frames: list[memoryview] = []
     position = 0
     while len(data) - position >= _LENGTH.size:

@@ -1,4 +1,4 @@
-"""What can be asked of a group, and done to one, without being its member."""
+"""Requests that list, describe and change groups without joining them."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ __all__ = (
 
 READ_UNCOMMITTED = 0
 EARLIEST, LATEST = -2, -1
-"""Timestamps of ListOffsets that stand for the ends of a log."""
+"""Special timestamps of ListOffsets: the log start offset and the log end offset."""
 
 FIRST_AT_COORDINATOR = 1
 FIRST_WITH_GROUPS = 8
 FIRST_FOR_ALL_TOPICS = 2
 LAST_WITH_TOPIC_NAMES = 9
-"""Of OffsetFetch and OffsetCommit: later versions name topics by their ids alone."""
+"""Later versions of OffsetFetch and OffsetCommit name topics by topic id only."""
 
 IDLE_STATES = frozenset({"Empty", "Dead"})
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member; `partitions` are those assigned to it, empty while the group rebalances."""
+    """A member of a group; `partitions` is its assignment, empty during a rebalance."""
 
     member_id: str
     group_instance_id: str | None
@@ -74,7 +74,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in a partition. `committed` and `end` are None where there is none."""
+    """Committed offset and log end offset of a partition, None if unknown."""
 
     partition: TopicPartition
     committed: int | None
@@ -83,7 +83,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records between the committed offset and the end."""
+        """Offsets between the committed offset and the log end, None if either is unknown."""
         if self.committed is None or self.end is None:
             return None
         return max(self.end - self.committed, 0)
@@ -91,7 +91,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """What a group's coordinator says of it."""
+    """Description of a group by its coordinator."""
 
     group_id: str
     state: str
@@ -103,12 +103,12 @@ class GroupDescription:
 
     @property
     def lag(self) -> int:
-        """The sum over all partitions whose lag is known."""
+        """Total lag of all partitions whose lag is known."""
         return sum(each.lag or 0 for each in self.offsets)
 
 
 async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[KafkaError]]:
-    """The groups of all brokers by name, and the errors of brokers that did not tell."""
+    """Return the groups of all brokers sorted by name, and the errors of brokers that failed."""
     responses = await session.cluster.to_all(ListGroupsRequest(), deadline=session.deadline)
     found: dict[str, ListedGroup] = {}
     failed: list[KafkaError] = []
@@ -124,9 +124,9 @@ async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[K
 
 
 async def describe_group(session: ClientSession, group_id: str) -> GroupDescription:
-    """A group with its members, and its lag in each partition.
+    """Return a group with its members and its lag per partition.
 
-    Needs the metadata of all topics. Raises `CommandFailed` for a group that does not exist.
+    Needs metadata of all topics. Raises `CommandFailed` for a group that does not exist.
     """
     description, node_id = await _describe(session, group_id)
     members = tuple(map(_to_member, description.members))
@@ -150,7 +150,7 @@ async def describe_group(session: ClientSession, group_id: str) -> GroupDescript
 
 
 async def delete_groups(session: ClientSession, group_ids: Iterable[str]) -> list[KafkaError]:
-    """Delete groups without members, and their offsets; gives the errors of those that stay."""
+    """Delete empty groups and their offsets; return the errors of groups that remain."""
     errors: list[KafkaError] = []
     for group_id in dict.fromkeys(group_ids):
         response = await session.request(
@@ -164,7 +164,7 @@ async def delete_groups(session: ClientSession, group_ids: Iterable[str]) -> lis
 async def delete_offsets(
     session: ClientSession, group_id: str, partitions: Sequence[TopicPartition]
 ) -> list[KafkaError]:
-    """Forget what a group has committed for some partitions; gives the errors."""
+    """Delete committed offsets of a group for some partitions; return the errors."""
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -180,7 +180,7 @@ async def delete_offsets(
     response = await session.request(request, Coordinator(group_id))
     errors = _group_errors(group_id, response.error_code, "OffsetDelete")
     for topic in response.topics:
-        # What is wrong is wrong for all partitions of a topic.
+        # An error applies to all partitions of a topic: report it once.
         codes = dict.fromkeys(partition.error_code for partition in topic.partitions)
         for code in codes:
             errors += _group_errors(group_id, code, "OffsetDelete", topic=topic.name)
@@ -190,16 +190,16 @@ async def delete_offsets(
 async def reset_offsets(
     session: ClientSession, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> list[KafkaError]:
-    """Commit offsets in place of a group's members; gives the errors.
+    """Commit offsets for a group without members; return the errors.
 
-    Raises `CommandFailed` while the group has members: they would not hear of it.
+    Raises `CommandFailed` while the group has members: they would not see the new offsets.
     """
     description, _ = await _describe(session, group_id, may_be_missing=True)
     if description.group_state not in IDLE_STATES:
         raise CommandFailed(
             f"group {group_id!r} is {description.group_state}"
             f" with {pluralize(len(description.members), 'member')},"
-            " which would go on from where it is: stop it first"
+            " which keep their current positions: stop the group first"
         )
     wanted = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
     message = commit_request(group_id, Credentials(), wanted, {})
@@ -226,7 +226,7 @@ async def reset_offsets(
 async def resolve_offsets(
     session: ClientSession, partitions: Sequence[TopicPartition], target: OffsetArgument
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition that has a leader; never beyond the log's ends."""
+    """Resolve an offset argument in each partition with a leader, within the bounds of its log."""
     metadata = session.cluster.metadata
     led = [tp for tp in partitions if metadata.leader(tp) is not None]
     if not led:
@@ -255,14 +255,16 @@ async def resolve_offsets(
 async def _describe(
     session: ClientSession, group_id: str, *, may_be_missing: bool = False
 ) -> tuple[DescribedGroup, int]:
-    """The coordinator's word on a group, and which node that is."""
+    """Return the coordinator's description of a group and the coordinator's node id."""
     node_id = await session.cluster.coordinator(group_id, deadline=session.deadline)
     response = await session.request(
         DescribeGroupsRequest(groups=[group_id]), Coordinator(group_id)
     )
     description = next((group for group in response.groups if group.group_id == group_id), None)
     if description is None:
-        raise ProtocolError(f"the answer is not about the group {group_id!r}", api="DescribeGroups")
+        raise ProtocolError(
+            f"the response does not contain group {group_id!r}", api="DescribeGroups"
+        )
     if description.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         if may_be_missing:
             description.group_state = "Dead"
@@ -277,7 +279,7 @@ async def _describe(
 
 
 async def _fetch_committed(session: ClientSession, group_id: str) -> dict[TopicPartition, int]:
-    """Everything that a group has committed."""
+    """Fetch all committed offsets of a group."""
 
     def build(version: int) -> OffsetFetchRequest:
         if version < FIRST_WITH_GROUPS:
@@ -313,7 +315,7 @@ def _to_member(member: DescribedGroupMember) -> MemberDescription:
             decode_assignment(member.member_assignment).assigned_partitions
         )
     except MalformedMessage:
-        # A group of another kind than consumers': what it assigns is not partitions.
+        # The protocol type is not "consumer": the assignment does not hold partitions.
         partitions = []
     return MemberDescription(
         member.member_id,
@@ -327,7 +329,7 @@ def _to_member(member: DescribedGroupMember) -> MemberDescription:
 def _group_errors(
     group_id: str, code: int, api: str, message: str | None = None, **context: Any
 ) -> list[KafkaError]:
-    """The error of an answer about a group, which it names; none for code 0."""
+    """Return the error for a code, with the group in its reason; an empty list for code 0."""
     error = response_error(code, message, api=api, **context)
     if error is None:
         return []
@@ -337,5 +339,5 @@ def _group_errors(
 
 def _group_not_found(group_id: str) -> CommandFailed:
     return CommandFailed(
-        f"group {group_id!r} does not exist; `aiokafkawire groups list` tells which there are"
+        f"group {group_id!r} does not exist; `aiokafkawire groups list` lists the groups"
     )

@@ -1,4 +1,4 @@
-"""`aiokafkawire groups`: list, describe, delete, reset-offsets, delete-offsets."""
+"""`aiokafkawire groups`: list and describe groups, delete them, reset and delete offsets."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Errors = Sequence[Exception]
 
 @click.group(cls=SuggestingGroup, short_help="List, describe, reset and delete groups.")
 def groups() -> None:
-    """List and describe groups, with their lag; reset and delete their offsets."""
+    """List and describe groups with their lag; reset and delete their offsets."""
 
 
 @groups.command("list", short_help="Print the groups of the cluster.")
 @admin_command
 @json_option
 def list_command(admin: AdminCommand, *, as_json: bool) -> int:
-    """Print the groups of the cluster, one a line."""
+    """Print the groups of the cluster, one per line."""
 
     async def show(session: ClientSession) -> Errors:
         found, failed = await requests.list_groups(session)
@@ -63,8 +63,8 @@ def describe_command(
     as_json: bool,
     names: tuple[str, ...],
 ) -> int:
-    """Print the state of the GROUPs, who their members are and what is assigned to them, and of
-    each partition what is committed, where it ends, and the lag between the two."""
+    """Print state, members and assignment of the GROUPs, and for each partition the committed
+    offset, the log end offset and the lag."""
 
     async def show(session: ClientSession) -> Errors:
         found = [await requests.describe_group(session, name) for name in dict.fromkeys(names)]
@@ -85,7 +85,7 @@ def delete_command(
     *,
     names: tuple[str, ...],
 ) -> int:
-    """Delete the GROUPs, which must have no members, and all that they have committed."""
+    """Delete the GROUPs and their committed offsets. They must have no members."""
 
     async def change(session: ClientSession) -> Errors:
         return await requests.delete_groups(session, names)
@@ -93,27 +93,27 @@ def delete_command(
     return admin.execute(change, prints=False)
 
 
-@groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
+@groups.command("reset-offsets", short_help="Set the committed offsets of a group.")
 @admin_command
 @json_option
-@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
+@click.option("-t", "--topic", help="Topic; the same as TOPIC.")
 @click.option(
     "-p",
     "--partition",
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Partition; may be repeated. All unless given.",
+    help="Partition. May be repeated.  [default: all]",
 )
 @click.option(
     "-o",
     "--offset",
     required=True,
     metavar="OFFSET",
-    help="beginning, end, N, -N (N before the end), s@TIME (as 2026-11-24T10:00:00Z, or"
+    help="beginning, end, N, -N (N before the end), s@TIME (2026-11-24T10:00:00Z, or"
     " milliseconds since 1970).",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be committed, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the offsets without committing them.")
 @click.argument("group")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def reset_command(
@@ -127,19 +127,17 @@ def reset_command(
     group: str,
     topics: tuple[str, ...],
 ) -> int:
-    """Commit offsets of TOPIC in the place of GROUP, which must have no members; prints them."""
+    """Commit offsets of TOPIC for GROUP, which must have no members, and print them."""
     target = parse_reset_offset(offset)
     usage = "reset-offsets GROUP TOPIC"
-    name = require_one_topic(topic, topics, "offsets of one topic are reset at a time", usage)
+    name = require_one_topic(topic, topics, "reset the offsets of one topic at a time", usage)
 
     async def change(session: ClientSession) -> Errors:
         selected = select_partitions(session, name, partitions)
         offsets = await requests.resolve_offsets(session, selected, target)
         missing = [tp for tp in selected if tp not in offsets]
         if missing:
-            raise CommandFailed(
-                f"{format_partitions(missing)} of the topic have no leader: try again later"
-            )
+            raise CommandFailed(f"{format_partitions(missing)} have no leader: try again later")
         if not dry_run:
             errors = await requests.reset_offsets(session, group, offsets)
             if errors:
@@ -157,7 +155,7 @@ def reset_command(
     return admin.execute(change, all_topics=True)
 
 
-@groups.command("delete-offsets", short_help="Forget what a group has committed for topics.")
+@groups.command("delete-offsets", short_help="Delete the committed offsets of a group.")
 @admin_command
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
@@ -167,7 +165,7 @@ def delete_offsets_command(
     group: str,
     topics: tuple[str, ...],
 ) -> int:
-    """Forget what GROUP has committed for the TOPICs; no member may be reading them."""
+    """Delete the committed offsets of GROUP for the TOPICs. No member may be subscribed to them."""
 
     async def change(session: ClientSession) -> Errors:
         require_topics(session, topics)
@@ -182,7 +180,7 @@ def delete_offsets_command(
 def select_partitions(
     session: ClientSession, topic: str, partitions: Sequence[int]
 ) -> list[TopicPartition]:
-    """The partitions of a topic that are meant. Raises `CommandFailed` for one that it lacks."""
+    """Return some or all partitions of a topic. Raises `CommandFailed` for a missing partition."""
     require_topics(session, [topic])
     known = session.cluster.metadata.topics[topic].partitions
     for number in partitions:
@@ -194,18 +192,18 @@ def select_partitions(
 
 
 def parse_reset_offset(text: str) -> OffsetArgument:
-    """Read the argument of `-o`. Raises `InvalidOption`."""
+    """Parse the value of `-o`. Raises `InvalidOption`."""
     target = parse_offset(text)
     if target.kind in {OffsetKind.STORED, OffsetKind.UNTIL_TIME}:
-        raise InvalidOption(f"-o {text!r} is no place to begin at: give beginning, end, N, s@TIME")
+        raise InvalidOption(f"-o {text!r} is no start offset: give beginning, end, N, -N or s@TIME")
     return target
 
 
-# --- what is printed --------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------
 
 
 def listing_to_dict(group: ListedGroup) -> dict[str, Any]:
-    """A group as `groups list --json` has it; what old brokers do not tell is null."""
+    """Return a group as in `groups list --json`; fields that old brokers do not report are None."""
     return {
         "group": group.group_id,
         "state": group.group_state or None,
@@ -215,7 +213,7 @@ def listing_to_dict(group: ListedGroup) -> dict[str, Any]:
 
 
 def group_to_dict(group: GroupDescription) -> dict[str, Any]:
-    """A group as `groups describe --json` has it."""
+    """Return a group as in `groups describe --json`."""
     return {
         "group": group.group_id,
         "state": group.state,
@@ -247,7 +245,7 @@ def group_to_dict(group: GroupDescription) -> dict[str, Any]:
 
 
 def group_text(group: GroupDescription) -> str:
-    """A group as `groups describe` has it."""
+    """Return a group as `groups describe` prints it."""
     protocol = f", {group.protocol}" if group.protocol else ""
     count = pluralize(len(group.members), "member")
     head = f"{group.group_id}: {group.state}{protocol}, coordinator {group.coordinator}, {count}"

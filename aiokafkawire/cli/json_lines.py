@@ -1,12 +1,12 @@
-"""Records as JSON, one object a line: what `consume --json` writes and `produce --json` reads.
+"""Records as JSON lines: the format of `consume --json` and `produce --json`.
 
     {"topic": "orders", "partition": 3, "offset": 17, "timestamp_ms": 1700000000000,
      "timestamp_type": "create_time", "key": "k", "value": "v",
      "headers": [{"name": "trace", "value": "1"}]}
 
-Bytes that are not UTF-8 stand in base64 under `key_base64` or `value_base64` instead; null is
-null. For `produce` only what shall be sent needs to be there: `offset` and `timestamp_type` are
-passed over, so that what `consume` wrote can be read back.
+Bytes that are not UTF-8 are base64 under `key_base64` or `value_base64`. Null is null. `produce`
+needs only the fields to send; it ignores `offset` and `timestamp_type`, so it reads the output of
+`consume`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ NAMES = (
 
 
 class InvalidLine(ValueError):
-    """A line of the input is no record; the text says why."""
+    """Raised when a line of the input is not a record; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A record to send; None where the line does not say."""
+    """A record to send; fields that the line omits are None."""
 
     value: bytes | None
     key: bytes | None = None
@@ -55,7 +55,7 @@ class InputRecord:
 
 
 def to_json(record: Record) -> bytes:
-    """One line of JSON, in UTF-8, with its newline."""
+    """Return a record as one line of JSON in UTF-8, with a newline."""
     form: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -75,7 +75,7 @@ def to_json(record: Record) -> bytes:
 
 
 def from_json(line: bytes) -> InputRecord:
-    """Read one line; raises `InvalidLine`."""
+    """Parse one line. Raises `InvalidLine`."""
     try:
         form = json.loads(line)
     except ValueError as error:
@@ -98,7 +98,7 @@ def from_json(line: bytes) -> InputRecord:
 
 
 def put_bytes(form: dict[str, Any], name: str, data: bytes | None) -> None:
-    """Add bytes to an object: as text under `name`, in base64 under another if they are none."""
+    """Add bytes to an object: as text under `name`, or as base64 if they are not UTF-8."""
     if data is None:
         form[name] = None
         return
@@ -119,7 +119,7 @@ def _get_bytes(form: dict[str, Any], name: str) -> bytes | None:
         try:
             return text.encode()
         except UnicodeEncodeError:
-            raise InvalidLine(f"{name} has half a surrogate pair, which is no UTF-8") from None
+            raise InvalidLine(f"{name} has a lone surrogate, which UTF-8 cannot encode") from None
     if text is not None:
         raise InvalidLine(f"{name} and {name}_base64 are both given")
     if not isinstance(coded, str):
@@ -159,5 +159,5 @@ def _check_names(form: dict[str, Any], known: tuple[str, ...]) -> None:
     for name in form:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
-            raise InvalidLine(f"unknown name {name!r}{hint}")
+            hint = f"; did you mean {close[0]!r}?" if close else f"; fields: {', '.join(known)}"
+            raise InvalidLine(f"unknown field {name!r}{hint}")

@@ -1,4 +1,4 @@
-"""kcat's forms: a record and a cluster's metadata as JSON (`-J`), metadata as text (`-L`)."""
+"""kcat's output formats: records and metadata as JSON (`-J`), metadata as text (`-L`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NO_LEADER = "Broker: Leader not available"
 
 
 def json_formatter(broker_of: Callable[[TopicPartition], NodeId]) -> RecordFormatter:
-    """Return a function that prints a record as a line of JSON, as `kcat -C -J` does.
+    """Return a formatter that prints a record as one line of JSON, as `kcat -C -J` does.
 
     Args:
-        broker_of: Gives the broker that a partition is read from.
+        broker_of: Returns the broker that a partition is fetched from.
     """
 
     def format_record(record: Record) -> bytes:
@@ -36,7 +36,7 @@ def json_formatter(broker_of: Callable[[TopicPartition], NodeId]) -> RecordForma
             form |= {"tstype": kind, "ts": record.timestamp_ms}
         form["broker"] = broker_of(TopicPartition(record.topic, record.partition))
         if record.headers:
-            # Names and values take turns, as names may repeat.
+            # Names and values alternate, because a name may repeat.
             form["headers"] = [
                 part for name, value in record.headers for part in (name, _text(value))
             ]
@@ -47,20 +47,20 @@ def json_formatter(broker_of: Callable[[TopicPartition], NodeId]) -> RecordForma
 
 
 def _text(data: bytes | None) -> str | None:
-    # kcat writes bytes that are no UTF-8 as they are, which no reader of JSON takes.
+    # kcat writes bytes that are not UTF-8 unchanged, which is invalid JSON.
     return None if data is None else data.decode("utf-8", "replace")
 
 
 def metadata_to_dict(
     metadata: MetadataSnapshot, source: str | None, topics: Sequence[TopicMetadata], query: str
 ) -> dict[str, Any]:
-    """Return the metadata of a cluster as `kcat -L -J` has it.
+    """Return the metadata of a cluster as in `kcat -L -J`.
 
     Args:
-        metadata: What is known of the cluster.
-        source: Address of the broker that it is from.
+        metadata: Metadata of the cluster.
+        source: Address of the broker that sent the metadata.
         topics: Topics to show.
-        query: The topic that was asked for, or `*`.
+        query: Requested topic, or `*`.
     """
     node_id, name = _origin(metadata, source)
     return {
@@ -105,7 +105,7 @@ def metadata_text(
 
 
 def _origin(metadata: MetadataSnapshot, source: str | None) -> tuple[NodeId, str]:
-    """The number and the name of the broker that the metadata is from, as librdkafka has them."""
+    """Return id and name of the broker that sent the metadata, as in librdkafka."""
     for number, node in _nodes(metadata):
         if source in {str(node.address), f"{number} at {node.address}"}:
             return number, f"{node.address}/{number}"

@@ -1,4 +1,4 @@
-"""`aiokafkawire metadata`: brokers, topics, partitions, leaders and replicas."""
+"""`aiokafkawire metadata`: print brokers, topics, partitions, leaders and replicas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = "*"
 @admin_command
 @json_option
 @kcat_json_option
-@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
+@click.option("-t", "--topic", help="Topic; the same as TOPIC.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def metadata(
     admin: AdminCommand,
@@ -40,8 +40,8 @@ def metadata(
     topic: str | None,
     topics: tuple[str, ...],
 ) -> int:
-    """Print the brokers of the cluster, and each partition of TOPIC, or of all topics, with its
-    leader, its replicas and those in sync, in the form of kcat."""
+    """Print the brokers and, for TOPIC or all topics, the leader, replicas and in-sync replicas of
+    each partition, in kcat's format."""
     if as_json and as_kcat:
         raise InvalidOption("--json and -J exclude each other")
     query = ALL
@@ -68,7 +68,7 @@ def metadata(
 
 
 def cluster_to_dict(known: MetadataSnapshot, topics: list[TopicMetadata]) -> dict[str, Any]:
-    """The metadata as `metadata --json` has it; topics are as `topics describe --json` has them."""
+    """Return the metadata as in `metadata --json`; topics are as in `topics describe --json`."""
     return {
         "cluster_id": known.cluster_id,
         "controller": None if known.controller_id < 0 else known.controller_id,

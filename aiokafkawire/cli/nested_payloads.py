@@ -1,7 +1,7 @@
-"""Messages as JSON in Kafka's own form, on wish with what their bytes hold in turn.
+"""Messages as JSON, with the payloads nested in their bytes fields.
 
-Where `to_json` writes base64 there may stand instead: record batches (`records` of Produce and
-Fetch), and a member's subscription and assignment (JoinGroup, SyncGroup, DescribeGroups).
+`to_json` writes bytes as base64. These are decoded instead: record batches (`records` of Produce
+and Fetch), and a member's subscription and assignment (JoinGroup, SyncGroup, DescribeGroups).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ("records_to_dicts", "to_expanded_json")
 
 
 def to_expanded_json(message: Message, version: int) -> dict[str, Any]:
-    """The JSON form of a message, with the form of what is inside of it."""
+    """Return a message as JSON with its nested payloads decoded."""
     fields = to_json(message, version)
     _expand(message, fields)
     return fields
 
 
 def records_to_dicts(data: Buffer) -> list[dict[str, Any]]:
-    """Record batches: the header of each, and its records.
+    """Return the header and the records of each record batch.
 
-    What is damaged has its reason under `corrupt`.
+    A corrupt batch has the reason under `corrupt`.
     """
     batches: list[dict[str, Any]] = []
     try:
@@ -106,7 +106,7 @@ NESTED_PAYLOADS: dict[tuple[str, str], Callable[[Buffer], Any]] = {
     ("DescribedGroupMember", "member_metadata"): _subscription,
     ("DescribedGroupMember", "member_assignment"): _assignment,
 }
-"""Bytes that a consumer's group has a form for; those of other groups stay as they are."""
+"""Decoders of bytes fields of the consumer protocol; other groups keep base64."""
 
 
 def _expand(struct: Struct, fields: dict[str, Any]) -> None:
@@ -130,5 +130,5 @@ def _expand_field(struct: str, field: Field, value: Any, fields: dict[str, Any])
         try:
             fields[field.wire_name] = NESTED_PAYLOADS[struct, field.name](value)
         except MalformedMessage:
-            # A group of another kind than consumers': its bytes are its own.
+            # The protocol type is not "consumer": keep the base64 form.
             return

@@ -1,4 +1,4 @@
-"""`aiokafkawire produce`: records from stdin or files."""
+"""`aiokafkawire produce`: send records from stdin or files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = ("produce",)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ANY_PARTITION = -1
 CLOSE_TIMEOUT_MS = 300
-"""For a command that is cut off; any other waits for all deliveries before it closes."""
+"""For an interrupted command; otherwise all deliveries finish before the producer closes."""
 MAX_REPORTED_FAILURES = 5
-"""Failed records told one by one; all are counted."""
+"""Failed records to report one by one; all are counted."""
 
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 ANY_FILE = CompletionItem("", type="file")
@@ -48,7 +48,7 @@ Parser = Callable[[bytes], InputRecord | None]
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
-    """How bytes become records; what a record of JSON says of itself goes before `key`."""
+    """Options that turn input bytes into records."""
 
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
@@ -57,7 +57,7 @@ class InputFormat:
     empty_is_null: bool = False
 
     def parse_text(self, data: bytes) -> InputRecord:
-        """A record of plain text; without a key delimiter in it all of it is the value."""
+        """Parse a text record; without a key delimiter in it the whole text is the value."""
         value: bytes | None = data
         key = self.key
         if self.key_delimiter is not None:
@@ -69,30 +69,30 @@ class InputFormat:
         return InputRecord(value=value, key=key, headers=self.headers)
 
     def parse_json(self, data: bytes) -> InputRecord | None:
-        """A record of a line of JSON; None for an empty line."""
+        """Parse a line of JSON; return None for an empty line."""
         return from_json(data) if data.strip() else None
 
 
 @click.command(short_help="Send records from stdin or files.")
 @client_arguments(ProducerConfig)
-@click.option("-t", "--topic", help="Topic; with --json it goes before what a line says.")
+@click.option("-t", "--topic", help="Topic; with --json it overrides the topic of each line.")
 @click.option(
     "-p",
     "--partition",
     type=click.IntRange(min=ANY_PARTITION),
-    help="Partition; by default what a line of JSON says, else by key. -1: by key in any case.",
+    help="Partition; by default from the line of JSON, else by key. -1: always by key.",
 )
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="What parts key and value in a line.")
-@click.option("-D", "--delimiter", default="\\n", show_default=True, help="What ends a record.")
-@click.option("-k", "--key", help="The key of all records that have none of their own.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Delimiter between key and value.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, help="Record delimiter.")
+@click.option("-k", "--key", help="Key of records without a key.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all."
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of every record."
 )
 @click.option("-Z", "--null", is_flag=True, help="Send empty keys and values as null.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression codec.")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("-l", "--lines", is_flag=True, help="Files hold a record a line, as stdin does.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Maximum number of records.")
+@click.option("-l", "--lines", is_flag=True, help="Send each line of the files as a record.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line; see docs/cli.md.")
 @click.argument(
     "arguments", nargs=-1, metavar="[TOPIC] [FILE]...", shell_complete=lambda *_: [ANY_FILE]
 )
@@ -116,10 +116,10 @@ def produce(
     as_json: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Send each line of stdin to TOPIC as a record, or each FILE as one (with -l, its lines).
+    """Send each line of stdin to TOPIC as a record, or each FILE as one (with -l, each line).
 
-    With -t, and with --json, all arguments are FILEs. Delimiters may be written \\n, \\t, \\xNN.
-    Exits with 1 unless every record was delivered.
+    With -t or --json all arguments are FILEs. Delimiters may use \\n, \\t, \\xNN. The exit code is
+    0 only if every record was delivered.
     """
     topic, files = parse_arguments(topic, arguments, as_json=as_json)
     input_format = InputFormat(
@@ -138,7 +138,7 @@ def produce(
             "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
             "max_block_ms": DEFAULT_TIMEOUT_MS,
         },
-        # A file may name that of an application, which another producer would fence.
+        # The file may belong to an application: reusing its transactional id would fence it.
         command_values={"transactional_id": None},
         config=config,
     )
@@ -158,30 +158,30 @@ def produce(
 def parse_arguments(
     topic: str | None, arguments: tuple[str, ...], *, as_json: bool
 ) -> tuple[str | None, tuple[Path, ...]]:
-    """Read `[TOPIC] [FILE]...`, where there is a TOPIC only if neither -t nor --json is given."""
+    """Parse `[TOPIC] [FILE]...`; the first argument is a TOPIC unless -t or --json is given."""
     names = arguments
     require_utf8(topic)
     if topic is None and not as_json:
         if names and Path(names[0]).is_file():
             raise InvalidOption(
-                f"{names[0]!r} is a file: say which topic to send it to, as produce TOPIC FILE"
-                " (-t for a topic of that name)"
+                f"{names[0]!r} is a file: give the topic first, as in produce TOPIC FILE"
+                " (or use -t for a topic of that name)"
             )
         usage = "produce TOPIC [FILE]…"
         topic, names = require_one_topic(None, names[:1], "", usage), names[1:]
     try:
         return topic, tuple(FILE.convert(name, None, None) for name in names)
     except click.BadParameter as error:
-        also = "; with --json all arguments are files: -t gives the topic"
+        also = "; with --json all arguments are files: give the topic with -t"
         hint = also if as_json and topic is None else ""
         raise InvalidOption(f"{error.format_message().rstrip('.')}{hint}") from None
 
 
 class RecordSource:
-    """The records of files one after the other, or of stdin, cut but not looked at."""
+    """Unparsed records from files in order, or from stdin."""
 
     def __init__(self, files: Iterable[Path], delimiter: bytes | None) -> None:
-        """Without a delimiter each file is one record."""
+        """Read files, or stdin without files. Without a delimiter each file is one record."""
         self._delimiter = delimiter
         self._sources: deque[Path | int] = deque(files)
         if not self._sources:
@@ -191,7 +191,7 @@ class RecordSource:
         self._splitter = RecordSplitter(delimiter or b"\n")
 
     async def next(self) -> list[bytes] | None:
-        """As many as there are now, None at the end of all."""
+        """Return the records available now, None at the end of the input."""
         if self._input is None:
             if not self._sources:
                 return None
@@ -219,7 +219,7 @@ class RecordSource:
 
 
 class RecordSender:
-    """Sends pieces of input and keeps the account of them."""
+    """Sends records and counts deliveries and failures."""
 
     def __init__(self, topic: str | None, partition: int | None, parser: Parser) -> None:
         self.sent = 0
@@ -238,7 +238,7 @@ class RecordSender:
         progress: Progress,
         interruption: Interruption,
     ) -> None:
-        """Send all; raises `CommandFailed` unless all were delivered."""
+        """Send all records. Raises `CommandFailed` unless all were delivered."""
         try:
             async with Producer(**options) as producer, progress:
                 await self._send_all(producer, source, count, progress)
@@ -272,7 +272,7 @@ class RecordSender:
         await self._flush(producer)
 
     async def _flush(self, producer: Producer) -> None:
-        # Each failure is told by its own delivery.
+        # Each failed delivery is reported separately.
         with suppress(DeliveriesFailed):
             await producer.flush()
         self._collect_results()
@@ -287,7 +287,7 @@ class RecordSender:
         topic = self._topic or record.topic
         if topic is None:
             raise CommandFailed(
-                f"line {number} of the input names no topic; give one there or with -t"
+                f"line {number} of the input has no topic: add one there or give -t"
             )
         partition = record.partition if self._partition is None else self._partition
         self.sent += 1
@@ -306,7 +306,7 @@ class RecordSender:
             self._pending.append((number, delivery))
 
     def _collect_results(self, *, report: bool = True) -> None:
-        """Look at the deliveries that are done, oldest first."""
+        """Count and report finished deliveries, oldest first."""
         while self._pending and self._pending[0][1].done:
             number, delivery = self._pending.popleft()
             try:
@@ -323,7 +323,7 @@ class RecordSender:
             self._report(f"record {number} was not delivered: {explain(error)}")
 
     def _undelivered_text(self, interruption: Interruption) -> str:
-        """How many records are missing at the end, as the rest of a sentence, or nothing."""
+        """Return the number of undelivered records as the end of a sentence, or an empty string."""
         self._collect_results(report=not interruption.happened)
         missing = self.sent - self.delivered
         if not missing:

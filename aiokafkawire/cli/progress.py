@@ -1,4 +1,4 @@
-"""A counter on stderr for long work, where somebody sits before it."""
+"""Progress counter on stderr, for terminals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERASE_LINE = "\r\x1b[2K"
 
 
 class Progress:
-    """`count` things done so far, shown every half second inside `async with`."""
+    """Async context manager that prints `count` and its rate every half second."""
 
     def __init__(self, what: str, *, shown: bool) -> None:
         self.count = 0

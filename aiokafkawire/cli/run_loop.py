@@ -1,4 +1,4 @@
-"""Running one command's coroutine: the backend, Ctrl-C, and an end within a second."""
+"""Run a command's coroutine on a backend; stop it within a second of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 HARD_STOP_S = 0.65
-"""After Ctrl-C, a goodbye that takes longer is cut off by ending the process, within a second."""
+"""After Ctrl-C, the process exits after this time even if clients are still closing."""
 
 GRACE_S = 0.35
-"""After Ctrl-C, clients that are still closing are told to abort."""
+"""After Ctrl-C, clients that are still closing after this time abort."""
 
 CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
 class StoppedBySignal(Exception):
-    """The command was ended by a signal; `code` is the exit code for it."""
+    """Raised when a signal stopped the command; `code` is the exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -42,10 +42,10 @@ class StoppedBySignal(Exception):
 
 
 class Interruption:
-    """What a signal does: first a goodbye is asked for, then insisted on, then done without.
+    """Shutdown after a signal: cancel the command, then abort its clients, then exit.
 
-    `on_grace_over` functions run in the event loop when the grace is over; `before_exit` run in a
-    thread just before the process is ended (both must not wait and not raise).
+    `on_grace_over` callbacks run in the event loop after `GRACE_S`. `before_exit` callbacks run in
+    a thread just before the process exits. Neither may block or raise.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Interruption:
     def attach(
         self, notify: Callable[[Callable[[], None]], None], cancel: Callable[[], None]
     ) -> None:
-        """Say how to reach the event loop, and what to do there at the first signal."""
+        """Register the event loop and the callback for the first signal."""
         self._notify, self._cancel = notify, cancel
         if self.happened:
             cancel()
@@ -75,7 +75,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def handling_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM inside; only the main thread may."""
+        """Handle SIGINT and SIGTERM in the context; main thread only."""
         receiver, sender = os.pipe()
         self._pipe = receiver, sender
         self._finished.clear()
@@ -96,11 +96,11 @@ class Interruption:
             os.close(receiver)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # Runs between any two instructions of the main thread, its own included: takes no locks.
+        # Runs between any two instructions of the main thread, also its own: take no locks.
         if self._exiting:
             return
         if self.code:
-            # A flood of signals would nest one handler in another without end.
+            # Repeated signals would nest handlers without limit.
             for signal_number in CODES:
                 signal.signal(signal_number, signal.SIG_IGN)
             self._exit_now()
@@ -112,13 +112,13 @@ class Interruption:
             self._call_in_loop(self._cancel)
 
     def _call_in_loop(self, function: Callable[[], None]) -> None:
-        # The loop may have ended meanwhile, which is what was asked for.
+        # RuntimeError: the loop has already ended, as intended.
         if self._notify is not None:
             with contextlib.suppress(RuntimeError):
                 self._notify(function)
 
     def _enforce_deadlines(self) -> None:
-        """Count the time from a signal in a thread that no event loop can hold up."""
+        """Enforce the deadlines after a signal, in a thread that the event loop cannot block."""
         assert self._pipe is not None
         receiver = self._pipe[0]
         if not os.read(receiver, 1):
@@ -145,7 +145,7 @@ def run_command(
     backend: str,
     interruption: Interruption | None = None,
 ) -> None:
-    """Run a command to its end; raises `Stopped` if a signal ended it."""
+    """Run a command to its end. Raises `StoppedBySignal` if a signal stopped it."""
     library, options = BACKENDS[backend]
     if importlib.util.find_spec(backend) is None:
         raise CommandFailed(f"--backend {backend} needs {backend}: pip install {backend}")
@@ -154,7 +154,7 @@ def run_command(
         try:
             anyio.run(_supervise, function, active, backend=library, backend_options=options)
         except Exception:
-            # What fails because it was cut off is no news to the one who cut it off.
+            # Errors after a signal are a consequence of the cancellation: do not report them.
             if not active.happened:
                 raise
     if active.happened:

@@ -1,4 +1,4 @@
-"""The standard streams where one is closed, as with `>&-`, full, or nobody reads it any more."""
+"""Handling of standard streams that are closed (`>&-`), full, or without a reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STANDARD_STREAMS = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", 
 
 
 class ClosedStream(io.TextIOBase):
-    """Stands for stdin or stdout where it is closed; each use of it raises `CommandFailed`."""
+    """Replacement for a closed stdin or stdout; every use raises `CommandFailed`."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -46,16 +46,16 @@ class ClosedStream(io.TextIOBase):
 
 
 def replace_closed_streams() -> None:
-    """Replace the streams that Python left None, because their descriptors are closed.
+    """Replace standard streams that are None because their descriptors are closed.
 
-    What is written to stderr is lost then; stdin and stdout become `ClosedStream`s. The null device
-    takes the descriptors: else a socket or a file would get them, and what some library writes to
-    stderr. An error printed to a stderr that is None would go to stdout.
+    Output to stderr is discarded; stdin and stdout become `ClosedStream`s. The null device takes
+    the free descriptors. Otherwise the next socket or file would get them, together with anything
+    that a library writes to stderr. `print(file=None)` would write errors to stdout.
     """
     for name, flags in STANDARD_STREAMS:
         if getattr(sys, name) is not None:
             continue
-        # The lowest free number is the one that is missing.
+        # open() returns the lowest free number, which is the closed descriptor.
         descriptor = os.open(os.devnull, flags)
         os.set_inheritable(descriptor, True)
         if name == "stderr":
@@ -67,13 +67,13 @@ def replace_closed_streams() -> None:
 
 
 def require_stdout() -> None:
-    """Raise `CommandFailed` if stdout is closed, before anything is done."""
+    """Raise `CommandFailed` if stdout is closed."""
     if isinstance(sys.stdout, ClosedStream):
         sys.stdout.fileno()
 
 
 def print_stderr(text: str, end: str = "\n") -> None:
-    """Write to stderr. What cannot be written there is lost, and the command goes on."""
+    """Write to stderr; ignore errors, so that the command continues."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -81,9 +81,9 @@ def print_stderr(text: str, end: str = "\n") -> None:
 
 
 def redirect_to_null(stream: TextIO) -> None:
-    """Send to the null device what a stream still holds, and all that is written to it later.
+    """Redirect a stream, with its buffered output, to the null device.
 
-    Else the interpreter would try to write it when it ends, and fail again.
+    Otherwise the interpreter would flush the buffer at exit and fail again.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())

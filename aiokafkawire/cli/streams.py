@@ -1,7 +1,7 @@
-"""stdin and stdout beside an event loop: each has a thread of its own that may be abandoned.
+"""Async stdin and stdout, each served by a daemon thread.
 
-Descriptors are used directly: a thread that hangs in Python's buffered streams would hold their
-locks when the interpreter ends.
+The threads use descriptors directly: a thread that blocks in Python's buffered streams would hold
+their locks when the interpreter exits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ("CHUNK_BYTES", "MAX_CHUNKS", "InputStream", "OutputStream", "RecordSp
 
 CHUNK_BYTES = 64 * 1024
 MAX_CHUNKS = 8
-"""Chunks read ahead; the reader waits until one of them is taken."""
+"""Limit of chunks read ahead."""
 
 MAX_RECORD_BYTES = 16 * 2**20
-"""An input without its delimiter is not collected beyond this."""
+"""Limit of a record, for input without a delimiter."""
 
 
 class InputStream:
-    """Reads a descriptor in chunks, as they come. Must be made inside a running event loop."""
+    """Reads chunks from a descriptor. Create it inside a running event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -40,7 +40,7 @@ class InputStream:
         self._error: OSError | None = None
 
     async def read(self) -> bytes:
-        """The next chunk, of no bytes at the end; raises `OSError` if it cannot be read."""
+        """Return the next chunk, empty at the end. Raises `OSError`."""
         if not self._started:
             self._started = True
             threading.Thread(target=self._run_thread, name="stdin", daemon=True).start()
@@ -67,7 +67,7 @@ class InputStream:
                     return
                 self._notify(partial(self._add_chunk, chunk))
         except RuntimeError:
-            # The event loop has gone, and nobody reads any more.
+            # The event loop has ended, and no task reads.
             return
 
     def _add_chunk(self, chunk: bytes) -> None:
@@ -81,7 +81,7 @@ class InputStream:
 
 
 class OutputStream:
-    """Writes to a descriptor. Must be made inside a running event loop."""
+    """Writes to a descriptor. Create it inside a running event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -90,7 +90,7 @@ class OutputStream:
         self._thread: threading.Thread | None = None
 
     async def write(self, data: bytes) -> None:
-        """Return when all is written; raises `BrokenPipeError` if nobody reads any more."""
+        """Write all bytes. Raises `BrokenPipeError` if the reader has exited."""
         if not data:
             return
         if self._thread is None:
@@ -113,28 +113,28 @@ class OutputStream:
                 else:
                     self._notify(partial(done.resolve, None))
         except RuntimeError:
-            # The event loop has gone; what waited for this has gone with it.
+            # The event loop has ended, and no task waits for the write.
             return
 
 
 class RecordSplitter:
-    """Cuts a byte stream into pieces at a delimiter. The last piece needs none after it."""
+    """Splits a byte stream at a delimiter. The last record needs no delimiter."""
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The pieces that this chunk completes; raises `CommandFailed` if one grows too large."""
+        """Return the records that a chunk completes. Raises `CommandFailed` if too large."""
         *pieces, self._rest = (self._rest + chunk).split(self._delimiter)
         if len(self._rest) > MAX_RECORD_BYTES:
             raise CommandFailed(
                 f"no delimiter {self._delimiter!r} within {MAX_RECORD_BYTES} bytes of input;"
-                " choose it with -D"
+                " set it with -D"
             )
         return pieces
 
     def finish(self) -> list[bytes]:
-        """What stands after the last delimiter, if anything."""
+        """Return the bytes after the last delimiter as a record, if any."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []

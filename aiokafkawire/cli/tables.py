@@ -1,4 +1,4 @@
-"""Columns for the eye, and objects for scripts."""
+"""Output as aligned tables and JSON lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP = "  "
 
 
 def format_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
-    """Lines of aligned columns under their heads: numbers to the right, `None` as a dash."""
+    """Format rows under headings: right-align numbers, print None as a dash."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         any(row[column].isdecimal() for row in cells)
@@ -36,12 +36,12 @@ def format_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], indent:
 
 
 def json_line(form: Any) -> str:
-    """One line of JSON."""
+    """Return a value as one line of JSON."""
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def pluralize(number: int, what: str) -> str:
-    """So many of something: 1 member, 2 members."""
+    """Return a count with its noun: 1 member, 2 members."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

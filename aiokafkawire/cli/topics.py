@@ -1,4 +1,4 @@
-"""`aiokafkawire topics`: list, describe, create, delete, add-partitions."""
+"""`aiokafkawire topics`: list, describe, create and delete topics, add partitions."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = ("topics",)
 
 BROKER_DEFAULT = -1
 FIRST_WITH_DEFAULTS = 4
-"""From this version of CreateTopics on a broker has defaults for both counts."""
+"""First version of CreateTopics with broker defaults for partitions and replicas (KIP-464)."""
 
 TOPIC_RESOURCE = 2
-"""The kind of resource that a topic is to DescribeConfigs."""
+"""Resource type of a topic in DescribeConfigs."""
 
 DYNAMIC_TOPIC_CONFIG = 1
-"""The source of a setting that is the topic's own."""
+"""Config source of a config that is set on the topic."""
 
 LAST_WITH_TOPIC_NAMES = 5
-"""From version 6 on DeleteTopics names topics in another field."""
+"""DeleteTopics v6+ names topics in a different field."""
 
 
 @click.group(cls=SuggestingGroup, short_help="List, describe, create, change and delete topics.")
@@ -62,14 +62,14 @@ def topics() -> None:
 @topics.command("list", short_help="Print the names of all topics.")
 @admin_command
 @json_option
-@click.option("--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 def list_command(
     admin: AdminCommand,
     *,
     as_json: bool,
     internal: bool,
 ) -> int:
-    """Print the names of all topics, one a line."""
+    """Print the names of all topics, one per line."""
 
     async def show(session: ClientSession) -> list[KafkaError]:
         known = session.cluster.metadata.topics
@@ -93,7 +93,7 @@ def list_command(
     "--topic-configs",
     "configs",
     is_flag=True,
-    help="The settings that are a topic's own, too.",
+    help="Include configs that are set on the topic.",
 )
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def describe_command(
@@ -103,7 +103,7 @@ def describe_command(
     configs: bool,
     names: tuple[str, ...],
 ) -> int:
-    """Print each partition of the TOPICs with its leader, its replicas and those in sync."""
+    """Print leader, replicas and in-sync replicas of each partition of the TOPICs."""
 
     async def show(session: ClientSession) -> list[KafkaError]:
         require_topics(session, names)
@@ -119,19 +119,19 @@ def describe_command(
     return admin.execute(show, all_topics=True)
 
 
-@topics.command("create", short_help="Make topics.")
+@topics.command("create", short_help="Create topics.")
 @admin_command
 @click.option(
     "-p",
     "--partitions",
     type=click.IntRange(min=1),
-    help="Partitions of each.  [default: the brokers' own]",
+    help="Partitions of each topic.  [default: set by the brokers]",
 )
 @click.option(
     "-r",
     "--replicas",
     type=click.IntRange(min=1, max=32_767),
-    help="Replicas of each partition.  [default: the brokers' own]",
+    help="Replicas of each partition.  [default: set by the brokers]",
 )
 @click.option(
     "-c",
@@ -139,9 +139,9 @@ def describe_command(
     "configs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting, such as cleanup.policy=compact. May be repeated.",
+    help="Config, such as cleanup.policy=compact. May be repeated.",
 )
-@click.option("--if-missing", is_flag=True, help="Topics that exist are no error.")
+@click.option("--if-missing", is_flag=True, help="Ignore topics that already exist.")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def create_command(
     admin: AdminCommand,
@@ -152,7 +152,7 @@ def create_command(
     if_missing: bool,
     names: tuple[str, ...],
 ) -> int:
-    """Make the TOPICs."""
+    """Create the TOPICs."""
     config_values = [parse_config(setting) for setting in configs]
 
     async def change(session: ClientSession) -> list[KafkaError]:
@@ -171,7 +171,7 @@ def delete_command(
     *,
     names: tuple[str, ...],
 ) -> int:
-    """Delete the TOPICs with all their records. There is no way back."""
+    """Delete the TOPICs with all their records. This cannot be undone."""
 
     async def change(session: ClientSession) -> list[KafkaError]:
         return await delete_topics(session, names)
@@ -179,7 +179,7 @@ def delete_command(
     return admin.execute(change, prints=False)
 
 
-@topics.command("add-partitions", short_help="Give a topic more partitions.")
+@topics.command("add-partitions", short_help="Add partitions to a topic.")
 @admin_command
 @click.argument("name", metavar="TOPIC")
 @click.argument("total", type=click.IntRange(min=1))
@@ -189,9 +189,9 @@ def add_partitions_command(
     name: str,
     total: int,
 ) -> int:
-    """Give TOPIC more partitions: TOTAL is how many it has afterwards.
+    """Increase the number of partitions of TOPIC to TOTAL.
 
-    Records stay where they are; from now on keys may go to other partitions than before.
+    Existing records stay in their partitions. New records of a key may go to another partition.
     """
 
     async def change(session: ClientSession) -> list[KafkaError]:
@@ -200,7 +200,7 @@ def add_partitions_command(
     return admin.execute(change, prints=False)
 
 
-# --- the requests -----------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------
 
 
 async def create_topics(
@@ -210,7 +210,7 @@ async def create_topics(
     replicas: int | None = None,
     configs: Iterable[tuple[str, str]] = (),
 ) -> list[KafkaError]:
-    """Make topics; gives the error of each that was not made."""
+    """Create topics; return the error of each topic that was not created."""
 
     def build(version: int) -> CreateTopicsRequest:
         default = BROKER_DEFAULT if version >= FIRST_WITH_DEFAULTS else 1
@@ -238,7 +238,7 @@ async def create_topics(
 
 
 async def delete_topics(session: ClientSession, names: Iterable[str]) -> list[KafkaError]:
-    """Delete topics; gives the error of each that was not deleted."""
+    """Delete topics; return the error of each topic that was not deleted."""
     request = DeleteTopicsRequest(
         topic_names=list(dict.fromkeys(names)), timeout_ms=session.timeout_ms
     )
@@ -253,7 +253,7 @@ async def delete_topics(session: ClientSession, names: Iterable[str]) -> list[Ka
 
 
 async def add_partitions(session: ClientSession, name: str, total: int) -> list[KafkaError]:
-    """Raise the number of partitions; gives the error, if any."""
+    """Increase the number of partitions; return the errors."""
     topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=session.timeout_ms, validate_only=False
@@ -269,7 +269,7 @@ async def add_partitions(session: ClientSession, name: str, total: int) -> list[
 
 
 async def topic_configs(session: ClientSession, name: str) -> dict[str, str | None]:
-    """What a topic is set to itself, not by its brokers or by default; a secret is None.
+    """Return the configs set on a topic, without broker configs and defaults; a secret is None.
 
     Raises `BrokerError`.
     """
@@ -283,7 +283,7 @@ async def topic_configs(session: ClientSession, name: str) -> dict[str, str | No
     )
     if error is not None:
         raise error
-    # Version 0 has no sources, and says instead what is a default.
+    # DescribeConfigs v0 has no config source but an is_default flag.
     return {
         config.name: config.value
         for config in result.configs
@@ -293,18 +293,18 @@ async def topic_configs(session: ClientSession, name: str) -> dict[str, str | No
 
 
 def parse_config(setting: str) -> tuple[str, str]:
-    """Read the argument of `-c`. Raises `InvalidOption`."""
+    """Parse the value of `-c`. Raises `InvalidOption`."""
     name, equals, value = setting.partition("=")
     if not equals or not name:
         raise InvalidOption(f"-c {setting!r} is not of the form name=value")
     return name, value
 
 
-# --- what is printed --------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------
 
 
 def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
-    """A topic as `topics list --json` has it."""
+    """Return a topic as in `topics list --json`."""
     return {
         "topic": topic.name,
         "topic_id": None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
@@ -317,7 +317,7 @@ def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
 def topic_to_dict(
     topic: TopicMetadata, config_values: dict[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """A topic as `topics describe --json` has it."""
+    """Return a topic as in `topics describe --json`."""
     result = {
         **topic_summary(topic),
         "partitions": [
@@ -336,7 +336,7 @@ def topic_to_dict(
 
 
 def topic_text(result: dict[str, Any]) -> str:
-    """A topic's `form` as `topics describe` prints it."""
+    """Return the result of `topic_to_dict` as `topics describe` prints it."""
     heads = ("partition", "leader", "epoch", "replicas", "in sync", "offline")
     rows = [list(partition.values()) for partition in result["partitions"]]
     head = f"{result['topic']}: {pluralize(len(rows), 'partition')}"

@@ -38,15 +38,15 @@ STATES = (
     "PrepareEpochFence",
     "Dead",
 )
-"""What a coordinator may say of a transactional id, as Kafka names it."""
+"""Kafka's names of the transaction states."""
 
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""The states in which a transaction keeps readers of committed records from what follows it."""
+"""States of an open transaction, which blocks read_committed consumers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id in the list of its coordinator."""
+    """A transactional id as its coordinator lists it."""
 
     transactional_id: str
     state: str
@@ -56,9 +56,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator of a transactional id says of its last transaction.
+    """Last transaction of a transactional id, as its coordinator describes it.
 
-    Times are milliseconds, `started_ms` since 1970; None for what does not apply.
+    `started_ms` is in milliseconds since the epoch. It and `duration_ms` may be None.
     """
 
     transactional_id: str
@@ -74,7 +74,7 @@ class TransactionDescription:
 
 @click.group(cls=SuggestingGroup, short_help="List and describe transactions.")
 def txns() -> None:
-    """List transactional ids, and describe their transactions (brokers from 3.0 on)."""
+    """List transactional ids and describe their transactions. Needs Kafka 3.0 or later."""
 
 
 @txns.command("list", short_help="Print the transactional ids of the cluster.")
@@ -86,10 +86,10 @@ def txns() -> None:
     "states",
     type=click.Choice(STATES),
     multiple=True,
-    help="Only those in this state; may be repeated.",
+    help="Only transactions in this state. May be repeated.",
 )
 def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...]) -> int:
-    """Print the transactional ids that the brokers know, with their state, one a line."""
+    """Print the transactional ids of all brokers with their state, one per line."""
 
     async def show(session: ClientSession) -> Sequence[Exception]:
         found, failed = await list_transactions(session, states)
@@ -112,8 +112,8 @@ def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...])
 @json_option
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def describe_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ...]) -> int:
-    """Print for each transactional ID the state of its last transaction, its producer, how long it
-    has been open, and which partitions have a part in it."""
+    """Print state, producer, duration and partitions of the last transaction of each transactional
+    ID."""
 
     async def show(session: ClientSession) -> Sequence[Exception]:
         found = [await describe_transaction(session, name) for name in dict.fromkeys(names)]
@@ -126,15 +126,15 @@ def describe_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ..
     return admin.execute(show)
 
 
-# --- what is asked ----------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 
 async def list_transactions(
     session: ClientSession, states: Sequence[str]
 ) -> tuple[list[TransactionListing], list[KafkaError]]:
-    """The transactional ids of all brokers by name, and the errors of brokers that did not tell.
+    """Return the transactional ids of all brokers by name, and the errors of brokers that failed.
 
-    No `states` are all of them.
+    Empty `states` mean all states.
     """
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
     responses = await session.cluster.to_all(request, deadline=session.deadline)
@@ -159,7 +159,7 @@ async def list_transactions(
 async def describe_transaction(
     session: ClientSession, transactional_id: str
 ) -> TransactionDescription:
-    """The last transaction of an id. Raises `CommandFailed` for an id that nobody has used."""
+    """Return the last transaction of an id. Raises `CommandFailed` for an unknown id."""
     route = Coordinator(transactional_id, CoordinatorType.TRANSACTION)
     node_id = await session.cluster.coordinator(route.key, route.type, deadline=session.deadline)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -174,11 +174,11 @@ async def describe_transaction(
         "broker": str(node_id),
     }
     if result is None:
-        raise ProtocolError("the answer is not about the transactional id", **context)
+        raise ProtocolError("the transactional id is not in the response", **context)
     if result.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise CommandFailed(
-            f"no transaction of {transactional_id!r} is known;"
-            " `aiokafkawire txns list` tells which there are"
+            f"transactional id {transactional_id!r} does not exist;"
+            " `aiokafkawire txns list` lists the transactional ids"
         )
     error = response_error(result.error_code, **context)
     if error is not None:
@@ -202,16 +202,16 @@ async def describe_transaction(
     )
 
 
-# --- what is printed --------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------
 
 
 def transaction_to_dict(each: TransactionDescription) -> dict[str, Any]:
-    """A transaction as `txns describe --json` has it."""
+    """Return a transaction as in `txns describe --json`."""
     return asdict(each) | {"partitions": [tp._asdict() for tp in each.partitions]}
 
 
 def transaction_text(each: TransactionDescription) -> str:
-    """A transaction as `txns describe` has it."""
+    """Return a transaction as `txns describe` prints it."""
     duration = "" if each.duration_ms is None else f" for {each.duration_ms / 1000:.1f} s"
     count = pluralize(len(each.partitions), "partition")
     text = (

@@ -1,4 +1,4 @@
-"""Running the command line as a shell does: a process, its streams, its exit code."""
+"""Run the command line in a process, as a shell does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("SECOND", "aiokafkawire", "end", "interrupt", "running", "serving")
 
 SECOND = 1.0
 LIMIT_S = 60.0
-"""No command of these tests takes longer."""
+"""Time limit of a command."""
 
 
 def command(*arguments: str) -> list[str]:
@@ -38,7 +38,7 @@ def aiokafkawire(
 
 @contextmanager
 def running(*arguments: str, **popen: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A command while it runs; it is killed at the end if it still does."""
+    """Start a command; kill it on exit if it still runs."""
     settings: dict[str, object] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
@@ -55,17 +55,16 @@ def running(*arguments: str, **popen: object) -> Iterator[subprocess.Popen[bytes
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """`aiokafkawire broker` on free ports: its bootstrap servers and its process."""
+    """Run `aiokafkawire broker` on free ports; yield its bootstrap servers and its process."""
     with running("broker", "--port", "0", "-q", *arguments) as process:
         assert process.stdout is not None
         yield process.stdout.readline().decode().strip(), process
 
 
 def interrupt(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> float:
-    """Press Ctrl-C, or send another signal; gives how many seconds the process took to end.
+    """Send SIGINT or another signal; return the seconds until the process has ended.
 
-    They are seconds of a machine with a core to spare: where more processes want to run than there
-    are cores, each gets a share of one.
+    The time is divided by the load per core, because each process gets only a share of a core.
     """
     elapsed = Elapsed()
     elapsed.start()
@@ -79,5 +78,5 @@ def interrupt(process: subprocess.Popen[bytes], number: signal.Signals = signal.
 
 
 def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a process that has ended, or ends soon, has written."""
+    """Return stdout and stderr of a process that has ended or ends soon."""
     return process.communicate(timeout=LIMIT_S)

@@ -138,7 +138,7 @@ def test_no_command_shows_the_help() -> None:
         (
             ExceptionGroup("g", [ExceptionGroup("h", [NoBrokerAvailable("none")])]),
             1,
-            "aiokafkawire: none; check -b, and that the broker runs\n",
+            "aiokafkawire: none; check -b and that the broker is running\n",
         ),
     ],
 )
@@ -159,7 +159,7 @@ def test_what_a_command_raises_is_one_line(
 
 def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise ExceptionGroup("g", [CommandFailed("told"), ZeroDivisionError("a defect")])
+        raise ExceptionGroup("g", [CommandFailed("expected"), ZeroDivisionError("a defect")])
 
     monkeypatch.setattr(module.application, "main", fail)
     with pytest.raises(ExceptionGroup):

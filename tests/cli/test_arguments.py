@@ -151,7 +151,7 @@ def test_assignors_are_a_list() -> None:
         ("linger_ms=-1", "linger_ms must be at least 0"),
         ("compression_type=zip", "compression_type must be one of 'none', 'gzip'"),
         ("allow_auto_create_topics=perhaps", "must be true or false"),
-        ("partitioner=round_robin", "cannot be given with -X"),
+        ("partitioner=round_robin", "takes a Python object"),
         ("linger_ms", "not of the form option=value"),
         ("=5", "not of the form option=value"),
     ],

@@ -50,7 +50,7 @@ def test_it_greets_on_stderr_and_warns_of_an_open_door() -> None:
         interrupt(process)
         err = end(process)[1].decode()
     assert "in memory only" in err
-    assert "no authentication" in err
+    assert "without authentication" in err
 
 
 def test_verbose_shows_clients_topics_and_groups() -> None:

@@ -47,18 +47,18 @@ async def test_what_goes_wrong_inside_comes_out_as_it_is():
                 raise ZeroDivisionError
 
 
-async def test_no_broker_is_told_at_the_deadline():
+async def test_no_broker_is_reported_at_the_deadline():
     options = admin_options("127.0.0.1:1", ["default_api_timeout_ms=50"])
     with pytest.raises(NoBrokerAvailable):
         async with open_session(options):
             raise AssertionError
 
 
-async def test_what_old_brokers_lack_is_told_at_once():
+async def test_what_old_brokers_lack_is_reported_at_once():
     async with Broker(as_of="0.8.2") as broker:
         options = admin_options(broker.bootstrap_servers, ())
         async with open_session(options) as session:
-            # They tell no controller either, which would be waited for.
+            # They do not report a controller, and the request would wait for one.
             assert session.cluster.metadata.controller_id < 0
             with anyio.fail_after(20), pytest.raises(UnsupportedVersion, match="no CreateTopics"):
                 await create_topics(session, ["orders"])

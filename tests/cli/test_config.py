@@ -1,4 +1,4 @@
-"""Where options come from: flags, the environment, a file."""
+"""Sources of options: flags, the environment, a file."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
         ("linger_ms=soon", "line 1: linger_ms must be a whole number, not 'soon'"),
         ("group_id=g\nfetch_min_bytes=-1", "line 2: fetch_min_bytes must be at least 0"),
         ("bootstrap_servers=h:port", "line 1: "),
-        ("partitioner=mine", "line 1: partitioner is Python code"),
+        ("partitioner=mine", "line 1: partitioner takes a Python object"),
         ("client_id=a\x85b\u2028c\x0cd\n?", "line 2: '?' is not of the form option=value"),
         ("bootstrap_servers=h:" + "9" * 5_000, "line 1: bootstrap server 'h:999"),
     ],

@@ -109,7 +109,7 @@ def test_an_offset_beyond_the_end_is_noted(cli: Cli, servers: str, fill: Fill) -
     fill("beyond", b"one\n")
     code, out, err = cli("consume", "-b", servers, "-t", "beyond", "-p", "0", "-o", "7", "-e")
     assert (code, out) == (0, b"")
-    assert "% beyond [0] ends at 1 already" in err
+    assert "% beyond [0] starts at its end offset 1" in err
 
 
 def test_count_ends_a_read_that_would_go_on(servers: str, fill: Fill, cli: Cli) -> None:
@@ -256,21 +256,21 @@ def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
     ("arguments", "message"),
     [
         ([], "the topic is missing: consume TOPIC, or -G GROUP TOPIC…"),
-        (["-t", "t", "u"], "'t' and 'u' are given: without -G one topic is read"),
-        (["t", "u"], "'t' and 'u' are given: without -G one topic is read"),
+        (["-t", "t", "u"], "'t' and 'u' are given: without -G give one topic"),
+        (["t", "u"], "'t' and 'u' are given: without -G give one topic"),
         ([""], "the topic must not be empty"),
         (["-G", "", "t"], "-G must not be empty"),
         (["-G", "g"], "-G is given without topics"),
         (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),
-        (["-G", "g", "t", "-o", "5"], "with -G only -o beginning"),
-        (["-G", "g", "t", "-o", "-5"], "with -G only -o beginning"),
-        (["-G", "g", "t", "^("], "'^(' is no regular expression"),
-        (["-t", "t", "-o", "first"], "-o 'first' is no offset"),
+        (["-G", "g", "t", "-o", "5"], "with -G the only offsets are -o beginning"),
+        (["-G", "g", "t", "-o", "-5"], "with -G the only offsets are -o beginning"),
+        (["-G", "g", "t", "^("], "'^(' is not a regular expression"),
+        (["-t", "t", "-o", "first"], "-o 'first' is not an offset"),
         (["-t", "t", "-o", "1", "-o", "2"], "-o is given twice"),
         (["-t", "t", "-o", "stored"], "-X group_id"),
-        (["-t", "t", "-f", "%x"], "no token '%x'"),
-        (["-t", "t", "-f", "%s", "-K", ":"], "leave out -K"),
-        (["-t", "t", "--json", "-f", "%s"], "leave out -f"),
+        (["-t", "t", "-f", "%x"], "unknown token '%x'"),
+        (["-t", "t", "-f", "%s", "-K", ":"], "omit -K"),
+        (["-t", "t", "--json", "-f", "%s"], "omit -f"),
         (["-t", "t", "-X", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'"),
         (["-t", "t", "-c", "0"], "'-c'"),
         (["-t", "t", "-D", ""], "-D must not be empty"),
@@ -282,7 +282,7 @@ def test_wrong_usage(arguments: list[str], message: str, cli: Cli) -> None:
     assert message in err
 
 
-def test_what_is_not_there_is_told_soon(cli: Cli, servers: str, fill: Fill) -> None:
+def test_what_is_not_there_is_reported_soon(cli: Cli, servers: str, fill: Fill) -> None:
     code, _, err = cli("consume", "-b", servers, "-t", "no-such-topic", "-e")
     assert (code, err.count("\n")) == (1, 1)
     assert "topic 'no-such-topic' does not exist" in err
@@ -312,34 +312,34 @@ def test_a_group_without_its_topic_has_no_end(cli: Cli, servers: str, fill: Fill
     assert err == "aiokafkawire: topic no-such-topic does not exist\n"
 
 
-def test_a_group_tells_what_it_has(servers: str, fill: Fill) -> None:
+def test_rebalances_are_reported_on_stderr(servers: str, fill: Fill) -> None:
     fill("orders", b"1\n")
-    given = ("-b", servers, "-G", "told", "orders", "-o", "beginning")
+    given = ("-b", servers, "-G", "audit", "orders", "-o", "beginning")
     with running("consume", *given) as process:
         assert process.stderr is not None
-        told = process.stderr.readline()
-        assert told == b"% group told: assigned orders [0, 1, 2]\n"
+        line = process.stderr.readline()
+        assert line == b"% group audit: assigned orders [0, 1, 2]\n"
         assert interrupt(process) < SECOND
     done = aiokafkawire("consume", *given, "-e")
-    told_lines = done.stderr.decode().splitlines()
-    assert told_lines[0] == "% group told: assigned orders [0, 1, 2]"
-    assert told_lines[-1] == "% group told: revoked orders [0, 1, 2]"
+    err_lines = done.stderr.decode().splitlines()
+    assert err_lines[0] == "% group audit: assigned orders [0, 1, 2]"
+    assert err_lines[-1] == "% group audit: revoked orders [0, 1, 2]"
 
 
 @pytest.mark.parametrize("what", ["later", "^later-"])
 def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None:
     with running("consume", "-b", servers, "-G", "waiting", what) as process:
         assert process.stderr is not None
-        told = process.stderr.readline().decode()
-        assert told in {
-            "% topic later does not exist (yet)\n",
-            "% no topic matches ^later- (yet)\n",
+        line = process.stderr.readline().decode()
+        assert line in {
+            "% topic later does not exist yet\n",
+            "% no topic matches ^later- yet\n",
         }
         assert interrupt(process) < SECOND
         assert process.returncode == 130
 
 
-def test_an_outage_is_told_while_it_lasts() -> None:
+def test_an_outage_is_reported_while_it_lasts() -> None:
     with serving("-t", "t") as (addresses, broker):
         aiokafkawire("produce", "-b", addresses, "-t", "t", stdin=b"one\n")
         with running("consume", "-b", addresses, "-t", "t") as process:
@@ -347,7 +347,7 @@ def test_an_outage_is_told_while_it_lasts() -> None:
             assert process.stderr is not None
             assert process.stdout.readline() == b"one\n"
             broker.kill()
-            told = process.stderr.readline()
-            assert told.startswith(b"aiokafkawire: consumer aiokafkawire: no broker can be reached")
-            assert told.count(b"\n") == 1
+            line = process.stderr.readline()
+            assert line.startswith(b"aiokafkawire: consumer aiokafkawire: no broker can be reached")
+            assert line.count(b"\n") == 1
             assert interrupt(process) < SECOND

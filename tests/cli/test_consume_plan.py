@@ -29,7 +29,7 @@ def test_names_are_no_pattern() -> None:
     assert topic_pattern(["a", "b^"]) is None
 
 
-def test_partitions_are_told_by_topic() -> None:
+def test_partitions_are_reported_by_topic() -> None:
     partitions = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
     assert format_partitions(partitions) == "a [9, 10], b [2]"
     assert format_partitions([]) == "no partitions"

@@ -66,26 +66,26 @@ def test_a_reader_that_has_enough_is_no_failure():
 
 
 def test_a_response_alone(cli: Cli):
-    told = ("--response", "--api", "heartbeat", "--version", "4")
-    assert json.loads(cli("decode", RESPONSE.hex(), *told)[1]) == SECOND
+    options = ("--response", "--api", "heartbeat", "--version", "4")
+    assert json.loads(cli("decode", RESPONSE.hex(), *options)[1]) == SECOND
 
 
 def test_a_body_alone(cli: Cli):
     body = RESPONSE[9:].hex()
-    told = ("--response", "--api", "12", "--version", "4", "--body")
-    code, out, _ = cli("decode", body, *told)
+    options = ("--response", "--api", "12", "--version", "4", "--body")
+    code, out, _ = cli("decode", body, *options)
     assert (code, json.loads(out)) == (
         0,
         {key: SECOND[key] for key in ("requestHeader", "response")},
     )
 
 
-def test_what_is_inside_is_told_on_wish(cli: Cli):
+def test_what_is_inside_is_shown_with_inside(cli: Cli):
     message = SyncGroupResponse(error_code=0, assignment=bytes.fromhex("00000000000000000000"))
     frame = b"".join(encode_response(message, 0, 7)).hex()
-    told = ("--response", "--api", "SyncGroup", "--version", "0", "--json")
-    assert b'"assignment": "AAAAAAAAAAAAAA=="' in cli("decode", frame, *told)[1]
-    inside = json.loads(cli("decode", frame, *told, "-i")[1])["response"]["assignment"]
+    options = ("--response", "--api", "SyncGroup", "--version", "0", "--json")
+    assert b'"assignment": "AAAAAAAAAAAAAA=="' in cli("decode", frame, *options)[1]
+    inside = json.loads(cli("decode", frame, *options, "-i")[1])["response"]["assignment"]
     assert inside == {"version": 0, "assignedPartitions": [], "userData": ""}
 
 
@@ -103,17 +103,17 @@ def test_frames_before_a_bad_one_are_printed(cli: Cli, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (("xyz",), 2, "'xyz' is not hexadecimal; -f reads a file"),
-        (("0a0",), 1, "3 hexadecimal digits are no whole bytes"),
-        (("00", "-f", __file__), 2, "HEX and -f are both given"),
+        (("xyz",), 2, "'xyz' is not hexadecimal; use -f to read a file"),
+        (("0a0",), 1, "3 hexadecimal digits are an odd number"),
+        (("00", "-f", __file__), 2, "HEX and -f exclude each other"),
         (("00", "--version", "1"), 2, "--version needs --api"),
         (("00", "--api", "Fetsh"), 2, "did you mean 'Fetch'?"),
         (("00", "--body"), 2, "--body needs --api and --version"),
-        (("00",), 1, "1 bytes are no frame"),
+        (("00",), 1, "1 bytes are too few for a frame"),
         (("00000000", "--api", "fetch", "--response", "--version", "99"), 2, "0 to"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_what_is_wrong_is_reported_in_one_line(
     cli: Cli, arguments: tuple[str, ...], code: int, reason: str
 ):
     got, out, err = cli("decode", *arguments)
@@ -133,4 +133,4 @@ def test_an_input_is_bounded(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "large"
     path.write_bytes(REQUEST)
     code, _, err = cli("decode", "-f", str(path))
-    assert (code, "over 10 bytes" in err) == (1, True)
+    assert (code, "larger than 10 bytes" in err) == (1, True)

@@ -12,14 +12,14 @@ from aiokafkawire.wire import APIS, error_for
 
 def test_an_error_takes_one_line_and_says_what_to_do() -> None:
     text = explain(errors.NoBrokerAvailable("no broker answered\nat all", broker="h:1"))
-    assert text == "no broker answered at all (broker h:1); check -b, and that the broker runs"
+    assert text == "no broker answered at all (broker h:1); check -b and that the broker is running"
 
 
 def test_a_deadline_that_a_connection_has_used_up_is_not_called_too_short() -> None:
     error = errors.RequestTimedOut("no leader answered; the last error: refused")
     assert "request_timeout_ms" in explain(error)
     error.__cause__ = errors.ConnectionFailed("refused")
-    assert explain(error) == f"{error}; check -b, and that the broker runs"
+    assert explain(error) == f"{error}; check -b and that the broker is running"
 
 
 def test_what_a_broker_says_does_not_act_on_the_terminal() -> None:
@@ -36,15 +36,15 @@ def test_failed_deliveries_name_their_count_and_the_first() -> None:
     )
 
 
-def test_options_of_the_code_are_not_told_to_a_shell() -> None:
+def test_options_of_the_code_are_not_reported_to_a_shell() -> None:
     reason = "topic 'x' does not exist, and allow_auto_create_topics is off"
     text = explain(errors.UnknownTopic(reason, topic="x"))
-    assert text == "topic 'x' does not exist; check its name, or create the topic"
+    assert text == "topic 'x' does not exist; check the name or create the topic"
 
 
 def test_a_partition_that_is_not_there_is_left_to_the_key() -> None:
     text = explain(errors.UnknownTopic("the topic has 3 partitions", topic="t", partition=7))
-    assert text.endswith("; -p -1 leaves the partition to the key")
+    assert text.endswith("; -p -1 chooses the partition by key")
 
 
 def test_an_error_without_text_is_named() -> None:
@@ -70,7 +70,7 @@ def test_every_kind_of_error_has_advice_or_says_all_itself() -> None:
 
 def test_an_old_version_is_compared_unless_the_text_says_what_to_do() -> None:
     bare = errors.UnsupportedVersion("no zstd", broker="1", api="Produce")
-    assert explain(bare).endswith("; compare the broker's version with what this needs")
+    assert explain(bare).endswith("; check the broker's version")
     said = errors.UnsupportedVersion("acks=2 is of 0.8; take 'all'", broker="1", api="Produce")
     assert explain(said) == str(said)
     known = errors.UnsupportedVersion("no list", broker="1", api="ListTransactions")
@@ -90,5 +90,5 @@ def test_a_refusal_of_a_broker_says_what_to_do(code: int) -> None:
     assert explain(error_for(code, topic="t")).endswith(f"; {ADVICE_BY_CODE[code]}")
 
 
-def test_another_refusal_is_told_as_it_is() -> None:
+def test_another_refusal_is_reported_as_it_is() -> None:
     assert explain(error_for(44)) == "POLICY_VIOLATION"

@@ -93,15 +93,15 @@ def test_one_frame_may_come_without_its_length():
     assert list(split_frames(bare(request()), NO_HINT)) == [bare(request())]
 
 
-def test_what_is_left_over_is_told_behind_the_frames():
+def test_what_is_left_over_is_reported_behind_the_frames():
     frames = split_frames(memoryview(request(1) + request(2)[:-2]), NO_HINT)
     assert next(frames) == bare(request(1))
-    with pytest.raises(CommandFailed, match="bytes after frame 1 are no whole frame"):
+    with pytest.raises(CommandFailed, match="bytes after frame 1 are not a whole frame"):
         next(frames)
 
 
 def test_too_few_bytes_are_no_frame():
-    with pytest.raises(CommandFailed, match="3 bytes are no frame"):
+    with pytest.raises(CommandFailed, match="3 bytes are too few for a frame"):
         list(split_frames(memoryview(b"abc"), NO_HINT))
     assert list(split_frames(memoryview(b"abc"), FrameHint(body=True))) == [b"abc"]
 
@@ -168,7 +168,7 @@ def test_a_response_that_fits_many_asks_for_more():
 
 def test_what_fits_nothing_says_why_it_is_no_request():
     with pytest.raises(
-        CommandFailed, match="no response that is known; as a request: unknown API key 999"
+        CommandFailed, match="not a known response; as a request: unknown API key 999"
     ):
         FrameDecoder(NO_HINT).decode(memoryview(b"\x03\xe7\x00\x00\x00\x00\x00\x07" + bytes(50)))
 
@@ -185,7 +185,7 @@ def test_the_version_is_found_for_a_given_api():
         FrameDecoder(FrameHint(api, 0, response=True)).decode(frame)
     with pytest.raises(InvalidOption, match="FindCoordinator has versions 0 to 6"):
         FrameDecoder(FrameHint(api, 7, response=True)).decode(frame)
-    with pytest.raises(CommandFailed, match="no FindCoordinator response of any version"):
+    with pytest.raises(CommandFailed, match="not a FindCoordinator response of any version"):
         FrameDecoder(FrameHint(api, None, response=True)).decode(bare(response(version=1)))
 
 
@@ -203,7 +203,7 @@ def test_a_body_has_no_header():
         FrameDecoder(FrameHint(api, body=True)).decode(body)
 
 
-def test_versions_that_lay_out_alike_are_told():
+def test_versions_that_lay_out_alike_are_reported():
     frame = bare(b"".join(encode_request(ApiVersionsRequest(), 0, 1, None)))
     assert FrameDecoder(NO_HINT).decode(frame).also_fits == ()
 
@@ -250,5 +250,5 @@ def test_the_nearest_api_is_named():
 
 
 def test_without_a_near_one_all_apis_are_named():
-    with pytest.raises(InvalidOption, match="'zzzz' is not known; there are Produce, Fetch, "):
+    with pytest.raises(InvalidOption, match="unknown --api 'zzzz'; there are Produce, Fetch, "):
         find_api("zzzz")

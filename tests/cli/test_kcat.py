@@ -1,4 +1,4 @@
-"""What people who know kcat type, and the forms that their scripts read."""
+"""kcat's options and output formats."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ def test_modes_of_kcat_are_commands(typed: str, meant: str):
         (("-L", "-b", "h:1", "-J", "--json"), "--json and -J exclude each other"),
         (("-L", "-b", "h:1", "t", "u"), "'t' and 'u' are given: give one topic, or none for all"),
         (("-b", "h:1", "-t", "t"), "a command comes first, or one of -P, -C, -L; see"),
-        (("-C", "-b", "h:1", "t", "-J", "--json"), "leave out --json"),
-        (("-C", "-b", "h:1", "t", "-J", "-f", "%s"), "leave out -f"),
-        (("-C", "-b", "h:1", "t", "-J", "-Z"), "leave out -Z"),
+        (("-C", "-b", "h:1", "t", "-J", "--json"), "exclude each other"),
+        (("-C", "-b", "h:1", "t", "-J", "-f", "%s"), "omit -f"),
+        (("-C", "-b", "h:1", "t", "-J", "-Z"), "omit -Z"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], message: str, cli: Cli):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.cli.nested_payloads import records_to_dicts, to_expanded_json
-from aiokafkawire.records import BatchBuilder, Compression, server
+from aiokafkawire.records import BatchBuilder, Compression, broker_records
 from aiokafkawire.wire import Message
 from aiokafkawire.wire.consumer_protocol import encode_assignment, encode_subscription
 from aiokafkawire.wire.messages.describe_groups import (
@@ -33,7 +33,7 @@ def batch(compression: Compression = Compression.NONE, magic: int = 2) -> bytes:
     return b"".join(builder.close().encode(magic))
 
 
-def test_batches_are_told_with_their_records():
+def test_batches_are_reported_with_their_records():
     (form,) = records_to_dicts(batch(Compression.GZIP))
     assert form["compression"] == "gzip"
     assert (form["baseOffset"], form["lastOffset"], form["producerId"]) == (0, 1, -1)
@@ -49,20 +49,20 @@ def test_batches_are_told_with_their_records():
     ]
 
 
-def test_old_messages_are_told_too():
+def test_old_messages_are_reported_too():
     forms = records_to_dicts(batch(magic=1))
     assert [form["magic"] for form in forms] == [1, 1]
     assert [form["records"][0]["value"] for form in forms[:1]] == ["value"]
 
 
 def test_a_control_batch_shows_that_it_is_one():
-    data = server.control_batch(7, 1, commit=True, coordinator_epoch=0, timestamp_ms=5)
+    data = broker_records.control_batch(7, 1, commit=True, coordinator_epoch=0, timestamp_ms=5)
     (form,) = records_to_dicts(data)
     assert (form["isControl"], form["isTransactional"], form["producerId"]) == (True, True, 7)
 
 
 @pytest.mark.parametrize("position", [17, -1])
-def test_damage_is_told_and_what_went_before_is_shown(position: int):
+def test_damage_is_reported_and_what_went_before_is_shown(position: int):
     damaged = bytearray(batch())
     damaged[position] ^= 1
     good, bad = records_to_dicts(batch() + damaged)
@@ -71,7 +71,7 @@ def test_damage_is_told_and_what_went_before_is_shown(position: int):
     assert "records" not in bad
 
 
-def test_what_is_no_batch_at_all_is_told():
+def test_what_is_no_batch_at_all_is_reported():
     data = bytearray(batch())
     data[16] = 9
     assert records_to_dicts(bytes(data)) == [{"corrupt": "there is no message format 9 (offset 0)"}]
@@ -99,8 +99,8 @@ def test_subscriptions_and_assignments_stand_in_their_place():
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
     )
-    told: dict[str, Any] = to_expanded_json(join, 5)["protocols"][0]["metadata"]
-    assert (told["version"], told["topics"], told["generationId"]) == (3, ["t"], 4)
+    found: dict[str, Any] = to_expanded_json(join, 5)["protocols"][0]["metadata"]
+    assert (found["version"], found["topics"], found["generationId"]) == (3, ["t"], 4)
     sync: Message = SyncGroupResponse(error_code=0, assignment=assignment)
     partitions = [{"topic": "t", "partitions": [0, 2]}]
     assert to_expanded_json(sync, 3)["assignment"]["assignedPartitions"] == partitions
@@ -119,9 +119,9 @@ def test_subscriptions_and_assignments_stand_in_their_place():
         protocol_data="range",
         members=[member],
     )
-    (told,) = to_expanded_json(DescribeGroupsResponse(groups=[group]), 4)["groups"][0]["members"]
-    assert told["memberMetadata"]["topics"] == ["t"]
-    assert told["memberAssignment"]["assignedPartitions"] == partitions
+    (found,) = to_expanded_json(DescribeGroupsResponse(groups=[group]), 4)["groups"][0]["members"]
+    assert found["memberMetadata"]["topics"] == ["t"]
+    assert found["memberAssignment"]["assignedPartitions"] == partitions
 
 
 def test_the_bytes_of_another_kind_of_group_stay_as_they_are():

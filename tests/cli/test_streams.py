@@ -146,5 +146,5 @@ def test_an_input_without_its_delimiter_is_not_collected_for_ever(
     monkeypatch.setattr(streams, "MAX_RECORD_BYTES", 10)
     splitter = RecordSplitter(b"\n")
     splitter.feed(b"12345")
-    with pytest.raises(CommandFailed, match="choose it with -D"):
+    with pytest.raises(CommandFailed, match="set it with -D"):
         splitter.feed(b"678901")

@@ -30,12 +30,16 @@ async def shop(as_of: str = "4.3") -> AsyncIterator[tuple[Broker, ClientSession]
             yield broker, session
 
 
-def teller(broker: Broker, name: str) -> Producer:
+def transactional_producer(broker: Broker, name: str) -> Producer:
     return Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=name)
 
 
 async def test_transactions_of_all_brokers_are_listed_and_described():
-    async with shop() as (broker, session), teller(broker, "b") as one, teller(broker, "a") as two:
+    async with (
+        shop() as (broker, session),
+        transactional_producer(broker, "b") as one,
+        transactional_producer(broker, "a") as two,
+    ):
         idle, failed = await txns.list_transactions(session, ())
         assert ([each.state for each in idle], failed) == (["Empty"] * 2, [])
         assert (await txns.describe_transaction(session, "a")).partitions == ()
@@ -60,7 +64,7 @@ async def test_transactions_of_all_brokers_are_listed_and_described():
         assert (over.duration_ms, over.partitions) == (None, ())
 
 
-async def test_what_a_coordinator_refuses_is_told():
+async def test_an_error_of_the_coordinator_is_reported():
     async with shop() as (broker, session):
         with pytest.raises(CommandFailed, match=r"'nobody' .*txns list"):
             await txns.describe_transaction(session, "nobody")
@@ -69,19 +73,19 @@ async def test_what_a_coordinator_refuses_is_told():
         assert (found, [error.broker for error in failed]) == ([], ["2"])
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         broker.on(ApiKey.DESCRIBE_TRANSACTIONS, Answer(code), times=1)
-        with pytest.raises(BrokerError) as told:
+        with pytest.raises(BrokerError) as raised:
             await txns.describe_transaction(session, "x")
-        assert (told.value.transactional_id, told.value.api) == ("x", "DescribeTransactions")
+        assert (raised.value.transactional_id, raised.value.api) == ("x", "DescribeTransactions")
 
         def silence(seen: SeenRequest) -> DescribeTransactionsResponse:
             return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=[])
 
         broker.on(ApiKey.DESCRIBE_TRANSACTIONS, silence)
-        with pytest.raises(ProtocolError, match="not about the transactional id"):
+        with pytest.raises(ProtocolError, match="transactional id is not in the response"):
             await txns.describe_transaction(session, "x")
 
 
-async def test_brokers_before_3_0_do_not_tell():
+async def test_brokers_before_3_0_do_not_support_it():
     async with shop("2.8") as (_, session):
         _, failed = await txns.list_transactions(session, ())
         assert [type(error) for error in failed] == [UnsupportedVersion] * 2

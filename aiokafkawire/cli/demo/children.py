@@ -1,7 +1,7 @@
-"""The processes that the demo starts: they speak JSON lines, and never outlive it.
+"""Child processes of the demo. They exchange JSON lines and never outlive the demo.
 
-A child runs in a process group of its own, so that Ctrl-C in the terminal reaches the demo alone;
-it ends when its stdin does, which also happens when the demo is killed.
+A child runs in its own process group, so that Ctrl-C in the terminal reaches only the demo. It
+ends when its stdin closes, which also happens when the demo is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiokafkawire.cli.streams import InputStream, RecordSplitter
 __all__ = ("Child", "Children", "Commands", "tell", "until_told_to_end")
 
 STOP_TIMEOUT_S = 10.0
-"""How long a child that was asked to stop may take."""
+"""Timeout for a child to stop."""
 
 ORPHAN_LIMIT_S = 8.0
 KILL_TIMEOUT_S = 2.0
@@ -33,13 +33,13 @@ LOG_TAIL_BYTES = 4096
 
 
 def tell(event: str, **details: Any) -> None:
-    """In a child: tell the parent. A few hundred bytes, which a pipe takes without waiting."""
+    """Send an event from a child to the parent: a few hundred bytes, which never block a pipe."""
     line = json.dumps({"event": event, **details}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 
 class Commands:
-    """In a child: the lines that the parent sends, until it closes them or ends."""
+    """Commands from the parent, read in a child until stdin closes."""
 
     def __init__(self) -> None:
         self._input = InputStream(sys.stdin.fileno())
@@ -47,7 +47,7 @@ class Commands:
         self._lines: deque[bytes] = deque()
 
     async def next(self) -> list[str] | None:
-        """The next one, split into words; None at the end."""
+        """Return the next command, split into words; None at the end."""
         while not self._lines:
             chunk = await self._input.read()
             if not chunk:
@@ -57,7 +57,7 @@ class Commands:
 
 
 async def until_told_to_end(scope: anyio.CancelScope) -> None:
-    """In a child: cancel `scope` when the parent closes the commands, or is gone itself.
+    """Cancel `scope` in a child when the parent closes stdin or has ended.
 
     Whatever holds the child up then, it has `ORPHAN_LIMIT_S` for its goodbye.
     """
@@ -93,7 +93,7 @@ class Child:
         return self._process.pid
 
     async def listen(self, hear: Callable[[dict[str, Any]], None]) -> None:
-        """Give what the child tells to `hear`, until it ends."""
+        """Pass the events of the child to `hear` until it ends."""
         assert self._process.stdout is not None
         output = InputStream(self._process.stdout.fileno())
         splitter = RecordSplitter(b"\n")
@@ -103,20 +103,20 @@ class Child:
         self.ended.set()
 
     def send(self, *words: object) -> None:
-        """Give it a command; one that has ended does not hear it."""
+        """Send a command; ignored by a child that has ended."""
         assert self._process.stdin is not None
         if not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
 
     def kill(self) -> None:
-        """End it without a goodbye. May be called again."""
+        """Kill the process. May be called again."""
         self.expected_to_end = True
         if self._process.poll() is None:
             self._process.kill()
 
     async def stop(self) -> bool:
-        """Ask it to end and wait; kills it when it does not. Whether it ended by itself."""
+        """Ask the child to end; kill it after a timeout. Return True if it ended by itself."""
         self.expected_to_end = True
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -127,7 +127,7 @@ class Child:
         return not scope.cancelled_caught
 
     def reap(self) -> None:
-        """Release what the system keeps of a killed child."""
+        """Reap a killed child and close its pipes."""
         self.kill()
         self._process.wait(KILL_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -135,13 +135,13 @@ class Child:
             pipe.close()
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr, in one line."""
+        """Return the last line that the child wrote to stderr."""
         text = self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
         return one_line(text.splitlines()[-1]) if text else "it said nothing"
 
 
 class Children:
-    """All children of the demo, in the order of their starting."""
+    """All children of the demo, in start order."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -154,7 +154,7 @@ class Children:
         return child
 
     def kill_all(self) -> None:
-        """May be called from any thread, and again."""
+        """Kill all children. May be called from any thread, and again."""
         for child in list(self._all):
             child.kill()
 

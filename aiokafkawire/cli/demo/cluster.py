@@ -1,4 +1,4 @@
-"""The demo's cluster, in a process of its own: `python -m aiokafkawire.cli.demo.cluster`.
+"""The demo's cluster as a separate process: `python -m aiokafkawire.cli.demo.cluster`.
 
 Takes `kill NODE` and `start NODE` on stdin, ends when stdin does.
 """
@@ -17,7 +17,7 @@ __all__ = ("main", "serve")
 
 
 async def serve(nodes: int) -> None:
-    """Run the cluster and do as told, until stdin ends."""
+    """Run the cluster and execute commands until stdin closes."""
     async with Broker(nodes, auto_create_topics=False) as broker:
         tell("ready", servers=broker.bootstrap_servers, nodes=list(broker.nodes))
         commands = Commands()

@@ -1,4 +1,4 @@
-"""The command line of the demo."""
+"""`aiokafkawire demo`: options and exit codes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
 
 
 def tell_end(performances: Sequence[Play]) -> None:
-    """Say on stderr what is left after a signal. Takes no locks: a signal's handler may call it."""
+    """Report on stderr what remains after a signal. Takes no locks: signal handlers call it."""
     left = next((play.left_behind for play in performances if play.left_behind), None)
     text = "everything it made is removed" if left is None else f"{left} may be left"
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The input: which files, which lines, which words, and how often each, counted straight."""
+"""Input of the demo: files, lines, words, and word counts computed without Kafka."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = (
 )
 
 MAX_LINE_BYTES = 256 * 1024
-"""A longer line is sent, and counted, as several."""
+"""A longer line is sent and counted as several lines."""
 
 NOT_SOURCE = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 WORD = re.compile(rb"[0-9A-Za-z_\x80-\xff]+")
-"""Letters of other alphabets are bytes from 0x80 on in UTF-8."""
+"""UTF-8 encodes letters of other alphabets in bytes from 0x80."""
 
 
 def default_files() -> list[Path]:
-    """All source files of the running Python's standard library."""
+    """Return all source files of the standard library."""
     root = Path(sysconfig.get_path("stdlib"))
     return [path for path in _walk(root) if path.suffix == ".py"]
 
 
 def files_at(path: Path) -> list[Path]:
-    """A file, or all files in a folder; raises `CommandFailed` when there is nothing to read."""
+    """Return a file, or all files in a folder. Raises `CommandFailed` if there is no input."""
     files = _files_at(path)
     if next(lines(files), None) is None:
         raise CommandFailed(f"{path} is empty; give another INPUT")
@@ -68,7 +68,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def lines(files: Iterable[Path]) -> Iterator[bytes]:
-    """Every line, without its newline."""
+    """Yield every line without its newline."""
     for path in files:
         with path.open("rb") as file:
             while line := file.readline(MAX_LINE_BYTES):
@@ -76,13 +76,13 @@ def lines(files: Iterable[Path]) -> Iterator[bytes]:
 
 
 def count_words(texts: Iterable[bytes]) -> Counter[bytes]:
-    """How often each word occurs; no word goes over the end of a text."""
+    """Count each word; no word spans two texts."""
     return Counter(WORD.findall(b"\n".join(texts)))
 
 
 @dataclass(slots=True)
 class Truth:
-    """What the input holds, counted without Kafka."""
+    """Expected counts of the input, computed without Kafka."""
 
     lines: int = 0
     size_bytes: int = 0
@@ -90,7 +90,7 @@ class Truth:
 
 
 def count_straight(files: Iterable[Path]) -> Iterator[Truth]:
-    """Read all files once; yields one and the same `Truth` as it grows, complete at the end.
+    """Read all files once; yield the same growing `Truth`, complete at the end.
 
     Raises `OSError` for a file that cannot be read.
     """

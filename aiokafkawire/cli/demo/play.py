@@ -31,7 +31,7 @@ NODES = 3
 GROUP = "aiokafkawire-demo"
 
 PATIENCE_S = 60.0
-"""The demo fails when nothing moves on for so long. A dead worker's session ends after 6 s."""
+"""Timeout without progress, after which the demo fails. A dead worker's session ends after 6 s."""
 
 NODE_DOWN_S = 2.0
 SHOW_EVERY_S = 0.25
@@ -41,7 +41,7 @@ BATCH_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the demo is played with; without `bootstrap` it brings a cluster of its own."""
+    """Options of the demo; without `bootstrap` it starts its own cluster."""
 
     files: list[Path]
     bootstrap: str | None
@@ -50,7 +50,7 @@ class Settings:
 
 
 class Play:
-    """One performance."""
+    """One run of the demo."""
 
     def __init__(self, settings: Settings, children: Children, view: View) -> None:
         self.stage = Stage(partitions=PARTITIONS)
@@ -65,7 +65,7 @@ class Play:
         self._news = anyio.Event()
 
     async def perform(self) -> Verdict:
-        """Play it all. Raises `CommandFailed`, or a `KafkaError`, also inside an ExceptionGroup."""
+        """Run the demo. Raises `CommandFailed` or a `KafkaError`, also inside an ExceptionGroup."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._show)
             servers = self._settings.bootstrap or await self._start_cluster(group)
@@ -82,7 +82,7 @@ class Play:
 
     @property
     def left_behind(self) -> str | None:
-        """What may outlive the demo; a cluster of its own takes the topic with it."""
+        """Return what may outlive the demo: the topic, unless the demo started the cluster."""
         if self._settings.bootstrap is None or self._topic is None or not self._topic.may_exist:
             return None
         return f"topic {self._topic.name}"
@@ -245,7 +245,7 @@ class Play:
     # --- waiting -----------------------------------------------------------------------------
 
     def _owned_by(self, names: list[str]) -> bool:
-        """Whether exactly these workers have all partitions, each some."""
+        """Return True if exactly these workers own all partitions, each at least one."""
         owners = self.stage.owners
         return len(owners) == PARTITIONS and set(owners.values()) == set(names)
 
@@ -254,7 +254,7 @@ class Play:
         self._news = anyio.Event()
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition of the stage; `CommandFailed` when nothing moves on meanwhile."""
+        """Wait for a condition of the stage. Raises `CommandFailed` without progress."""
         while not condition():
             before = self.stage.sent
             with anyio.move_on_after(PATIENCE_S):

@@ -19,7 +19,7 @@ from pathlib import Path
 __all__ = ("BUSY_TIMEOUT_S", "Results", "Tally")
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a transaction waits for those of other workers."""
+"""Timeout of a database transaction that waits for other workers."""
 
 TABLES = """
 create table if not exists position (part integer primary key, next_offset integer not null);
@@ -36,7 +36,7 @@ create table if not exists line (
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted from the records of one partition from `first_offset` to `next_offset`.
+    """Word counts of the records of one partition from `first_offset` to `next_offset`.
 
     `lines` are the numbers of the input's lines that they were.
     """
@@ -56,7 +56,7 @@ class Results:
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         self._database.execute("pragma journal_mode = wal")
-        # Survives the death of a process, which is what happens here; not that of the machine.
+        # Durable across a process crash, which the demo needs, but not across a machine crash.
         self._database.execute("pragma synchronous = off")
         self._database.executescript(TABLES)
 
@@ -64,18 +64,18 @@ class Results:
         self._database.close()
 
     def position(self, partition: int) -> int:
-        """The offset of the first record that is not counted yet."""
+        """Return the offset of the first uncounted record."""
         row = self._database.execute(
             "select next_offset from position where part = ?", (partition,)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def positions(self) -> dict[int, int]:
-        """The position of every partition that has one."""
+        """Return the position of every partition that has one."""
         return dict(self._database.execute("select part, next_offset from position"))
 
     def add(self, tallies: Iterable[Tally]) -> list[int]:
-        """Add them in one transaction; gives the partitions whose tally came too late."""
+        """Add tallies in one transaction; return the partitions whose tally is outdated."""
         late = []
         self._database.execute("begin immediate")
         try:
@@ -99,7 +99,7 @@ class Results:
         return late
 
     def _move(self, tally: Tally) -> bool:
-        """Move the position over the tally's records; whether it stood before them."""
+        """Advance the position past the tally's records; return False if it was not before them."""
         self._database.execute(
             "insert into position values (?, 0) on conflict do nothing", (tally.partition,)
         )
@@ -110,12 +110,12 @@ class Results:
         return moved.rowcount == 1
 
     def words(self) -> Counter[bytes]:
-        """How often each word was counted, over all partitions."""
+        """Return the count of each word over all partitions."""
         rows = self._database.execute("select word, sum(number) from word group by word")
         return Counter(dict(rows))
 
     def line_numbers(self) -> Iterable[array[int]]:
-        """The numbers of all lines that were counted, in pieces, in no order."""
+        """Yield the numbers of all counted lines in chunks, unordered."""
         for (blob,) in self._database.execute("select numbers from line"):
             numbers = array("I")
             numbers.frombytes(blob)

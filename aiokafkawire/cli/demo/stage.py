@@ -1,4 +1,4 @@
-"""What the audience may see: plain values that `play` changes and `view` shows."""
+"""Visible state of the demo: plain values that `play` changes and `view` shows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ("RATE_WINDOW_S", "Event", "Rate", "Stage", "Worker")
 RATE_WINDOW_S = 2.0
 MAX_EVENTS = 100
 OVER = frozenset({"killed", "done"})
-"""States of a worker in which it has what it had last, whatever it tells."""
+"""Worker states in which its last assignment stays and its events are ignored."""
 
 
 class Rate:
-    """How fast a count grew over the last `RATE_WINDOW_S` seconds."""
+    """Rate of a count over the last `RATE_WINDOW_S` seconds."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, int]] = deque()
 
     def note(self, now: float, count: int) -> float:
-        """Add a point; gives the rate per second up to it."""
+        """Add a point; return the rate per second."""
         self._points.append((now, count))
         while len(self._points) > 2 and self._points[1][0] <= now - RATE_WINDOW_S:
             self._points.popleft()
@@ -43,7 +43,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, `at` seconds after the beginning."""
+    """An event, `at` seconds after the start."""
 
     at: float
     text: str
@@ -51,7 +51,7 @@ class Event:
 
 @dataclass(slots=True)
 class Stage:
-    """The state of the demo at one moment."""
+    """State of the demo."""
 
     partitions: int
     total: int = 0
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def processed(self) -> int:
-        """Records that are in the results. Every partition begins at offset 0 here."""
+        """Number of records in the results. Every partition starts at offset 0."""
         return sum(self.positions.values())
 
     @property
@@ -72,7 +72,7 @@ class Stage:
 
     @property
     def owners(self) -> dict[int, str]:
-        """Which worker has which partition."""
+        """Worker of each partition."""
         return {
             partition: worker.name
             for worker in self.workers.values()
@@ -80,7 +80,7 @@ class Stage:
         }
 
     def hear(self, name: str, told: Mapping[str, Any]) -> str | None:
-        """Take in what a worker told; gives a sentence if it is news."""
+        """Apply an event of a worker; return a sentence if it is worth showing."""
         worker = self.workers[name]
         for text, position in told.get("positions", {}).items():
             partition = int(text)
@@ -106,7 +106,7 @@ class Stage:
 
 
 def ranges(numbers: tuple[int, ...] | list[int]) -> str:
-    """0-3, 7 for 0, 1, 2, 3, 7."""
+    """Format numbers as ranges: 0-3, 7 for 0, 1, 2, 3, 7."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""The demo's topic, for the time of the demo."""
+"""Topic of the demo, which exists only during the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 DELETE_TIMEOUT_S = 5.0
 CANCELLED_DELETE_TIMEOUT_S = 0.3
 LAST_WITH_NAMES = 5
-"""From version 6 on DeleteTopics names topics in another field."""
+"""DeleteTopics v6+ names topics in a different field."""
 
 logger = logging.getLogger("aiokafkawire.cli")
 
@@ -95,6 +95,6 @@ class Topic:
                     raise error_for(topic.error_code, api="DeleteTopics", topic=self.name)
             self.may_exist = False
         except KafkaError as error:
-            # The demo is over, and what it has shown stands.
+            # The demo is complete: a failed deletion does not change its result.
             logger.warning("topic %s was not deleted: %s", self.name, error)
         await self._cluster.aclose()

@@ -1,4 +1,4 @@
-"""The comparison: what the workers counted against what the input holds."""
+"""Comparison of the workers' counts with the input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether all was sent, and everything counted exactly once."""
+        """True if all lines were sent and counted exactly once."""
         return self.sent == self.processed and not (
             self.lost or self.counted_twice or self.wrong_words
         )

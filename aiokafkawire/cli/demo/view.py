@@ -1,4 +1,4 @@
-"""Showing the demo: a live picture in a terminal, a line a second elsewhere."""
+"""Views of the demo: a live picture in a terminal, one line per second elsewhere."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ EVENTS_SHOWN = 5
 TOP_WORDS = 5
 BAR_WIDTH = 30
 NARROW_COLUMNS = 76
-"""In a terminal of fewer columns names, gaps and bars are short."""
+"""Below this number of columns names, gaps and bars are short."""
 NARROW_BAR_WIDTH = 16
 MAX_LABEL_WIDTH = 19
-"""A long word shall not take the room of the counts beside it."""
+"""Longest word to print, so that the counts beside it fit."""
 PARTITIONS_IN_LINE = 3
 LINE_EVERY_S = 1.0
 
 
 class Screen(Console):
-    """A console that says so when nobody watches any more, and does not end the process itself."""
+    """Console that raises an error when its reader has exited, instead of ending the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
 
 
 class View(Protocol):
-    """Shows a stage. Entered before the first `show`, left before the last lines are printed."""
+    """View of a stage: a context manager around all calls of `show`, but not the last lines."""
 
     def __enter__(self) -> Self: ...
 
@@ -51,12 +51,12 @@ class View(Protocol):
     def event(self, event: Event) -> None: ...
 
     def show(self, stage: Stage, now: float) -> None:
-        """Show how things stand `now` seconds after the beginning."""
+        """Show the stage `now` seconds after the start."""
         ...
 
 
 class PlainView:
-    """Lines, for a pipe or a file."""
+    """View as lines, for a pipe or a file."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -98,7 +98,7 @@ class PlainView:
 
 
 class LiveView:
-    """A picture that changes in place."""
+    """View as a picture that changes in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -118,7 +118,7 @@ class LiveView:
         self._live.__exit__(exc_type, exc, traceback)
 
     def event(self, event: Event) -> None:
-        """Events are part of the picture."""
+        """Do nothing: the picture contains the events."""
 
     def show(self, stage: Stage, now: float) -> None:
         self._live.update(self._picture(stage, now), refresh=True)
@@ -156,7 +156,7 @@ def _bar(count: int, total: int, *, narrow: bool) -> Text:
 
 
 def _called(name: str, *, narrow: bool) -> str:
-    """w1 for worker 1 where there is little room."""
+    """Return a short name in a narrow terminal: w1 for worker 1."""
     return name.replace("worker ", "w") if narrow else name
 
 
@@ -179,7 +179,7 @@ def _workers(stage: Stage, *, narrow: bool) -> Table:
 
 
 def _partitions(stage: Stage, *, narrow: bool) -> Table:
-    """Several partitions a line: number, owner, how many of its records are counted."""
+    """Format several partitions per line: number, owner, counted records."""
     table = Table.grid(padding=(0, 1 if narrow else 2))
     owners = stage.owners
     rows = -(-stage.partitions // PARTITIONS_IN_LINE)
@@ -202,7 +202,7 @@ def _partitions(stage: Stage, *, narrow: bool) -> Table:
 
 
 def verdict_table(truth: Truth, verdict: Verdict) -> Table:
-    """What the demo ends with: the counts that went through Kafka beside those that did not."""
+    """Return the final comparison: counts through Kafka beside counts without it."""
     table = Table("", title="counted through Kafka, and straight from the input")
     table.columns[0].no_wrap, table.columns[0].max_width = True, MAX_LABEL_WIDTH
     table.add_column("Kafka", justify="right")

@@ -35,7 +35,7 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class WordCounter(RebalanceListener):
-    """Counts what `consumer` gives, and answers to its rebalances."""
+    """Counts the records of a consumer; the rebalance listener of the consumer."""
 
     def __init__(self, consumer: Consumer, results: Results) -> None:
         self._consumer = consumer
@@ -43,7 +43,7 @@ class WordCounter(RebalanceListener):
         self._positions: dict[TopicPartition, int] = {}
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Go on where the results end, whatever offset the group has committed."""
+        """Seek to the positions in the results, regardless of committed offsets."""
         await self._find(partitions)
         tell(
             "assigned",
@@ -52,7 +52,7 @@ class WordCounter(RebalanceListener):
         )
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """All that was given is counted and stored already."""
+        """Do nothing: all delivered records are already counted and stored."""
         for tp in partitions:
             self._positions.pop(tp, None)
         tell("revoked")
@@ -83,7 +83,7 @@ class WordCounter(RebalanceListener):
         try:
             await self._consumer.commit(counted)
         except CommitFailed:
-            # Only for Kafka's tools to look at; the results have their own offsets.
+            # For Kafka's tools only: the results store their own offsets.
             tell("uncommitted")
 
     async def _find(self, partitions: Collection[TopicPartition]) -> None:
@@ -94,7 +94,7 @@ class WordCounter(RebalanceListener):
 
 
 def tally_of(records: Records, first_offset: int) -> Tally:
-    """Count one partition's records, which were asked for from `first_offset` on."""
+    """Count the records of one partition that were fetched from `first_offset`."""
     return Tally(
         partition=records.partition,
         first_offset=first_offset,
@@ -109,7 +109,7 @@ def _by_number(positions: dict[TopicPartition, int]) -> dict[int, int]:
 
 
 async def work(servers: str, topic: str, path: Path) -> None:
-    """Be a worker until stdin ends."""
+    """Run a worker until stdin closes."""
     results = Results(path)
     try:
         async with anyio.create_task_group() as group:
