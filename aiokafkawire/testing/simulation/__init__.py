@@ -22,11 +22,11 @@ Clients of this package join by `with_runtime(Producer(…), world.runtime("10.0
 
 from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation.clock import SimulatedClock
+from aiokafkawire.testing.simulation.links import NetworkOptions
 from aiokafkawire.testing.simulation.network import Network
 from aiokafkawire.testing.simulation.runtime import SimulatedRuntime
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_time import Deadlock, Livelock, Overdue, Stop
-from aiokafkawire.testing.simulation.ways import NetworkOptions
 from aiokafkawire.testing.simulation.world import World
 
 __all__ = (

@@ -34,12 +34,12 @@ class SimulatedClock:
         self._jumped_ms = 0
 
     @property
-    def jumped_ms(self) -> int:
+    def skew_ms(self) -> int:
         """By how much the wall clock is ahead of (or behind) what it would be without jumps."""
-        return self._jumped_ms + (self._common.jumped_ms if self._common is not None else 0)
+        return self._jumped_ms + (self._common.skew_ms if self._common is not None else 0)
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + int(self.now() * 1_000) + self.jumped_ms
+        return EPOCH_MS + int(self.now() * 1_000) + self.skew_ms
 
     def wall_ns(self) -> int:
         return self.wall_ms() * 1_000_000

@@ -9,12 +9,12 @@ from typing import Literal
 
 from aiokafkawire.config import is_literal
 from aiokafkawire.runtime import Address, Clock, Promise, Transport, checkpoint
+from aiokafkawire.testing.simulation.links import Link, Links, NetworkOptions
 from aiokafkawire.testing.simulation.listener import SimulatedListener
-from aiokafkawire.testing.simulation.names import Names
+from aiokafkawire.testing.simulation.name_service import NameService
 from aiokafkawire.testing.simulation.stream import Pipe, SimulatedTransport
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
-from aiokafkawire.testing.simulation.ways import NetworkOptions, Way, Ways
 
 __all__ = ("Network",)
 
@@ -82,13 +82,13 @@ class Network:
         clock: Clock,
         time: VirtualTime,
         trace: Trace,
-        ways: Ways,
+        links: Links,
     ) -> None:
         self._clock = clock
         self._time = time
         self._trace = trace
-        self._ways = ways
-        self._names = Names(trace)
+        self._links = links
+        self._names = NameService(trace)
         self._listeners: dict[Address, SimulatedListener] = {}
         self._connections: dict[int, Connection] = {}
         self._rules: list[ConnectRule] = []
@@ -103,13 +103,13 @@ class Network:
         await checkpoint()
         if is_literal(name):
             return [Address(name, port)]
-        way = self._ways.between(host, NAME_SERVICE)
-        await self._clock.sleep_until(way.arrival(self._time.now()))
-        await self._open(way)
-        return [Address(found, port) for found in await self._names.look_up(name)]
+        link = self._links.between(host, NAME_SERVICE)
+        await self._clock.sleep_until(link.arrival(self._time.now()))
+        await self._open(link)
+        return [Address(found, port) for found in await self._names.resolve_name(name)]
 
-    async def _open(self, *ways: Way) -> None:
-        while any(way.cut for way in ways):
+    async def _open(self, *links: Link) -> None:
+        while any(link.cut for link in links):
             await self._changed.wait()
 
     async def listen(self, host: str, address: Address) -> SimulatedListener:
@@ -133,8 +133,8 @@ class Network:
 
     async def connect(self, host: str, address: Address) -> Transport:
         """Connect; hangs while nothing gets through, as it does on a network."""
-        there = self._ways.between(host, str(address))
-        back = self._ways.between(str(address), host)
+        there = self._links.between(host, str(address))
+        back = self._links.between(str(address), host)
         await self._clock.sleep_until(there.arrival(self._time.now()))
         rule = next((rule for rule in self._rules if rule.take(host, address)), None)
         if rule is not None and rule.kind == "hang":
@@ -155,7 +155,7 @@ class Network:
             raise
         return connection.ends["client"]
 
-    def _establish(self, host: str, address: Address, there: Way, back: Way) -> Connection:
+    def _establish(self, host: str, address: Address, there: Link, back: Link) -> Connection:
         self.connects += 1
         number, server = self.connects, str(address)
         outgoing = Pipe(f"#{number} {host} -> {server}", there, self._time, self._trace)
@@ -190,42 +190,42 @@ class Network:
         `one_way`: nothing from the first to the second, while the way back is open.
         """
         self._trace.note(f"{one} and {other} are severed{' one way' * one_way}")
-        self._ways.sever(one, other)
+        self._links.sever(one, other)
         if not one_way:
-            self._ways.sever(other, one)
+            self._links.sever(other, one)
 
     def heal(self, one: str, other: str) -> None:
         """Let through what was sent meanwhile, and everything from now on."""
         self._trace.note(f"{one} and {other} are healed")
-        self._ways.heal(one, other)
-        self._ways.heal(other, one)
-        self._tell()
+        self._links.heal(one, other)
+        self._links.heal(other, one)
+        self._wake_waiters()
 
     def lose_power(self, host: str) -> None:
         """A host vanishes without a word: who talks to it waits, until `restore`."""
         self._trace.note(f"{host} vanishes")
-        self._ways.lose(host)
+        self._links.lose(host)
 
     def restore(self, host: str) -> None:
         """The host is there again, with its connections."""
         self._trace.note(f"{host} is back")
-        self._ways.restore(host)
-        self._tell()
+        self._links.restore(host)
+        self._wake_waiters()
 
     def set_link(self, one: str, other: str, options: NetworkOptions | None) -> None:
         """How packets fare between two ends from now on; None: as everywhere."""
         self._trace.note(f"{one} and {other} are linked by {options or 'the usual'}")
-        self._ways.link(one, other, options)
+        self._links.set_options(one, other, options)
 
     def heal_all(self) -> None:
         """The end of all that lasts; what was broken stays so."""
         self._trace.note("all is healed")
-        self._ways.heal_all()
+        self._links.heal_all()
         self._drop_rules(self._rules)
         self._names.heal_all()
-        self._tell()
+        self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         """Who waits for a way to be open looks again, and what was held up there comes."""
         changed, self._changed = self._changed, Promise()
         changed.resolve(None)
@@ -320,7 +320,7 @@ class Network:
 
     # --- to be told ---
 
-    def left_open(self) -> Iterator[str]:
+    def open_sockets(self) -> Iterator[str]:
         """Ports that are listened on, and ends of connections that their owner has not closed."""
         for address in self._listeners:
             yield f"listener {address}"
@@ -330,7 +330,7 @@ class Network:
                 if not end.closed:
                     yield f"{connection.there.name}: the end at {hosts[name]}"
 
-    def told(self) -> Iterator[str]:
+    def in_transit(self) -> Iterator[str]:
         """What is on its way on each connection."""
         for connection in self._connections.values():
             yield str(connection.there)

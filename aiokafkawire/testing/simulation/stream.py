@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from aiokafkawire.runtime import Buffer, Signal, checkpoint
+from aiokafkawire.testing.simulation.links import Link
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
-from aiokafkawire.testing.simulation.ways import Way
 
-__all__ = ("MAX_ON_THE_WAY_BYTES", "Pipe", "SimulatedTransport")
+__all__ = ("MAX_IN_TRANSIT_BYTES", "Pipe", "SimulatedTransport")
 
-MAX_ON_THE_WAY_BYTES = 256 * 1024
+MAX_IN_TRANSIT_BYTES = 256 * 1024
 """What may be sent and not yet received; then the sender waits."""
 
 Piece = memoryview | ConnectionResetError | None
@@ -34,18 +34,18 @@ class Pipe:
         "_scheduled",
         "_time",
         "_trace",
+        "link",
         "name",
         "receiver",
         "sender",
         "size_bytes",
         "tears",
         "vanishes",
-        "way",
     )
 
-    def __init__(self, name: str, way: Way, time: VirtualTime, trace: Trace) -> None:
+    def __init__(self, name: str, link: Link, time: VirtualTime, trace: Trace) -> None:
         self.name = name
-        self.way = way
+        self.link = link
         self.size_bytes = 0  # sent and not yet received
         self.tears = False  # in the next write
         self.vanishes = False  # whatever is sent from now on
@@ -63,19 +63,19 @@ class Pipe:
             self.size_bytes += len(data)
             return
         if self.tears and len(data) > 1:
-            self._tear(data)
+            self._write_partially(data)
             return
         self._trace.note(f"{self.name} {len(data)} bytes, crc {zlib.crc32(data):08x}")
         self._send(data)
 
     def _send(self, data: memoryview) -> None:
         self.size_bytes += len(data)
-        for piece in self.way.pieces(data):
+        for piece in self.link.pieces(data):
             self._put(piece, len(piece))
 
-    def _tear(self, data: memoryview) -> None:
+    def _write_partially(self, data: memoryview) -> None:
         """Let a part of a write through, and break the connection at both ends."""
-        part = self.way.torn(data)
+        part = self.link.partial_write(data)
         self._trace.note(f"{self.name} torn after {len(part)} of {len(data)} bytes")
         self._send(part)
         self._put(reset_by_peer())
@@ -101,9 +101,9 @@ class Pipe:
         self.vanishes = True
 
     def _put(self, piece: Piece, size_bytes: int = 0) -> None:
-        self._last_at = max(self._last_at, self.way.arrival(self._time.now(), size_bytes))
+        self._last_at = max(self._last_at, self.link.arrival(self._time.now(), size_bytes))
         self._on_the_way.append((self._last_at, piece))
-        if not self._scheduled and not self.way.cut:
+        if not self._scheduled and not self.link.cut:
             self._schedule(self._last_at)
 
     def _schedule(self, at: float) -> None:
@@ -112,7 +112,7 @@ class Pipe:
 
     def _arrive(self) -> None:
         self._scheduled = False
-        if self.way.cut:
+        if self.link.cut:
             return
         now, on_the_way = self._time.now(), self._on_the_way
         while on_the_way and on_the_way[0][0] <= now:
@@ -122,19 +122,19 @@ class Pipe:
 
     def healed(self) -> None:
         """Packets get through again: those that were held come now."""
-        if self._on_the_way and not self._scheduled and not self.way.cut:
+        if self._on_the_way and not self._scheduled and not self.link.cut:
             now = self._time.now()
-            self._schedule(max(self._on_the_way[0][0], self.way.arrival(now)))
+            self._schedule(max(self._on_the_way[0][0], self.link.arrival(now)))
 
     def taken(self, size_bytes: int) -> None:
         """The receiver has taken bytes: there is room for more."""
-        was_full = self.size_bytes >= MAX_ON_THE_WAY_BYTES
+        was_full = self.size_bytes >= MAX_IN_TRANSIT_BYTES
         self.size_bytes -= size_bytes
         if was_full:
             self.sender.has_room()
 
     def __str__(self) -> str:
-        held = ", held up" if self.way.cut else ""
+        held = ", held up" if self.link.cut else ""
         return f"{self.name}: {self.size_bytes} bytes not received{held}"
 
 
@@ -218,8 +218,8 @@ class SimulatedTransport:
     def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         """Send what is taken at once, which may be nothing; the rest is returned."""
         data = memoryview(b"".join(buffers))
-        room = MAX_ON_THE_WAY_BYTES - self._outgoing.size_bytes
-        count = self._outgoing.way.taken_at_once(min(len(data), room))
+        room = MAX_IN_TRANSIT_BYTES - self._outgoing.size_bytes
+        count = self._outgoing.link.accepted_bytes(min(len(data), room))
         if count <= 0 or self.closed or self._error is not None:
             return buffers
         self._outgoing.write(data[:count])
@@ -233,7 +233,7 @@ class SimulatedTransport:
                 raise BrokenPipeError(errno.EPIPE, "the connection is closed")
             if self._error is not None:
                 raise ConnectionResetError(self._error.errno, self._error.strerror)
-            room = MAX_ON_THE_WAY_BYTES - self._outgoing.size_bytes
+            room = MAX_IN_TRANSIT_BYTES - self._outgoing.size_bytes
             if room > 0:
                 self._outgoing.write(left[:room])
                 left = left[room:]

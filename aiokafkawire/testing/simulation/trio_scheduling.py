@@ -15,10 +15,10 @@ import trio
 from trio._core import _run
 from trio.testing import MockClock
 
+from aiokafkawire.testing.simulation.task_dump import Waiting, waiting
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
-from aiokafkawire.testing.simulation.waits import Waiting, waiting
 
-__all__ = ("Turns", "seeded", "tasks", "timers", "virtual_clock")
+__all__ = ("TrioScheduler", "seeded", "tasks", "timers", "virtual_clock")
 
 LONG_S = 1e9
 """What trio is told to wait for real; it is called off at once."""
@@ -39,7 +39,7 @@ def virtual_clock(time: VirtualTime) -> MockClock:
     return clock
 
 
-class Turns(trio.abc.Instrument):
+class TrioScheduler(trio.abc.Instrument):
     """Tells the time of each turn of trio's loop."""
 
     def __init__(self, time: VirtualTime) -> None:
@@ -47,7 +47,7 @@ class Turns(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         if timeout == 0.0:
-            self._time.turn()
+            self._time.on_iteration()
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from typing import Any
 from anyio._backends import _asyncio as anyio_asyncio
 
 from aiokafkawire.runtime import NEVER
+from aiokafkawire.testing.simulation.task_dump import Waiting, waiting
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
-from aiokafkawire.testing.simulation.waits import Waiting, waiting
 
 __all__ = ("VirtualLoop", "scopes_in_order")
 
@@ -32,7 +32,7 @@ class _NoWaiting(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout == 0:
-            self.time.turn()
+            self.time.on_iteration()
         else:
             self.time.idle(NEVER if timeout is None else self.time.now() + timeout)
         return []

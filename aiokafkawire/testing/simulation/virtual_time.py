@@ -7,9 +7,16 @@ from heapq import heappop, heappush
 
 from aiokafkawire.runtime import NEVER
 
-__all__ = ("MAX_TURNS_AT_ONE_TIME", "Deadlock", "Livelock", "Overdue", "Stop", "VirtualTime")
+__all__ = (
+    "MAX_ITERATIONS_WITHOUT_PROGRESS",
+    "Deadlock",
+    "Livelock",
+    "Overdue",
+    "Stop",
+    "VirtualTime",
+)
 
-MAX_TURNS_AT_ONE_TIME = 100_000
+MAX_ITERATIONS_WITHOUT_PROGRESS = 100_000
 """Turns of the event loop without any time passing; more means that tasks run in a circle."""
 
 
@@ -53,14 +60,14 @@ class VirtualTime:
         self._numbers += 1
         heappush(self._ahead, (when, self._numbers, action))
 
-    def turn(self) -> None:
+    def on_iteration(self) -> None:
         """The event loop has something to do at once."""
         if self._now != self._turned_at:
             self._turned_at, self._turns = self._now, 0
         self._turns += 1
-        if self._turns > MAX_TURNS_AT_ONE_TIME:
+        if self._turns > MAX_ITERATIONS_WITHOUT_PROGRESS:
             self._turns = 0
-            self._on_stop(Livelock, f"no time passes in {MAX_TURNS_AT_ONE_TIME} turns")
+            self._on_stop(Livelock, f"no time passes in {MAX_ITERATIONS_WITHOUT_PROGRESS} turns")
 
     def idle(self, until: float) -> None:
         """All tasks wait: go on to `until`, or to what the world does before."""
@@ -78,7 +85,7 @@ class VirtualTime:
         if when > self._now:
             self._now = when
         else:
-            self.turn()
+            self.on_iteration()
         ahead = self._ahead
         while ahead and ahead[0][0] <= self._now:
             heappop(ahead)[2]()

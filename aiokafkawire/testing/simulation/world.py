@@ -12,17 +12,17 @@ import anyio
 from aiokafkawire.runtime import NEVER, checkpoint
 from aiokafkawire.runtime.host import current_task
 from aiokafkawire.testing.simulation.clock import SimulatedClock
+from aiokafkawire.testing.simulation.links import Links, NetworkOptions
 from aiokafkawire.testing.simulation.network import Network
 from aiokafkawire.testing.simulation.runtime import SimulatedRuntime
+from aiokafkawire.testing.simulation.task_dump import Waiting
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop, scopes_in_order
 from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
-from aiokafkawire.testing.simulation.waits import Waiting
-from aiokafkawire.testing.simulation.ways import NetworkOptions, Ways
 
 __all__ = ("Backend", "World")
 
-MAX_SETTLING_TURNS = 100
+MAX_SETTLING_ITERATIONS = 100
 """How many turns of the event loop things may take to end when the program has ended."""
 
 GRACE_S = 120.0
@@ -63,8 +63,8 @@ class World:
         self.now: Callable[[], float] = self._time.now  # seconds since the beginning
         self.trace = Trace(self.now)
         self.clock = SimulatedClock(self.now, self.trace)
-        ways = Ways(network or NetworkOptions(), self.rng)
-        self.network = Network(self.clock, self._time, self.trace, ways)
+        links = Links(network or NetworkOptions(), self.rng)
+        self.network = Network(self.clock, self._time, self.trace, links)
         self._clocks: dict[str, SimulatedClock] = {}
         self._runtimes: Counter[str] = Counter()
         self._loop: Loop | None = None
@@ -133,7 +133,7 @@ class World:
         self._loop = trio_scheduling
         options: dict[str, Any] = {
             "clock": trio_scheduling.virtual_clock(self._time),
-            "instruments": [trio_scheduling.Turns(self._time)],
+            "instruments": [trio_scheduling.TrioScheduler(self._time)],
         }
         with trio_scheduling.seeded(self.seed):
             anyio.run(main, backend="trio", backend_options=options)
@@ -153,10 +153,10 @@ class World:
             if task not in own:
                 yield f"task {waits}"
         yield from (f"timer {timer}" for timer in loop.timers())
-        yield from self.network.left_open()
+        yield from self.network.open_sockets()
 
     async def _settle(self) -> None:
-        for _ in range(MAX_SETTLING_TURNS):
+        for _ in range(MAX_SETTLING_ITERATIONS):
             self._left_behind = self.left_behind()
             if not self._left_behind:
                 return
@@ -169,7 +169,7 @@ class World:
         """Cancel the program; if that does not help either, break off."""
         lines = [f"{why}, at {self.now():.6f} s, seed {self.seed}:"]
         lines += [f"  {waits}" for _, waits in self._tasks()]
-        lines += ["connections:", *(f"  {told}" for told in self.network.told())]
+        lines += ["connections:", *(f"  {told}" for told in self.network.in_transit())]
         lines += ["what happened last:", *(f"  {line}" for line in self.trace.last(SHOWN_LINES))]
         failure = kind("\n".join(lines))
         self._time.limit_s = self.now() + GRACE_S

@@ -478,7 +478,7 @@ def test_what_is_left_open(backend: Backend) -> None:
     async def main(world: World) -> None:
         listener, client, server = await connected(world)
         ends = f"#1 {OTHER} -> {PORT}"
-        assert list(world.network.left_open()) == [
+        assert list(world.network.open_sockets()) == [
             f"listener {PORT}",
             f"{ends}: the end at {OTHER}",
             f"{ends}: the end at {PORT}",
@@ -486,12 +486,12 @@ def test_what_is_left_open(backend: Backend) -> None:
         await listener.aclose()
         world.network.reset(ONE, OTHER)  # which closes nothing
         client.abort()
-        assert list(world.network.left_open()) == [f"{ends}: the end at {PORT}"]
-        assert [line.rpartition(": ")[0] for line in world.network.told()] == [
+        assert list(world.network.open_sockets()) == [f"{ends}: the end at {PORT}"]
+        assert [line.rpartition(": ")[0] for line in world.network.in_transit()] == [
             ends,
             f"#1 {PORT} -> {OTHER}",
         ]
         await server.aclose()
-        assert list(world.network.left_open()) == []
+        assert list(world.network.open_sockets()) == []
 
     in_world(backend, main)

@@ -44,7 +44,7 @@ class Inbox:
 def test_a_sender_waits_for_a_slow_receiver(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
     world = World(1, backend=backend)
     sent: list[int] = []
 
@@ -73,7 +73,7 @@ def test_a_sender_waits_for_a_slow_receiver(
 def test_a_sender_that_waits_hears_of_a_reset(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
     world = World(1, backend=backend)
 
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_a_sender_that_waits_hears_of_a_reset(
 def test_a_sender_that_waits_hears_that_nobody_reads_any_more(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
     world = World(1, backend=backend)
 
     async def main() -> None:
@@ -239,7 +239,7 @@ def test_who_is_told_hears_of_a_reset_and_of_its_own_abort(backend: Backend) -> 
 
 
 def test_what_is_sent_at_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
     options = NetworkOptions(partial_writes=0.5)
     world = World(1, backend=backend, network=options)
 

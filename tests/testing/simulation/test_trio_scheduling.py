@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from aiokafkawire.testing.simulation.trio_scheduling import (
-    Turns,
+    TrioScheduler,
     seeded,
     tasks,
     timers,
@@ -82,7 +82,9 @@ def test_whoever_waits_for_ever_is_told() -> None:
 
 
 def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokafkawire.testing.simulation.virtual_time.MAX_TURNS_AT_ONE_TIME", 50)
+    monkeypatch.setattr(
+        "aiokafkawire.testing.simulation.virtual_time.MAX_ITERATIONS_WITHOUT_PROGRESS", 50
+    )
     calls: list[type[Stop]] = []
     time = VirtualTime(lambda kind, why: calls.append(kind))
 
@@ -90,7 +92,7 @@ def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         while not calls:
             await trio.lowlevel.checkpoint()
 
-    trio.run(main, clock=virtual_clock(time), instruments=[Turns(time)])
+    trio.run(main, clock=virtual_clock(time), instruments=[TrioScheduler(time)])
     assert calls == [Livelock]
 
 

@@ -56,7 +56,9 @@ def test_whoever_waits_for_ever_is_told() -> None:
 
 
 def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokafkawire.testing.simulation.virtual_time.MAX_TURNS_AT_ONE_TIME", 50)
+    monkeypatch.setattr(
+        "aiokafkawire.testing.simulation.virtual_time.MAX_ITERATIONS_WITHOUT_PROGRESS", 50
+    )
 
     async def main() -> None:
         while True:

@@ -66,17 +66,17 @@ def test_what_would_come_after_the_limit_is_overdue() -> None:
 
 @pytest.mark.parametrize("by", ["turns", "the world"])
 def test_a_circle_is_a_livelock(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    monkeypatch.setattr(module, "MAX_TURNS_AT_ONE_TIME", 10)
+    monkeypatch.setattr(module, "MAX_ITERATIONS_WITHOUT_PROGRESS", 10)
     told = Told()
     for _ in range(3):
         for _ in range(10):
             if by == "turns":
-                told.time.turn()
+                told.time.on_iteration()
             else:
                 told.time.at(told.time.now(), lambda: None)
                 told.time.idle(NEVER)
         assert told.stops == []
         told.time.idle(told.time.now() + 1)
     for _ in range(11):
-        told.time.turn()
+        told.time.on_iteration()
     assert told.stops == [(Livelock, "no time passes in 10 turns")]

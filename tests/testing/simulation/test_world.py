@@ -139,7 +139,7 @@ def test_a_deadlock_that_no_cancellation_ends_is_told_too(backend: Backend) -> N
 
 
 def test_a_circle_of_tasks_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TURNS_AT_ONE_TIME", 500)
+    monkeypatch.setattr(module, "MAX_ITERATIONS_WITHOUT_PROGRESS", 500)
 
     async def main() -> None:
         while True:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ("MAX_SINGLE_BYTES", "NetworkOptions", "Way", "Ways")
+__all__ = ("MAX_SINGLE_BYTES", "Link", "Links", "NetworkOptions")
 
 MAX_SINGLE_BYTES = 64
 """How many bytes of one write come one by one at most: more cost time, and show nothing new."""
@@ -47,7 +47,7 @@ class NetworkOptions:
             raise ValueError("max_fragments must be at least 1")
 
 
-class Way:
+class Link:
     """One direction between a host and a port: what all connections there have in common."""
 
     __slots__ = ("_free_at", "_rng", "cut", "options")
@@ -85,18 +85,18 @@ class Way:
         elif data:
             yield data
 
-    def taken_at_once(self, size_bytes: int) -> int:
+    def accepted_bytes(self, size_bytes: int) -> int:
         """How much of a write the sender's system takes without waiting."""
         if size_bytes > 0 and self._rng.random() < self.options.partial_writes:
             return self._rng.randrange(size_bytes)
         return size_bytes
 
-    def torn(self, data: memoryview) -> memoryview:
+    def partial_write(self, data: memoryview) -> memoryview:
         """What comes through of a write in the midst of which the connection breaks."""
         return data[: self._rng.randrange(1, len(data))] if len(data) > 1 else data[:0]
 
 
-class Ways:
+class Links:
     """All ways. An end is a host, or one port of it as "host:port".
 
     Each has a chance of its own, so that what happens on one hangs on no other.
@@ -105,39 +105,41 @@ class Ways:
     def __init__(self, options: NetworkOptions, rng: Callable[[str], random.Random]) -> None:
         self._options = options
         self._rng = rng
-        self._ways: dict[tuple[str, str], Way] = {}
-        self._links: dict[tuple[str, str], NetworkOptions] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._custom_options: dict[tuple[str, str], NetworkOptions] = {}
         self._severed: dict[tuple[str, str], None] = {}
         self._down: dict[str, None] = {}
 
-    def between(self, sender: str, receiver: str) -> Way:
+    def between(self, sender: str, receiver: str) -> Link:
         """The way from one end to another; one of the two is a port."""
-        way = self._ways.get((sender, receiver))
-        if way is None:
-            way = self._ways[sender, receiver] = Way(
+        link = self._links.get((sender, receiver))
+        if link is None:
+            link = self._links[sender, receiver] = Link(
                 self._options, self._rng(f"{sender} to {receiver}")
             )
-            self._arrange(sender, receiver, way)
-        return way
+            self._arrange(sender, receiver, link)
+        return link
 
-    def _arrange(self, sender: str, receiver: str, way: Way) -> None:
+    def _arrange(self, sender: str, receiver: str, link: Link) -> None:
         pairs = _pairs(sender, receiver)
-        way.options = next((self._links[p] for p in pairs if p in self._links), self._options)
-        way.cut = any(
+        link.options = next(
+            (self._custom_options[p] for p in pairs if p in self._custom_options), self._options
+        )
+        link.cut = any(
             pair in self._severed or pair[0] in self._down or pair[1] in self._down
             for pair in pairs
         )
 
     def _rearrange(self) -> None:
-        for (sender, receiver), way in self._ways.items():
-            self._arrange(sender, receiver, way)
+        for (sender, receiver), link in self._links.items():
+            self._arrange(sender, receiver, link)
 
-    def link(self, one: str, other: str, options: NetworkOptions | None) -> None:
+    def set_options(self, one: str, other: str, options: NetworkOptions | None) -> None:
         for pair in ((one, other), (other, one)):
             if options is None:
-                self._links.pop(pair, None)
+                self._custom_options.pop(pair, None)
             else:
-                self._links[pair] = options
+                self._custom_options[pair] = options
         self._rearrange()
 
     def sever(self, sender: str, receiver: str) -> None:
@@ -158,7 +160,7 @@ class Ways:
         self._rearrange()
 
     def heal_all(self) -> None:
-        self._links.clear()
+        self._custom_options.clear()
         self._severed.clear()
         self._down.clear()
         self._rearrange()

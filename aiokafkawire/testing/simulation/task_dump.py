@@ -17,11 +17,11 @@ MAX_FRAMES = 100
 
 SHOWN_FRAMES = 5
 
-OWN_WAYS_OF_WAITING = (
+OWN_WAIT_METHODS = (
     "aiokafkawire/runtime/waiting.py",
     "aiokafkawire/testing/simulation/clock.py",
 )
-LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAYS_OF_WAITING)
+LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAIT_METHODS)
 """Files whose frames say how a task waits, not what for."""
 
 STARTS = ("Host._run_task", "TaskHandle.run")
@@ -65,7 +65,7 @@ def _of_a_library(frame: FrameType) -> bool:
 
 def _deadline(frame: FrameType) -> float:
     """Until when a way of waiting waits."""
-    if not frame.f_code.co_filename.endswith(OWN_WAYS_OF_WAITING):
+    if not frame.f_code.co_filename.endswith(OWN_WAIT_METHODS):
         return NEVER
     deadline = frame.f_locals.get("deadline", NEVER)
     return deadline if isinstance(deadline, float | int) else NEVER

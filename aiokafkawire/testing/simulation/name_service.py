@@ -8,10 +8,10 @@ import socket
 from aiokafkawire.runtime import Promise
 from aiokafkawire.testing.simulation.trace import Trace
 
-__all__ = ("Names",)
+__all__ = ("NameService",)
 
 
-class Names:
+class NameService:
     """The name service that all hosts ask."""
 
     def __init__(self, trace: Trace) -> None:
@@ -45,7 +45,7 @@ class Names:
         for name in dict.fromkeys([*self._failing, *self._hanging]):
             self.heal(name)
 
-    async def look_up(self, name: str) -> list[str]:
+    async def resolve_name(self, name: str) -> list[str]:
         """The hosts of a name; `OSError` if there are none."""
         while name in self._hanging:
             await self._hanging[name].wait()

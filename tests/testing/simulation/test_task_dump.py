@@ -9,7 +9,7 @@ from types import coroutine
 import anyio
 
 from aiokafkawire.runtime import Promise
-from aiokafkawire.testing.simulation.waits import SHOWN_FRAMES, Waiting, waiting
+from aiokafkawire.testing.simulation.task_dump import SHOWN_FRAMES, Waiting, waiting
 
 FAR_AWAY = 1e9
 
@@ -32,7 +32,7 @@ def test_frames_go_inwards() -> None:
     task.send(None)
     found = waiting("name", task)
     assert [place.partition(" ")[0] for place in found.where] == ["outer", "inner", "suspended"]
-    assert str(found).startswith("name: outer (test_waits.py:")
+    assert str(found).startswith("name: outer (test_task_dump.py:")
     assert str(found).endswith(": yield")
     task.close()
 
@@ -67,6 +67,6 @@ def test_ways_of_waiting_are_left_out() -> None:
         return found
 
     found = anyio.run(main)
-    assert "wait (test_waits.py:" in found.where[-1]
+    assert "wait (test_task_dump.py:" in found.where[-1]
     assert found.line == "await Promise[None]().wait(deadline=FAR_AWAY)"
     assert str(found).endswith(f" (until {FAR_AWAY:.3f} s)")
