@@ -1,6 +1,6 @@
-"""Tools for tests of programs that use Kafka: the pytest plugin's broker and its bad days.
+"""Tools for tests of programs that use Kafka: the embedded broker and its faults.
 
-Nothing is imported before it is asked for; a test suite that does not use it pays nothing.
+Imports are lazy, so a test suite that does not use the plugin pays nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The embedded broker in a thread of its own, for tests of any kind."""
+"""The embedded broker in its own thread, for tests of any kind."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from aiokafkawire.types import TopicPartition
 __all__ = ("BrokerFault", "KafkaBroker", "SeenRequests")
 
 START_TIMEOUT_S = 30.0
-"""A broker listens within milliseconds, unless the machine is very busy."""
+"""Time limit for the broker to listen, which usually takes milliseconds."""
 
 CALL_TIMEOUT_S = 30.0
-"""No call takes longer, except for a `wait_for_request` that may."""
+"""Time limit of calls other than those with a timeout of their own."""
 
 CLOSE_TIMEOUT_S = 15.0
-"""More than the broker itself takes to drop connections that do not end."""
+"""Longer than the broker itself takes to drop connections."""
 
 T = TypeVar("T")
 
 
 class _Inside:
-    """What runs in the thread: a broker, and the calls that other threads make."""
+    """The thread's program: a broker, and the calls of other threads."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -47,7 +47,7 @@ class _Inside:
         self._notify = thread_notifier()
 
     def call(self, function: Callable[[], Awaitable[None]] | None) -> None:
-        """Have it run in the thread, each call as a task of its own; None ends it all."""
+        """Run a function in the thread, each call in its own task; None ends the program."""
         self._calls.append(function)
         self._notify(self._called.set)
 
@@ -125,10 +125,10 @@ class KafkaBroker:
             raise failure
 
     def close(self) -> None:
-        """Close every node and end the thread. May be called again.
+        """Close every node and end the thread. Calling it again has no effect.
 
-        Raises what a function given to `on` raised, and `TimeoutError` if such a function holds
-        the broker's thread.
+        Raises the exception of a function given to `on`, and `TimeoutError` if such a function
+        blocks the broker's thread.
         """
         inside, self._inside = self._inside, None
         if inside is not None:
@@ -178,7 +178,7 @@ class KafkaBroker:
             await inside.serve()
 
     def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call a function of the broker in its thread; a function given to `on` may do so too."""
+        """Call a function in the broker's thread, or directly from a function given to `on`."""
         if threading.current_thread() is self._thread:
             return function(*arguments, **named)
 
@@ -188,7 +188,7 @@ class KafkaBroker:
         return self._await(call)
 
     def _await(self, function: Callable[[], Awaitable[T]], waits_s: float = 0.0) -> T:
-        """Await a coroutine of the broker, which itself may wait so long, in its thread."""
+        """Await a coroutine in the broker's thread, with `waits_s` for its own timeout."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a function given to on() cannot wait for the broker that calls it")
         inside, future = self._inside, Future[T]()
@@ -215,7 +215,7 @@ class KafkaBroker:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and not closed yet."""
+        """Return True between start and close."""
         return self._inside is not None
 
     @property
@@ -234,17 +234,17 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes, with commas between, as clients take them."""
+        """Addresses of all nodes, separated by commas, as clients expect them."""
         return self._bootstrap_servers
 
     @property
     def kafka07_server(self) -> str:
-        """The address at which Kafka 0.7 is spoken. Raises `KafkaError` without `kafka07_port`."""
+        """Address that speaks Kafka 0.7. Raises `KafkaError` without `kafka07_port`."""
         return self._call(lambda: self._running.kafka07_server)
 
     @property
     def nodes(self) -> Mapping[int, Address]:
-        """The address of each node by its id, from 1 on, the dead ones included."""
+        """Address of each node by node id, from 1, including stopped nodes."""
         return self._call(lambda: self._running.nodes)
 
     @property
@@ -254,43 +254,43 @@ class KafkaBroker:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told is the controller."""
+        """Id of the controller that clients see in metadata."""
         return self._call(lambda: self._running.controller_id)
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster that clients are told."""
+        """Id of the cluster that clients see in metadata."""
         return self._call(lambda: self._running.cluster_id)
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """How many partitions each topic has."""
+        """Number of partitions of each topic."""
         return self._call(lambda: self._running.topics)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition, -1 when no replica is up."""
+        """Return the node that leads a partition, -1 if no replica is up."""
         return self._call(self._running.leader, topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of a partition's leader; it rises whenever another node leads."""
+        """Return the leader epoch of a partition; it rises with every leader change."""
         return self._call(self._running.leader_epoch, topic, partition)
 
     def coordinator(self, group_id: str) -> int:
-        """The node that coordinates a group, -1 when no node is up."""
+        """Return the coordinator of a group, -1 if no node is up."""
         return self._call(self._running.coordinator, group_id)
 
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The replicas of a partition that are in sync."""
+        """Return the in-sync replicas of a partition."""
         return self._call(self._running.isr, topic, partition)
 
     def alone_in_sync(self, node_id: int) -> tuple[TopicPartition, ...]:
-        """The partitions of which no other node that lives has all that was acknowledged."""
+        """Return the partitions for which no other live node has all acknowledged records."""
         return self._call(self._running.alone_in_sync, node_id)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
-        """The offset that the next record of a partition will get; -1 if nobody leads it.
+        """Return the end offset of a partition, -1 if it has no leader.
 
-        With `replicate` and a `node`: where that node's log ends, -1 if it has none.
+        With `replicate` and a `node`: the end of that node's log, -1 if it has none.
         """
         return self._call(self._running.end_offset, topic, partition, node=node)
 
@@ -304,9 +304,9 @@ class KafkaBroker:
         *,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Make a topic, under a fresh name if none is given; returns the name.
+        """Create a topic, by default with a unique name; return the name.
 
-        Raises `BrokerError` as the CreateTopics API answers.
+        Raises `BrokerError` with the error that the CreateTopics API answers.
         """
         if name is None:
             name = f"topic-{next(self._numbers)}"
@@ -317,15 +317,15 @@ class KafkaBroker:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
+        """Delete a topic with its records. Raises `BrokerError` if it does not exist."""
         self._await(partial(self._running.delete_topic, name))
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Let a topic have `count` partitions, more than before. Raises `BrokerError`."""
+        """Raise the number of partitions of a topic to `count`. Raises `BrokerError`."""
         self._await(partial(self._running.add_partitions, topic, count))
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the start of a partition's log, as retention would."""
+        """Raise the log start offset of a partition, as retention does."""
         self._call(self._running.delete_records, topic, partition, before_offset)
 
     # --- faults ------------------------------------------------------------------------------
@@ -338,11 +338,12 @@ class KafkaBroker:
         node: int | None = None,
         times: int | None = None,
     ) -> BrokerFault:
-        """Misbehave at requests of one API (None: of any), at one node, so many times.
+        """Add a fault for requests of one API (None: any), optionally at one node and `times`
+        times.
 
-        The actions are `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` and functions, as in
-        `Broker.on`. The rule ends with `remove()`, at the end of its `with`, or with `clear_faults`
-        and `reset`.
+        Actions are `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` and functions, as in `Broker.on`.
+        The fault ends with `remove()`, at the end of its `with`, or with `clear_faults` and
+        `reset`.
         """
         if callable(action):
             action = self._guarded(action)
@@ -366,37 +367,37 @@ class KafkaBroker:
         return guarded
 
     def clear_faults(self) -> None:
-        """Remove every rule made with `on`."""
+        """Remove every fault added with `on`."""
         self._call(self._running.clear_faults)
 
     def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
-        """Close a node's sockets without a goodbye; what it led moves to other replicas.
+        """Close the sockets of a node abruptly; other replicas take over its partitions.
 
-        With `replicate` it may lose what was not synced to the disk yet.
+        With `replicate` and `lose_unsynced` it also loses records that are not synced to disk.
         """
         self._await(partial(self._running.kill, node_id, lose_unsynced=lose_unsynced))
 
     def shut_down(self, node_id: int) -> None:
-        """Stop a node in good order: with `replicate` other replicas lead before it goes."""
+        """Stop a node by a controlled shutdown; with `replicate` its leaders move first."""
         self._await(partial(self._running.shut_down, node_id))
 
     def restart(self, node_id: int, *, as_of: str | None = None) -> None:
-        """Bring a killed node back on its port; kills it first if it is up.
+        """Start a killed node on its port; kill it first if it is up.
 
-        With `as_of` it answers as another release of Kafka from then on.
+        With `as_of` it answers as another release from now on.
         """
         self._await(partial(self._running.restart, node_id, as_of=as_of))
 
     def pause(self, node_id: int) -> None:
-        """Let a node hang: it takes connections and requests, and answers nothing."""
+        """Make a node hang: it accepts connections and requests but answers nothing."""
         self._call(self._running.pause, node_id)
 
     def resume(self, node_id: int) -> None:
-        """End a `pause`; what came in meanwhile is answered."""
+        """End a `pause` and answer the requests that came in meanwhile."""
         self._call(self._running.resume, node_id)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make another live node the leader of a partition. Raises ValueError for a dead one."""
+        """Make another live node the leader of a partition. Raises ValueError if it is down."""
         self._call(self._running.move_leader, topic, partition, node_id)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
@@ -404,13 +405,13 @@ class KafkaBroker:
         self._call(self._running.move_coordinator, key, node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Lose the end of a partition's log, as in an unclean leader change."""
+        """Truncate the log of a partition, as an unclean leader election does."""
         self._call(self._running.truncate, topic, partition, offset)
 
     def reset(self) -> None:
-        """End all bad days: rules are removed, nodes are up and answer, `requests` is empty.
+        """Remove all faults, restart stopped nodes and clear `requests`.
 
-        Topics and records stay. Raises what a function given to `on` raised.
+        Topics and records stay. Raises the exception of a function given to `on`.
         """
         broker = self._running
 
@@ -429,7 +430,7 @@ class KafkaBroker:
 
     @property
     def requests(self) -> SeenRequests:
-        """The last requests as they came in, oldest first."""
+        """The most recent requests, oldest first."""
         return SeenRequests(self)
 
     def wait_for_request(
@@ -441,10 +442,10 @@ class KafkaBroker:
         matching: Callable[[SeenRequest], bool] = lambda seen: True,
         timeout_s: float = 30.0,
     ) -> SeenRequest:
-        """Wait until so many matching requests came in; give the last of them.
+        """Wait for `count` matching requests; return the last of them.
 
-        Raises `TimeoutError`, and RuntimeError in an event loop, which it would block: there await
-        it in a thread, with `asyncio.to_thread` or `anyio.to_thread.run_sync`.
+        Raises `TimeoutError`, and RuntimeError in an event loop, which it would block: call it
+        there in a thread, with `asyncio.to_thread` or `anyio.to_thread.run_sync`.
         """
         _may_block("wait_for_request")
         wait = partial(
@@ -460,7 +461,7 @@ class KafkaBroker:
     def wait_for_isr(
         self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
     ) -> None:
-        """Wait until these nodes and no others are in sync.
+        """Wait until exactly these nodes are in sync.
 
         Raises `TimeoutError`, and RuntimeError in an event loop, as `wait_for_request` does.
         """
@@ -470,7 +471,7 @@ class KafkaBroker:
 
 
 class BrokerFault:
-    """A rule made with `KafkaBroker.on`, in force until it is removed or used up."""
+    """A fault added with `KafkaBroker.on`, active until it is removed or used up."""
 
     def __init__(self, broker: KafkaBroker, fault: Fault) -> None:
         self._broker = broker
@@ -478,11 +479,11 @@ class BrokerFault:
 
     @property
     def hits(self) -> int:
-        """How often it was used."""
+        """Number of requests that it applied to."""
         return self._fault.hits
 
     def remove(self) -> None:
-        """End it. May be called again."""
+        """Remove the fault. Calling it again has no effect."""
         self._broker._call(self._fault.remove)
 
     def __enter__(self) -> Self:
@@ -501,7 +502,7 @@ class BrokerFault:
 
 
 class SeenRequests:
-    """What clients asked of a `KafkaBroker`; each look is at the present state."""
+    """Requests that a `KafkaBroker` received; always shows the current state."""
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
@@ -519,11 +520,11 @@ class SeenRequests:
         return self._all()[index]
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
-        """The requests of one API, at one node if given."""
+        """Return the requests of one API, optionally at one node."""
         return self._broker._call(self._broker._running.requests.of, api_key, node=node)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Clear the log."""
         self._broker._call(self._broker._running.requests.clear)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""The pytest plugin: an embedded Kafka as a fixture.
+"""pytest plugin with an embedded Kafka broker as fixture.
 
-Loaded in every test session of whoever installed the package, so it imports nothing of it before
-a test asks for a broker.
+It is loaded in every test session where the package is installed, so it imports the package only
+when a test needs a broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MARKERS = (
 )
 
 MAX_NAME_CHARACTERS = 200
-"""Topics may have 249; a number follows."""
+"""Topic names have at most 249 characters; a number is appended."""
 
 _numbers = itertools.count(1)
 _shared: pytest.StashKey[KafkaBroker] = pytest.StashKey()
@@ -70,7 +70,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 
 def _options(config: pytest.Config) -> dict[str, Any]:
-    """The arguments of all brokers, as the configuration has them."""
+    """Return the broker arguments from the pytest configuration."""
     options: dict[str, Any] = {}
     for line in config.getini("kafka_broker_options"):
         name, equals, value = (part.strip() for part in line.partition("="))
@@ -124,7 +124,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> st
 
 
 def _shared_node(item: pytest.Item) -> pytest.Collector | pytest.Item | None:
-    """Where a broker that outlives the test is kept."""
+    """Return the node that holds a broker shared by several tests."""
     scope = item.config.getini("kafka_broker_scope")
     return item.getparent(SCOPES[scope]) if scope in SCOPES and scope != "function" else None
 

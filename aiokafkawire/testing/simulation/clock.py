@@ -1,4 +1,4 @@
-"""The clocks of simulated hosts."""
+"""Clocks of simulated hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafkawire.testing.simulation.trace import Trace
 __all__ = ("EPOCH_MS", "SimulatedClock")
 
 EPOCH_MS = 1_600_000_000_000
-"""The wall clock when a simulation begins."""
+"""Wall clock at the start of a simulation."""
 
 
 class SimulatedClock:
@@ -35,7 +35,7 @@ class SimulatedClock:
 
     @property
     def skew_ms(self) -> int:
-        """By how much the wall clock is ahead of (or behind) what it would be without jumps."""
+        """Offset of the wall clock due to jumps."""
         return self._jumped_ms + (self._common.skew_ms if self._common is not None else 0)
 
     def wall_ms(self) -> int:
@@ -45,7 +45,7 @@ class SimulatedClock:
         return self.wall_ms() * 1_000_000
 
     def jump(self, by_s: float) -> None:
-        """Set the wall clock forwards, or backwards. `now` goes on as if nothing had happened."""
+        """Move the wall clock forwards or backwards; `now` is not affected."""
         self._trace.note(f"the wall clock of {self._name} jumps by {by_s:g} s")
         self._jumped_ms += round(by_s * 1_000)
 

@@ -1,4 +1,4 @@
-"""How packets fare between hosts: delays, bandwidth, cutting, and whether any get through."""
+"""Links between hosts: delays, bandwidth, fragmentation and partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 __all__ = ("MAX_SINGLE_BYTES", "Link", "Links", "NetworkOptions")
 
 MAX_SINGLE_BYTES = 64
-"""How many bytes of one write come one by one at most: more cost time, and show nothing new."""
+"""Limit of single-byte pieces per write; more cost time without showing anything new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class NetworkOptions:
 
 
 class Link:
-    """One direction between a host and a port: what all connections there have in common."""
+    """One direction between a host and a port, shared by all their connections."""
 
     __slots__ = ("_free_at", "_rng", "cut", "options")
 
@@ -59,7 +59,7 @@ class Link:
         self._free_at = 0.0
 
     def arrival(self, now: float, size_bytes: int = 0) -> float:
-        """When a packet that is sent now will be there."""
+        """Return the arrival time of a packet that is sent now."""
         options, rng = self.options, self._rng
         delay = options.min_delay_s + (options.max_delay_s - options.min_delay_s) * rng.random()
         if options.slow_packets and rng.random() < options.slow_packets:
@@ -70,7 +70,7 @@ class Link:
         return self._free_at + delay
 
     def pieces(self, data: memoryview) -> Iterator[memoryview]:
-        """Cut one write, as a network does."""
+        """Split a write into packets."""
         options, rng = self.options, self._rng
         if options.single_bytes and rng.random() < options.single_bytes:
             singles = min(rng.randint(1, MAX_SINGLE_BYTES), len(data))
@@ -86,20 +86,20 @@ class Link:
             yield data
 
     def accepted_bytes(self, size_bytes: int) -> int:
-        """How much of a write the sender's system takes without waiting."""
+        """Return how much of a write the sender's system accepts at once."""
         if size_bytes > 0 and self._rng.random() < self.options.partial_writes:
             return self._rng.randrange(size_bytes)
         return size_bytes
 
     def partial_write(self, data: memoryview) -> memoryview:
-        """What comes through of a write in the midst of which the connection breaks."""
+        """Return the part of a write that arrives before the connection breaks."""
         return data[: self._rng.randrange(1, len(data))] if len(data) > 1 else data[:0]
 
 
 class Links:
-    """All ways. An end is a host, or one port of it as "host:port".
+    """All links. An end is a host, or one port of it as "host:port".
 
-    Each has a chance of its own, so that what happens on one hangs on no other.
+    Each link has its own random source, so links do not influence each other.
     """
 
     def __init__(self, options: NetworkOptions, rng: Callable[[str], random.Random]) -> None:
@@ -111,7 +111,7 @@ class Links:
         self._down: dict[str, None] = {}
 
     def between(self, sender: str, receiver: str) -> Link:
-        """The way from one end to another; one of the two is a port."""
+        """Return the link from one end to another; one of them is a port."""
         link = self._links.get((sender, receiver))
         if link is None:
             link = self._links[sender, receiver] = Link(
@@ -151,7 +151,7 @@ class Links:
         self._rearrange()
 
     def lose(self, end: str) -> None:
-        """Nothing gets from or to it."""
+        """Take an end down."""
         self._down[end] = None
         self._rearrange()
 
@@ -167,12 +167,12 @@ class Links:
 
 
 def _pairs(one: str, other: str) -> list[tuple[str, str]]:
-    """What stands for two ends, the closest first: a port, then its host."""
+    """Return the pairs that apply to two ends, ports before hosts."""
     return [(a, b) for a in _names(one) for b in _names(other)]
 
 
 def _names(end: str) -> tuple[str, ...]:
-    """A host; or "host:port", as `Address` writes it, and its host."""
+    """Return the end and, for "host:port", its host."""
     host, _, port = end.rpartition(":")
     if not port.isdigit() or (":" in host and not host.startswith("[")):
         return (end,)

@@ -1,4 +1,4 @@
-"""Names of hosts, and what befalls their look-ups."""
+"""Names of hosts, and faults of their lookups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("NameService",)
 
 
 class NameService:
-    """The name service that all hosts ask."""
+    """The name service of all hosts."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -21,7 +21,7 @@ class NameService:
         self._hanging: dict[str, Promise[None]] = {}
 
     def set(self, name: str, hosts: list[str]) -> None:
-        """What a name stands for from now on."""
+        """Map a name to hosts."""
         self._trace.note(f"{name} is {', '.join(hosts) or 'nobody'}")
         self._hosts[name] = hosts
 
@@ -34,7 +34,7 @@ class NameService:
         self._hanging.setdefault(name, Promise())
 
     def heal(self, name: str) -> None:
-        """The end of both; whoever waits is answered."""
+        """End both faults and answer waiting lookups."""
         self._trace.note(f"looking up {name} works")
         self._failing.pop(name, None)
         hanging = self._hanging.pop(name, None)
@@ -46,7 +46,7 @@ class NameService:
             self.heal(name)
 
     async def resolve_name(self, name: str) -> list[str]:
-        """The hosts of a name; `OSError` if there are none."""
+        """Return the hosts of a name. Raises `OSError` if there are none."""
         while name in self._hanging:
             await self._hanging[name].wait()
         if name in self._failing:

@@ -1,4 +1,4 @@
-"""A network in memory: hosts by their addresses, listeners, connections, and what befalls them."""
+"""Network in memory: hosts, listeners, connections, and faults between them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("Network",)
 
 LAST_PORT = 20_000
-"""Free ports come after it, each once."""
+"""Free ports follow it, each used once."""
 
 NAME_SERVICE = "names"
-"""Where look-ups go: a host that is reached like the others."""
+"""Host of the name service."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +37,7 @@ class Connection:
     back: Pipe
 
     def end_at(self, end: str, other: str) -> Literal["client", "server"] | None:
-        """Which end is at `end`, if the connection is one between the two."""
+        """Return the end at `end` if the connection is between the two."""
         server = (self.server.host, str(self.server))
         if end == self.client and other in server:
             return "client"
@@ -51,7 +51,7 @@ class Connection:
 
 @dataclass(slots=True, eq=False)
 class ConnectRule:
-    """What becomes of connects to a host or a port."""
+    """Fault of connects to a host or port."""
 
     kind: Literal["refused", "hang"]
     to: str
@@ -60,7 +60,7 @@ class ConnectRule:
     over: Promise[None]
 
     def take(self, host: str, address: Address) -> bool:
-        """Whether it is meant for one connect, which then counts."""
+        """Return True and count if the rule applies to a connect."""
         if self.to not in (address.host, str(address)) or self.by not in (None, host):
             return False
         if self.left is not None:
@@ -126,13 +126,13 @@ class Network:
         return Address(host, self._last_port)
 
     def _forget(self, listener: SimulatedListener) -> None:
-        """A port is free again."""
+        """Free a port."""
         if self._listeners.get(listener.address) is listener:
             del self._listeners[listener.address]
             self._trace.note(f"{listener.address} is closed")
 
     async def connect(self, host: str, address: Address) -> Transport:
-        """Connect; hangs while nothing gets through, as it does on a network."""
+        """Connect; hangs while the link is severed, as in a real network."""
         there = self._links.between(host, str(address))
         back = self._links.between(str(address), host)
         await self._clock.sleep_until(there.arrival(self._time.now()))
@@ -176,7 +176,7 @@ class Network:
         return connection
 
     def _between(self, one: str, other: str) -> Iterator[tuple[Connection, SimulatedTransport]]:
-        """The connections between two ends, each with its end at the first."""
+        """Return connections between two ends, each with its end at the first."""
         for connection in list(self._connections.values()):
             end = connection.end_at(one, other)
             if end is not None:
@@ -185,9 +185,9 @@ class Network:
     # --- partitions, and slow links ---
 
     def sever(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Let nothing through between two ends until `heal`, nobody is told; what is sent waits.
+        """Block traffic between two ends until `heal`; sent bytes wait, without any error.
 
-        `one_way`: nothing from the first to the second, while the way back is open.
+        With `one_way`, only traffic from the first to the second is blocked.
         """
         self._trace.note(f"{one} and {other} are severed{' one way' * one_way}")
         self._links.sever(one, other)
@@ -195,30 +195,30 @@ class Network:
             self._links.sever(other, one)
 
     def heal(self, one: str, other: str) -> None:
-        """Let through what was sent meanwhile, and everything from now on."""
+        """Deliver what was held, and everything from now on."""
         self._trace.note(f"{one} and {other} are healed")
         self._links.heal(one, other)
         self._links.heal(other, one)
         self._wake_waiters()
 
     def lose_power(self, host: str) -> None:
-        """A host vanishes without a word: who talks to it waits, until `restore`."""
+        """Make a host vanish silently until `restore`; its peers wait."""
         self._trace.note(f"{host} vanishes")
         self._links.lose(host)
 
     def restore(self, host: str) -> None:
-        """The host is there again, with its connections."""
+        """Bring the host back with its connections."""
         self._trace.note(f"{host} is back")
         self._links.restore(host)
         self._wake_waiters()
 
     def set_link(self, one: str, other: str, options: NetworkOptions | None) -> None:
-        """How packets fare between two ends from now on; None: as everywhere."""
+        """Set options of the link between two ends; None restores the defaults."""
         self._trace.note(f"{one} and {other} are linked by {options or 'the usual'}")
         self._links.set_options(one, other, options)
 
     def heal_all(self) -> None:
-        """The end of all that lasts; what was broken stays so."""
+        """End all lasting faults; broken connections stay broken."""
         self._trace.note("all is healed")
         self._links.heal_all()
         self._drop_rules(self._rules)
@@ -226,7 +226,7 @@ class Network:
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Who waits for a way to be open looks again, and what was held up there comes."""
+        """Wake connects that waited, and deliver what was held."""
         changed, self._changed = self._changed, Promise()
         changed.resolve(None)
         for connection in self._connections.values():
@@ -236,12 +236,12 @@ class Network:
     # --- broken connections ---
 
     def reset(self, one: str, other: str) -> None:
-        """Break every connection between two ends; what was on its way is lost."""
+        """Reset every connection between two ends; bytes in transit are lost."""
         for connection, _ in self._between(one, other):
             self._break(connection, "Connection reset by peer")
 
     def crash(self, host: str) -> None:
-        """A host dies: its connections are reset, its ports are closed."""
+        """Crash a host: reset its connections and close its ports."""
         self._trace.note(f"{host} crashes")
         for connection in list(self._connections.values()):
             if connection.is_of(host):
@@ -264,10 +264,10 @@ class Network:
             self._trace.note(f"{pipe.name} will tear")
 
     def half_open(self, gone: str, left: str, *, silent: bool = False) -> None:
-        """Break the connections between two ends at the first alone.
+        """Break the connections between two ends at the first end only.
 
-        The other is not told, and would read for ever. What it writes is answered by a reset;
-        `silent`: by nothing, as behind a firewall that has forgotten the connection.
+        The other end gets no error and would read for ever. Its writes are answered by a reset, or
+        with `silent` not at all, as behind a firewall that dropped the connection.
         """
         for connection, end in self._between(gone, left):
             self._trace.note(f"#{connection.number} is gone at {gone}{' silently' * silent}")
@@ -284,7 +284,7 @@ class Network:
         self._rule("hang", to, by, times)
 
     def allow_connects(self, to: str) -> None:
-        """The end of both; connects that hang go on."""
+        """End both; hanging connects continue."""
         self._trace.note(f"connects to {to} are allowed")
         self._drop_rules([rule for rule in self._rules if rule.to == to])
 
@@ -303,25 +303,25 @@ class Network:
     # --- names ---
 
     def name(self, name: str, *hosts: str) -> None:
-        """Let a name stand for these hosts from now on."""
+        """Map a name to hosts."""
         self._names.set(name, list(hosts))
 
     def fail_name(self, name: str) -> None:
-        """Let look-ups of a name fail until `heal_name`."""
+        """Fail lookups of a name until `heal_name`."""
         self._names.fail(name)
 
     def hang_name(self, name: str) -> None:
-        """Let look-ups of a name wait until `heal_name`."""
+        """Let lookups of a name hang until `heal_name`."""
         self._names.hang(name)
 
     def heal_name(self, name: str) -> None:
-        """Look-ups of the name are answered again."""
+        """Answer lookups of the name again."""
         self._names.heal(name)
 
     # --- to be told ---
 
     def open_sockets(self) -> Iterator[str]:
-        """Ports that are listened on, and ends of connections that their owner has not closed."""
+        """Return listening ports and connection ends that were not closed."""
         for address in self._listeners:
             yield f"listener {address}"
         for connection in self._connections.values():
@@ -331,7 +331,7 @@ class Network:
                     yield f"{connection.there.name}: the end at {hosts[name]}"
 
     def in_transit(self) -> Iterator[str]:
-        """What is on its way on each connection."""
+        """Describe the bytes in transit on each connection."""
         for connection in self._connections.values():
             yield str(connection.there)
             yield str(connection.back)

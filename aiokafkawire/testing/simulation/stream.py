@@ -1,4 +1,4 @@
-"""The two directions of a simulated connection, and its two ends."""
+"""Directions and ends of a simulated connection."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("MAX_IN_TRANSIT_BYTES", "Pipe", "SimulatedTransport")
 
 MAX_IN_TRANSIT_BYTES = 256 * 1024
-"""What may be sent and not yet received; then the sender waits."""
+"""Limit of bytes sent but not received; then the sender waits."""
 
 Piece = memoryview | ConnectionResetError | None
-"""What travels: bytes, that the connection is broken, or (None) that nothing more will come."""
+"""Bytes, a connection error, or None for the end of the stream."""
 
 
 def reset_by_peer() -> ConnectionResetError:
@@ -26,7 +26,7 @@ def reset_by_peer() -> ConnectionResetError:
 
 
 class Pipe:
-    """One direction of a connection: what is on its way, in order, and when it arrives."""
+    """One direction of a connection: what is in transit, and when it arrives."""
 
     __slots__ = (
         "_last_at",
@@ -58,7 +58,7 @@ class Pipe:
         self._trace = trace
 
     def write(self, data: memoryview) -> None:
-        """Put bytes on their way."""
+        """Send bytes."""
         if self.vanishes:
             self.size_bytes += len(data)
             return
@@ -74,7 +74,7 @@ class Pipe:
             self._put(piece, len(piece))
 
     def _write_partially(self, data: memoryview) -> None:
-        """Let a part of a write through, and break the connection at both ends."""
+        """Deliver a part of a write and break the connection at both ends."""
         part = self.link.partial_write(data)
         self._trace.note(f"{self.name} torn after {len(part)} of {len(data)} bytes")
         self._send(part)
@@ -83,20 +83,20 @@ class Pipe:
         self._time.at(self._last_at, lambda: self.sender.fail(reset_by_peer()))
 
     def end(self) -> None:
-        """Nothing more will be sent."""
+        """Send the end of the stream."""
         if not self.vanishes:
             self._trace.note(f"{self.name} ends")
             self._put(None)
             self.vanishes = True
 
     def refuse(self) -> None:
-        """Tell the other end that there is nobody at this one any more."""
+        """Report to the sender that nobody reads any more."""
         self._trace.note(f"{self.name} refuses")
         self._put(reset_by_peer())
         self.vanishes = True
 
     def lose(self) -> None:
-        """What is on its way will not arrive, nor anything after it."""
+        """Drop what is in transit and everything sent later."""
         self._on_the_way.clear()
         self.vanishes = True
 
@@ -121,13 +121,13 @@ class Pipe:
             self._schedule(on_the_way[0][0])
 
     def healed(self) -> None:
-        """Packets get through again: those that were held come now."""
+        """Deliver the packets that were held."""
         if self._on_the_way and not self._scheduled and not self.link.cut:
             now = self._time.now()
             self._schedule(max(self._on_the_way[0][0], self.link.arrival(now)))
 
     def taken(self, size_bytes: int) -> None:
-        """The receiver has taken bytes: there is room for more."""
+        """Free space after the receiver took bytes."""
         was_full = self.size_bytes >= MAX_IN_TRANSIT_BYTES
         self.size_bytes -= size_bytes
         if was_full:
@@ -178,7 +178,7 @@ class SimulatedTransport:
     async def receive_each(
         self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
     ) -> None:
-        """Receive to the end, telling `received` in the moment in which something arrives."""
+        """Receive until the end; call `received` as soon as something arrives."""
         await checkpoint()
         self._listener = get_buffer, received
         try:
@@ -216,7 +216,7 @@ class SimulatedTransport:
         return count
 
     def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Send what is taken at once, which may be nothing; the rest is returned."""
+        """Send what the system accepts, possibly nothing; return the rest."""
         data = memoryview(b"".join(buffers))
         room = MAX_IN_TRANSIT_BYTES - self._outgoing.size_bytes
         count = self._outgoing.link.accepted_bytes(min(len(data), room))
@@ -259,7 +259,7 @@ class SimulatedTransport:
     # --- what the network calls ---
 
     def arrived(self, piece: Piece) -> None:
-        """Something has come from the other end."""
+        """Handle a piece from the other end."""
         if isinstance(piece, ConnectionResetError):
             self.fail(piece)
         elif piece is None:
@@ -276,7 +276,7 @@ class SimulatedTransport:
         self._room.set()
 
     def fail(self, error: ConnectionResetError) -> None:
-        """The connection is broken; what has arrived can still be read."""
+        """Break the connection; arrived bytes can still be read."""
         if self._error is None:
             self._error = error
             self._outgoing.vanishes = True

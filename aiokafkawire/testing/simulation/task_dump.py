@@ -1,4 +1,4 @@
-"""Who waits for what: the frames of a suspended task."""
+"""Dump of waiting tasks: the frames of a suspended task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafkawire.runtime import NEVER
 __all__ = ("Waiting", "waiting")
 
 MAX_FRAMES = 100
-"""How deep a chain of awaits is followed."""
+"""Depth limit of a chain of awaits."""
 
 SHOWN_FRAMES = 5
 
@@ -22,14 +22,14 @@ OWN_WAIT_METHODS = (
     "aiokafkawire/testing/simulation/clock.py",
 )
 LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAIT_METHODS)
-"""Files whose frames say how a task waits, not what for."""
+"""Files whose frames show how a task waits rather than for what."""
 
 STARTS = ("Host._run_task", "TaskHandle.run")
 """What all tasks of clients begin with."""
 
 
 class Waiting(NamedTuple):
-    """A task, where it is suspended from the outside inwards, the line that awaits, until when."""
+    """A task: its suspended frames from the outside in, the line that awaits, the deadline."""
 
     task: str
     where: tuple[str, ...]
@@ -64,7 +64,7 @@ def _of_a_library(frame: FrameType) -> bool:
 
 
 def _deadline(frame: FrameType) -> float:
-    """Until when a way of waiting waits."""
+    """Return the deadline of a wait."""
     if not frame.f_code.co_filename.endswith(OWN_WAIT_METHODS):
         return NEVER
     deadline = frame.f_locals.get("deadline", NEVER)

@@ -1,4 +1,4 @@
-"""What happened in a simulated world, line by line."""
+"""Trace of a simulation, line by line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 __all__ = ("MAX_KEPT_LINES", "Trace")
 
 MAX_KEPT_LINES = 20_000
-"""Lines that are kept to be read; the digest is of all."""
+"""Lines kept for reading; the digest covers all."""
 
 
 class Trace:
-    """Notes events with their time. Two runs are the same if their digests are."""
+    """Records events with their time. Equal digests mean equal runs."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
@@ -22,7 +22,7 @@ class Trace:
         self._hash = hashlib.sha256()
 
     def note(self, event: str) -> None:
-        """Add a line. It must not hold anything that differs from process to process."""
+        """Add a line, which must be the same in every process."""
         line = f"{self._now():.9f} {event}"
         self.lines.append(line)
         self.count += 1
@@ -30,11 +30,11 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """Of all lines so far."""
+        """Digest of all lines so far."""
         return self._hash.hexdigest()
 
     def last(self, count: int) -> list[str]:
-        """The last lines."""
+        """Return the last lines."""
         return list(self.lines)[-count:]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The time of a world, which passes only when nobody can do anything before it has passed."""
+"""Virtual time, which advances only when all tasks wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ITERATIONS_WITHOUT_PROGRESS = 100_000
 
 
 class Stop(Exception):
-    """A program will not come to its end. The text says who waits for what."""
+    """The program does not end. The message names who waits for what."""
 
 
 class Deadlock(Stop):
@@ -29,11 +29,11 @@ class Deadlock(Stop):
 
 
 class Livelock(Stop):
-    """Tasks wake each other without end, and no time passes."""
+    """Tasks wake each other without end while no time passes."""
 
 
 class Overdue(Stop):
-    """The program runs longer than it may."""
+    """The program exceeded its time limit."""
 
 
 class VirtualTime:
@@ -56,12 +56,12 @@ class VirtualTime:
         return self._now
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Let the world do something at a time; of two at the same time the first one first."""
+        """Schedule an action of the simulation; equal times run in order."""
         self._numbers += 1
         heappush(self._ahead, (when, self._numbers, action))
 
     def on_iteration(self) -> None:
-        """The event loop has something to do at once."""
+        """Note that the event loop runs tasks without a wait."""
         if self._now != self._turned_at:
             self._turned_at, self._turns = self._now, 0
         self._turns += 1
@@ -70,7 +70,7 @@ class VirtualTime:
             self._on_stop(Livelock, f"no time passes in {MAX_ITERATIONS_WITHOUT_PROGRESS} turns")
 
     def idle(self, until: float) -> None:
-        """All tasks wait: go on to `until`, or to what the world does before."""
+        """Advance to `until`, or to the next action before it."""
         ahead = self._ahead
         when = min(ahead[0][0], until) if ahead else until
         if when > self.limit_s:
