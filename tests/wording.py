@@ -58,7 +58,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/broker": 393,
     "aiokafkawire/cli": 53,
     "aiokafkawire/cluster": 129,
-    "aiokafkawire/config": 15,
+    "aiokafkawire/config": 0,
     "aiokafkawire/connection": 68,
     "aiokafkawire/consumer": 217,
     "aiokafkawire/group": 131,

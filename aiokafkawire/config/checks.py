@@ -1,4 +1,4 @@
-"""What a text or a number must be to be an option."""
+"""Checks and conversions of option values."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def parse_address(server: str) -> tuple[str, int]:
 
 
 def _in_host(character: str) -> bool:
-    """Whether a character can be part of a host; names may be international."""
+    """Return True if a host name can contain the character; international names are allowed."""
     return character.isprintable() and not character.isspace() and character != "/"
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is an IP address already."""
+    """Return True if the host is an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -112,7 +112,7 @@ def is_literal(host: str) -> bool:
 
 
 def reset_duration_ms(policy: Any) -> int | None:
-    """How far back `auto_offset_reset` goes, in milliseconds; None if it is no duration (KIP-1106).
+    """Return the duration of an `auto_offset_reset` policy in ms; None for others (KIP-1106).
 
     A duration is written as in ISO 8601, with a day of 24 hours: "by_duration:P1DT12H".
     """
@@ -174,7 +174,7 @@ def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
 
 
 def _fits(text: str) -> bool:
-    """Whether a text can stand in a request."""
+    """Return True if a request can contain the text."""
     return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
         "\ud800" <= character <= "\udfff" for character in text
     )

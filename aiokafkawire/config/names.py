@@ -78,7 +78,7 @@ ABSENT_OF_MODULE: Mapping[str, str] = {
     "AIOProducer": "use Producer",
     "AdminClient": NO_ADMIN,
     "AsyncConsumerRebalanceListener": "use RebalanceListener",
-    "BrokerResponseError": "use BrokerError; its code and name tell which one it is",
+    "BrokerResponseError": "use BrokerError; see its code and name",
     "Client": "use Producer or Consumer; for Kafka 0.7 aiokafkawire.kafka07.Client",
     "CommitFailedError": "use CommitFailed",
     "ConfigResource": NO_ADMIN,

@@ -86,9 +86,9 @@ class ClientConfig:
     )
     api_version: str | None = _text(
         None,
-        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on they tell what they'
-        ' speak, and below "2.4" no versions newer than those of 2.3 are used, as some mock brokers'
-        " need it.",
+        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on brokers'
+        ' report their versions; below "2.4" the client uses none that is newer than Kafka 2.3, as'
+        " some mock brokers need.",
     )
     request_timeout_ms: int = _number(
         30_000, 1, meaning="How long the answer to one request is awaited, before another attempt."
@@ -116,14 +116,14 @@ class ClientConfig:
         30_000, 1, meaning="The longest that an attempt to connect may take."
     )
     connections_max_idle_ms: int = _number(
-        540_000, 1, meaning="A connection that was not used for so long is closed."
+        540_000, 1, meaning="A connection without traffic for this time is closed."
     )
     metadata_max_age_ms: int = _number(
-        300_000, 1, meaning="The cluster's metadata is asked for anew after this time."
+        300_000, 1, meaning="The cluster's metadata is refreshed after this time."
     )
     metadata_recovery_rebootstrap_trigger_ms: int = _number(
         300_000,
-        meaning="When no broker could be reached for so long, `bootstrap_servers` are tried again.",
+        meaning="After this time without a reachable broker, `bootstrap_servers` are tried again.",
     )
     max_response_bytes: int = _number(
         100 * 1024 * 1024,
@@ -226,7 +226,7 @@ class ProducerConfig(ClientConfig):
     )
     partitioner_availability_timeout_ms: int = _number(
         0,
-        meaning="Without a key: pass over partitions whose broker has taken nothing for so long;"
+        meaning="Without a key: avoid partitions whose broker has accepted nothing for this time;"
         " 0: never.",
     )
     metadata_max_idle_ms: int = _number(
@@ -242,7 +242,7 @@ class ProducerConfig(ClientConfig):
     transaction_timeout_ms: int = _number(
         60_000,
         1,
-        meaning="The coordinator aborts a transaction that was open for so long; at most the"
+        meaning="The coordinator aborts a transaction that is open longer; at most the"
         " brokers' `transaction.max.timeout.ms`.",
     )
 
@@ -253,7 +253,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def idempotent(self) -> bool:
-        """Whether the producer numbers its batches; on unless acks were lowered."""
+        """Return True if the producer is idempotent: the default unless `acks` is lowered."""
         if self.enable_idempotence is None:
             if self.transactional_id is not None:
                 return True
@@ -301,13 +301,13 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int | None = _number(
         None,
         1,
-        meaning="A member without a heartbeat for so long is out of the group; 45 s unless set.",
+        meaning="A member without a heartbeat for this time leaves the group; 45 s unless set.",
     )
     heartbeat_interval_ms: int = _number(3_000, 1, meaning="Time between two heartbeats.")
     max_poll_interval_ms: int = _number(
         300_000,
         1,
-        meaning="A member whose application did not ask for records for so long loses its"
+        meaning="A member whose application asks for no records for this time loses its"
         " partitions.",
     )
     rebalance_callback_timeout_ms: int = _number(
@@ -335,7 +335,7 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset: str = _option(
         "latest",
         "Where to begin without a committed offset, or where the log has not the offset any more:"
-        ' "earliest", "latest", "by_duration:PnDTnHnMnS" (so long ago, as "by_duration:P7D"), or'
+        ' "earliest", "latest", "by_duration:PnDTnHnMnS" (that long ago, as "by_duration:P7D"), or'
         ' "none" (`NoOffset` is raised).',
         text=True,
     )
@@ -529,7 +529,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 
 
 def _list_options(options: type, config_class: type[ClientConfig]) -> None:
-    """Tell of each option where help() looks."""
+    """Add the options to the docstring that help() shows."""
     lines = "\n".join(f"    {option}" for option in options_of(config_class))
     options.__doc__ = f"{options.__doc__}\n\n{lines}"
 
