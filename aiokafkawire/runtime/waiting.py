@@ -47,16 +47,32 @@ async def checkpoint() -> None:
         await asyncio.sleep(0)
 
 
-async def in_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
-    """Give items by the slice, and let other tasks run between slices.
+def in_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+    """Yield slices of the items, and let other tasks run between two slices.
 
-    Whatever was true of the items may have changed by the next slice. Without a second slice
-    nothing is waited for.
+    State that was read for one slice may be stale in the next. A single slice does not suspend.
     """
-    for start in range(0, len(items), size):
+    return _Slices(items, size)
+
+
+class _Slices(AsyncIterator[Sequence[T]]):
+    """No generator: trio warns of one that a loop left by an exception has not closed."""
+
+    __slots__ = ("_items", "_size", "_start")
+
+    def __init__(self, items: Sequence[T], size: int) -> None:
+        self._items = items
+        self._size = size
+        self._start = 0
+
+    async def __anext__(self) -> Sequence[T]:
+        start = self._start
+        if start >= len(self._items):
+            raise StopAsyncIteration
         if start:
             await checkpoint()
-        yield items[start : start + size]
+        self._start = start + self._size
+        return self._items[start : self._start]
 
 
 def copy_of(error: E) -> E:

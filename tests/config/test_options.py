@@ -126,7 +126,10 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ({"acks": "1"}, "acks must be .*, not '1'"),
         ({"enable_idempotence": "false"}, "enable_idempotence must be True or False, not 'false'"),
         ({"partitioner": "murmur2"}, "partitioner must be a function, not 'murmur2'"),
-        ({"bootstrap_servers": {"localhost:9092": 1}}, "bootstrap_servers must be text"),
+        (
+            {"bootstrap_servers": {"localhost:9092": 1}},
+            "bootstrap_servers must be 'host:port' or a list",
+        ),
         ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
         ({"transactional_id": ""}, "transactional_id must not be empty"),

@@ -404,7 +404,7 @@ class GroupModel(RuleBasedStateMachine):
             self.reply(self.group.handle(broker.GroupDeadlineReached(), self.now))
         for member in self.alive:
             if member.machine.next_deadline() <= self.now:
-                self.tell(member, on.GroupDeadlineReached())
+                self.tell(member, on.Tick())
 
     # --- the machines ---
 
@@ -501,7 +501,7 @@ class GroupModel(RuleBasedStateMachine):
                 return False
             ids.add(state.generation.member_id)
         settled = self.group.state in {broker.GroupState.STABLE, broker.GroupState.EMPTY}
-        return settled and ids == set(self.group.members) and not self.group.pending
+        return settled and ids == set(self.group.members) and not self.group.pending_members
 
 
 LANES: dict[type[do.Effect], str] = {

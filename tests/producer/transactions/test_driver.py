@@ -771,7 +771,7 @@ async def test_a_node_that_does_not_know_the_features_yet_takes_part(anyio_backe
 
 
 async def without_features(seen: SeenRequest) -> ApiVersionsResponse:
-    told = RELEASES["4.3"].told
+    told = RELEASES["4.3"].advertised
     return ApiVersionsResponse(
         error_code=0,
         api_keys=[
