@@ -53,7 +53,7 @@ def test_a_topic_from_beginning_to_end(
     command("topics", "create", name, "--if-missing")
     assert "at most the number of brokers" in refused("topics", "create", f"{name}-2", "-r", "3")
     command("topics", "add-partitions", name, "3")
-    assert "partitions can only be added" in refused("topics", "add-partitions", name, "3")
+    assert "number of partitions can only grow" in refused("topics", "add-partitions", name, "3")
     (told,) = command("topics", "describe", name, "-c", "--json")
     assert (told["partition_count"], told["configs"]) == (3, {"cleanup.policy": "compact"})
     assert all(each["in_sync"] == [each["leader"]] for each in told["partitions"])
