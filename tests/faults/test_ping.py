@@ -268,7 +268,8 @@ async def test_no_time(broker: Broker, timeout_ms: int):
     async with Producer(bootstrap_servers=broker.bootstrap_servers) as client:
         for node in (1, 2, 3):
             broker.pause(node)
-        with pytest.raises(NoBrokerAvailable, match=f"within {timeout_ms} ms"):
+        # The attempts end at the same deadline as ping: the first of them to notice gives the text.
+        with pytest.raises(NoBrokerAvailable, match=f"within ({timeout_ms} ms|0 s)"):
             await client.ping(timeout_ms)
 
 
