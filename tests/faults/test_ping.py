@@ -269,7 +269,7 @@ async def test_no_time(broker: Broker, timeout_ms: int):
         for node in (1, 2, 3):
             broker.pause(node)
         # The attempts end at the same deadline as ping: the first of them to notice gives the text.
-        with pytest.raises(NoBrokerAvailable, match=f"within ({timeout_ms} ms|0 s)"):
+        with pytest.raises(NoBrokerAvailable, match=r"within [0-9.e-]+ m?s"):
             await client.ping(timeout_ms)
 
 
