@@ -36,25 +36,25 @@ autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 
 nitpicky = True
-# What signatures name and these pages do not describe: Python's own types, and the inside.
+# Types in signatures that these pages do not describe: Python's own, and internal ones.
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionScope)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
-    # Errors that a docstring lists under "Raises": they have a page of their own.
+    # Errors that a docstring lists under "Raises": errors.md describes them.
     (r"py:exc", r"\w+"),
 ]
 
 NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "MessageStream", "Records"}
-"""Classes whose instances the package makes."""
+"""Classes that only the package instantiates: their constructors are not shown."""
 
 
 def tidy_signature(
     _app: object, what: str, name: str, _object: object, _options: object, signature: str, _: str
 ) -> tuple[str, str] | None:
-    """Leave out what tests alone may give, and constructors that nobody calls."""
+    """Remove parameters for tests, and constructors that users do not call."""
     if what != "class" or not signature:
         return None
     if name.rpartition(".")[2] in NOT_FOR_USERS:
@@ -63,7 +63,7 @@ def tidy_signature(
 
 
 def draw(_app: object, page: str, source: list[str]) -> None:
-    """Show drawings in place of Mermaid blocks, which only code hosts render."""
+    """Replace Mermaid blocks, which only code hosts render, by drawings."""
     source[0] = embed(page, source[0])
 
 

@@ -1,8 +1,8 @@
-"""Draws the Mermaid state diagrams of these pages as SVG, with Graphviz: `make diagrams`.
+"""Draw the Mermaid state diagrams of the pages as SVG, with Graphviz: `make diagrams`.
 
-Code hosts render Mermaid themselves. Sphinx shows the drawings, which stand in docs/diagrams/ so
-that building the pages needs no tool beyond Python. Each drawing names the digest of the diagram
-that it was made from, and a test compares the two.
+Code hosts render Mermaid themselves. Sphinx shows the drawings in docs/diagrams/, so that building
+the pages needs no tool beyond Python. Each drawing contains the digest of its diagram, and a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 TRANSITION = re.compile(r"(\S+) --> (\S+?)(?:: (.*))?$")
 GROUP = re.compile(r"state (\w+) \{$")
 MAX_EVENTS = 2
-"""Events that a transition shows; the table beside the diagram has all of them."""
+"""Maximum events in a label; the table below the diagram lists all."""
 STYLE = """\
     fontname="Helvetica"; fontsize=12; compound=true; nodesep=0.35; ranksep=0.45
     node [shape=box, style="rounded,filled", fillcolor="#eef2fb", color="#4a5f8f"]
@@ -36,7 +36,7 @@ STYLE = """\
 
 
 class Diagram(NamedTuple):
-    """One Mermaid block of a page, and the file of its drawing."""
+    """A Mermaid block of a page, and the file of its drawing."""
 
     page: str
     number: int
@@ -52,7 +52,7 @@ class Diagram(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """True if the file shows the diagram as it is in the page now."""
+        """Return true if the file is a drawing of the current diagram."""
         return self.path.exists() and self.digest in self.path.read_text(encoding="utf-8")
 
 
@@ -62,7 +62,7 @@ def diagrams_in(page: str, text: str) -> list[Diagram]:
 
 
 def embed(page: str, text: str) -> str:
-    """Replace each Mermaid block of a page by its drawing, which is a link to its full size."""
+    """Replace each Mermaid block of a page by its drawing, linked to the full size."""
     return BLOCK.sub(partial(_image, page, itertools.count(1)), text)
 
 
@@ -135,7 +135,7 @@ def _draw(dot: str) -> str:
 
 
 def main() -> int:
-    """Draw what is new or changed; return the exit code."""
+    """Draw new and changed diagrams; return the exit code."""
     pages = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
     found = [diagram for page, text in pages.items() for diagram in diagrams_in(page, text)]
     outdated = [diagram for diagram in found if not diagram.is_drawn]

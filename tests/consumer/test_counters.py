@@ -63,6 +63,6 @@ def test_of_very_many_partitions_the_largest_lags_are_there() -> None:
 
 def test_the_documentation_lists_all_numbers() -> None:
     page = (Path(__file__).parents[2] / "docs" / "consumer.md").read_text()
-    _, _, section = page.partition("## Lag and numbers")
+    _, _, section = page.partition("## Lag and metrics")
     section, _, _ = section.partition("\n## ")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Counters().snapshot([]))

@@ -564,7 +564,7 @@ async def test_a_fatal_answer_ends_the_producer(broker: Broker, new_producer: Ne
 
 async def test_the_numbers_are_those_of_the_documentation(broker: Broker, new_producer: New):
     page = Path(__file__).parents[2].joinpath("docs", "producer.md").read_text()
-    table = page.partition("## Numbers")[2]
+    table = page.partition("## Metrics")[2]
     documented = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
     async with new_producer() as producer:
         numbers = producer.metrics()
