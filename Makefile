@@ -22,7 +22,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate mutation endurance faults soak \
+.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -49,7 +49,7 @@ demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=hos
 # Coverage cannot see into compiled code; what touches records runs on both kernels.
 test: $(READY) ## All tests but those on real Kafka, with the coverage of each room
 	AIOKAFKAWIRE_PURE_PYTHON=1 $(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
-	@$(BIN)/python -m tests.rooms .coverage.json
+	@$(BIN)/python -m tests.coverage_by_package .coverage.json
 	$(PYTEST) $(TOUCH_RECORDS) $(APART) -q
 
 kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2": of these releases)
@@ -59,7 +59,7 @@ kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2":
 
 test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on these releases)
 	@$(BESIDE) 2 $(if $(KAFKA),$(KAFKA:%=on-%),brokers on-kafka on-kafka3)
-	@$(if $(KAFKA),,$(MAKE) --no-print-directory proofs)
+	@$(if $(KAFKA),,$(MAKE) --no-print-directory quick-proofs)
 
 brokers: $(READY)
 	$(PYTEST) tests/brokers -n 2 --dist loadfile
@@ -79,8 +79,8 @@ parity: $(READY) ## Cases on both Spark connectors and real Kafka: the same rows
 exactly-once: $(READY) ## Kill tasks, executors and drivers of Spark in runs by seed: every row once (RUNS=20, SEED=1)
 	@$(BIN)/python -m tests.spark.exactly_once $(RUNS:%=--runs %) $(SEED:%=--seed %)
 
-proofs: $(READY)
-	$(BIN)/python -m tests.endurance leader eager cooperative
+quick-proofs: $(READY)
+	$(BIN)/python -m tests.soak leader eager cooperative
 
 simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST=0, PROGRAMME=name)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
@@ -89,14 +89,14 @@ simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST
 mutation: $(READY) ## Plant mutations in the client, one at a time: which programme catches each (SEEDS=500)
 	$(BIN)/python -m tests.mutation --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(MUTATION)
 
-endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
-	$(BIN)/python -m tests.endurance
+proofs: $(READY) ## Failures of nodes and processes on three real nodes (20 minutes)
+	$(BIN)/python -m tests.soak
 
 faults: $(READY) ## Applications on three real nodes under faults (MINUTES=10, SEED=7)
-	@$(BIN)/python -m tests.endurance.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
+	@$(BIN)/python -m tests.soak.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
 
-soak: $(READY) ## Steady work on three real nodes: nobody grows (MINUTES=30)
-	@$(BIN)/python -m tests.endurance.soak $(MINUTES:%=--minutes %)
+soak: $(READY) ## Steady work on three real nodes; fails if memory or sockets grow (MINUTES=30)
+	@$(BIN)/python -m tests.soak.resource_growth $(MINUTES:%=--minutes %)
 
 fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000

@@ -31,7 +31,7 @@ from benchmarks.bench import (
 from benchmarks.load import LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE
 from benchmarks.transacting import LOOP, SIZES, results_of
 from tests.brokers.kafka import Kafka
-from tests.endurance.reading import messages
+from tests.soak.confluent_reader import messages
 
 THEIRS, OURS = "confluent-kafka", "aiokafkawire"
 RECORDS = {

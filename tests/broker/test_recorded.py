@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.broker.interview import QUESTIONS, RELEASES, Recording, embedded
+from tests.broker.conformance import QUESTIONS, RELEASES, Recording, embedded
 
 MAX_DIFFERENCES = 3
 

@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 
 from aiokafkawire.runtime import Address
-from tests.broker.interview import (
+from tests.broker.conformance import (
     MIN_SESSION_TIMEOUT_MS,
     NODES,
     PARTITIONS,

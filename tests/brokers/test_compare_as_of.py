@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.interview import Recording
+from tests.broker.conformance import Recording
 from tests.brokers.compare_as_of import compare, recorded
 from tests.brokers.fixtures import what_real_kafka_needs
 

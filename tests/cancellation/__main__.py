@@ -14,7 +14,7 @@ import anyio
 
 from aiokafkawire.broker import Broker
 from tests.cancellation import test_consumer, test_producer, test_transactions
-from tests.cancellation.worlds import World, cancel_everywhere
+from tests.cancellation.cancellation_case import World, cancel_everywhere
 
 __all__ = ("CASES", "rows_of", "table")
 

@@ -13,8 +13,8 @@ from aiokafkawire.consumer import BatchIterator, Consumer, RecordIterator
 from aiokafkawire.errors import ClientClosed, CommitFailed
 from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from tests.cancellation.cancellation_case import World, cancel_everywhere, public_coroutines, rows
 from tests.cancellation.suspensions import Outcome
-from tests.cancellation.worlds import World, cancel_everywhere, public_coroutines, rows
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.consumer import BatchIterator, Consumer, RecordIterator
 from aiokafkawire.producer import Delivery, Producer
 from tests.cancellation.__main__ import CASES, table
-from tests.cancellation.worlds import public_coroutines
+from tests.cancellation.cancellation_case import public_coroutines
 
 
 def test_every_public_coroutine_has_a_row() -> None:

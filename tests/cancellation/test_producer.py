@@ -12,9 +12,15 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.errors import ClientClosed, DeliveriesFailed
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import RecordMetadata
+from tests.cancellation.cancellation_case import (
+    World,
+    cancel_everywhere,
+    public_coroutines,
+    rows,
+    values_of,
+)
 from tests.cancellation.suspensions import Outcome
 from tests.cancellation.test_transactions import WORLDS as TRANSACTIONS
-from tests.cancellation.worlds import World, cancel_everywhere, public_coroutines, rows, values_of
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from aiokafkawire import PreparedTransaction, Producer, end_transaction
 from aiokafkawire.broker import Broker, Delay
 from aiokafkawire.types import GroupMetadata
 from aiokafkawire.wire import ApiKey
+from tests.cancellation.cancellation_case import World, cancel_everywhere, rows
 from tests.cancellation.suspensions import Outcome
-from tests.cancellation.worlds import World, cancel_everywhere, rows
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from tests.counted import CountedName
+from tests.compare_counter import CountedName
 
 from .scripted import brokers_at, partition_of, topic_of
 

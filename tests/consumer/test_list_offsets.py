@@ -17,7 +17,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import ListOffsetsResponse
-from tests.hurry import api_timeout
+from tests.short_timeouts import api_timeout
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce
 from .logs import P0, P1

@@ -22,8 +22,8 @@ def until_caught(mutation: Mutation, first: int, seeds: int, skip: int = 0) -> d
     """
     plant(mutation)
     # These import the package, which must not happen before.
-    from tests.simulation.programmes import load
     from tests.simulation.runner import jobs_of, perform, spare_the_collector
+    from tests.simulation.scenarios import load
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     spare_the_collector()

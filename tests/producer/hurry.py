@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafkawire.producer import Producer
-from tests.hurry import other
+from tests.short_timeouts import other
 
 
 @contextmanager

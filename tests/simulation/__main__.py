@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from aiokafkawire.testing.simulation.world import Backend
 from tests.simulation.plan import Plan
-from tests.simulation.play import BACKENDS, draw
-from tests.simulation.programme import Programme
-from tests.simulation.programmes import NAMES, load
 from tests.simulation.report import Tally, failures, table, told
 from tests.simulation.runner import Job, jobs_of, perform, perform_all, shortest
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios import NAMES, load
 from tests.simulation.shrink import MAX_RUNS
+from tests.simulation.single_run import BACKENDS, draw
 
 MAX_SHRUNK = 3
 """Failing seeds of one command that are made short."""

@@ -15,7 +15,7 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.simulation.plan import BROKER_HOST, Step
 
 if TYPE_CHECKING:
-    from tests.simulation.stage import Stage
+    from tests.simulation.harness import Stage
 
 __all__ = ("FAULTS", "Fault", "Scene", "draw_steps")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation.play import Failure, Played
 from tests.simulation.runner import Job
 from tests.simulation.shrink import Shrunk
+from tests.simulation.single_run import Failure, Played
 
 __all__ = ("Tally", "command_of", "failures", "table", "told")
 

@@ -13,10 +13,10 @@ from types import FrameType
 
 from aiokafkawire.testing.simulation.world import Backend
 from tests.simulation.plan import Plan
-from tests.simulation.play import BACKENDS, MAX_SHOWN_LINES, Failure, Played, draw, play
-from tests.simulation.programme import Programme
-from tests.simulation.programmes import load
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios import load
 from tests.simulation.shrink import Shrunk, shrink
+from tests.simulation.single_run import BACKENDS, MAX_SHOWN_LINES, Failure, Played, draw, play
 
 __all__ = ("Job", "TookTooLong", "jobs_of", "perform", "perform_all", "shortest")
 

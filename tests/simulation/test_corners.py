@@ -3,8 +3,8 @@
 import pytest
 
 from aiokafkawire.testing.simulation.world import Backend
-from tests.simulation.play import BACKENDS, draw, play
-from tests.simulation.programmes.corners import CORNERS, PROGRAMME
+from tests.simulation.scenarios.corners import CORNERS, PROGRAMME
+from tests.simulation.single_run import BACKENDS, draw, play
 
 ENOUGH = 2_000
 """Seeds among which each situation is drawn."""

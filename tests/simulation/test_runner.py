@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation import runner
+from tests.simulation.harness import Stage
 from tests.simulation.plan import Plan, Step
-from tests.simulation.programmes import NAMES, load, plain
 from tests.simulation.report import Tally, command_of, table, told
 from tests.simulation.runner import Job, jobs_of, perform, perform_all, shortest
-from tests.simulation.stage import Stage
+from tests.simulation.scenarios import NAMES, load, plain
 
 
 def test_every_programme_and_backend_gets_its_share() -> None:

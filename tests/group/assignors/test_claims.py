@@ -18,7 +18,7 @@ from aiokafkawire.group.assignors.claims import (
     settle,
 )
 from aiokafkawire.types import TopicPartition
-from tests.counted import CountedName
+from tests.compare_counter import CountedName
 from tests.group.assignors.cases import lines_of
 
 CASES = list(lines_of("consumer-protocol.jsonl.gz"))

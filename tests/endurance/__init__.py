@@ -1,1 +1,0 @@
-"""The worst days, on three real nodes: `python -m tests.endurance`."""

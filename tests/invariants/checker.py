@@ -1,0 +1,69 @@
+"""Whether a history is what applications were promised: `check(history, observed, promises)`.
+
+Each invariant is a function of its own in `invariants`; it does no I/O, reads no clock, and needs
+few passes over what it looks at.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+
+from tests.invariants.check_result import Promises, Verdict, Violation
+from tests.invariants.checks import (
+    calls,
+    commits,
+    consumed_after_heal,
+    groups,
+    logs,
+    reading,
+    transactions,
+)
+from tests.invariants.checks.finding import NotChecked
+from tests.invariants.events import Event
+from tests.invariants.observed import Observed
+from tests.invariants.run import Run
+
+__all__ = ("INVARIANTS", "Promises", "Verdict", "Violation", "check", "judge")
+
+INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
+    1: logs.acknowledged_is_readable,
+    2: logs.nothing_twice,
+    3: logs.in_order,
+    4: logs.nothing_failed_appears,
+    5: reading.reading_goes_on,
+    6: commits.commits_are_right,
+    7: groups.only_owners_commit,
+    8: groups.every_partition_is_owned,
+    9: calls.calls_end,
+    10: calls.nothing_is_left,
+    11: consumed_after_heal.all_is_consumed,
+    12: calls.errors_are_typed,
+    13: calls.no_secret_is_told,
+    14: transactions.transactions_are_whole,
+}
+
+
+def check(history: Sequence[Event], observed: Observed, promises: Promises) -> list[Violation]:
+    """Every violation of the invariants."""
+    return list(judge(history, observed, promises).violations)
+
+
+def judge(history: Sequence[Event], observed: Observed, promises: Promises) -> Verdict:
+    """As `check`, and which invariants could not be looked at, with the reason."""
+    run = Run(history, observed, promises)
+    violations: list[Violation] = []
+    not_checked: dict[int, str] = {}
+    # Much is made and nothing goes: the collector would look at all of it again and again.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for number, invariant in INVARIANTS.items():
+            try:
+                violations += invariant(run)
+            except NotChecked as reason:
+                not_checked[number] = str(reason)
+    finally:
+        if collects:
+            gc.enable()
+    return Verdict(tuple(violations), not_checked)

@@ -1,0 +1,248 @@
+"""Calls, errors, and what is left behind: invariants 9, 10, 12 and 13."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.wire import ErrorCode
+from tests.invariants.check_result import Violation
+from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.events import Acknowledged, Called, Failed, Fault, Returned
+from tests.invariants.run import Client, Run
+
+__all__ = ("calls_end", "errors_are_typed", "no_secret_is_told", "nothing_is_left")
+
+PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecords"}
+"""What no peer that keeps the protocol can cause."""
+
+SHORTEST_PAUSE = 0.75
+"""Of `retry_backoff_ms`: pauses differ by a fifth of it."""
+
+UNEXPECTED = "a response with correlation id"
+"""How a client tells of an answer for which it does not wait."""
+
+
+def calls_end(run: Run) -> Iterator[Violation]:
+    """(9) Every call ends by its deadline, and every record that was handed over has an outcome by
+    its own, as far as the application waited for it.
+
+    Calls of a client that crashed are left out.
+    """
+    if not any(True for _ in run.of(Called)) and not run.sent:
+        raise NotChecked("nothing was called")
+    slack = run.promises.slack_s
+    late: list[Finding] = []
+    never: list[Finding] = []
+    open_: dict[tuple[str, int], Called] = {}
+    for event in run.history:
+        if type(event) is Called:
+            open_[event.client, event.call] = event
+        elif type(event) is Returned:
+            called = open_.pop((event.client, event.call), None)
+            if called is None or called.limit_s is None:
+                continue
+            took = event.at - called.at
+            if took > called.limit_s + slack and not _crashed(run, event.client):
+                text = f"{called.name} of {called.client} took {took:.3f} s of {called.limit_s} s"
+                late.append((text, called))
+    for called in open_.values():
+        limit = called.limit_s
+        if limit is None or _crashed(run, called.client):
+            continue
+        if run.ended_at > called.at + limit + slack:
+            never.append((f"{called.name} of {called.client}, since {called.at:.3f} s", called))
+    yield from one_of_a_kind(9, "calls ended after their deadline", late)
+    yield from one_of_a_kind(9, "calls never ended", never)
+    yield from one_of_a_kind(9, "records were told of after their deadline", _late(run))
+    hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.unheard]
+    yield from one_of_a_kind(9, "records have no outcome after their producer's end", hanging)
+
+
+def _crashed(run: Run, name: str) -> bool:
+    client = run.clients.get(name)
+    return client is not None and client.crashed
+
+
+def _late(run: Run) -> list[Finding]:
+    """Records: the handing over, and the outcome."""
+    slack = run.promises.slack_s
+    late: list[Finding] = []
+    for sent in run.sent.values():
+        outcome: Acknowledged | Failed | None = sent.acknowledged or sent.failed
+        began, limit = sent.sending.at, sent.sending.limit_s
+        name = sent.value.decode("latin-1")
+        handed = sent.handed_at
+        if handed is None and outcome is not None:
+            handed = outcome.at
+        if limit is not None and not _crashed(run, sent.client):
+            ended = run.ended_at if handed is None else handed
+            if ended > began + limit + slack:
+                late.append((f"{name} was handed over in {ended - began:.3f} s", sent.sending))
+                continue
+        if outcome is None or outcome.awaited_at is None:
+            continue
+        if sent.handed_at is None or sent.limit_s is None:
+            continue
+        due = max(outcome.awaited_at, sent.handed_at + sent.limit_s)
+        if outcome.at > due + slack:
+            late.append((f"{name} after {outcome.at - sent.handed_at:.3f} s", outcome))
+    return late
+
+
+def nothing_is_left(run: Run) -> Iterator[Violation]:
+    """(10) After closing there is no task, socket, timer or member of a group left, and nobody held
+    more than the configured limits allow."""
+    observed = run.observed
+    if observed.left_behind is None and not observed.peaks and observed.members is None:
+        raise NotChecked("nobody looked for what is left behind")
+    left: list[Finding] = [(line, line) for line in observed.left_behind or ()]
+    yield from one_of_a_kind(10, "things were left behind", left)
+    over: list[Finding] = [
+        (f"{peak.client} held {peak.value} {peak.what}, of {peak.limit}", peak)
+        for peak in observed.peaks or ()
+        if peak.value > peak.limit
+    ]
+    yield from one_of_a_kind(10, "limits were passed", over)
+    yield from one_of_a_kind(10, "members stay in groups that they left", list(_ghosts(run)))
+
+
+def _ghosts(run: Run) -> Iterator[Finding]:
+    """Members whose client was closed when all was well, and so could say goodbye.
+
+    It cannot before it was told who it is, and who is cancelled does not wait for that.
+    """
+    begin = well_since(run)
+    joined = dict(run.observed.joined)
+    for group, client_id in run.observed.members or ():
+        client = run.by_client_id.get(client_id)
+        if client is None or client.ended_at is None or client.crashed or begin is None:
+            continue
+        nameless = joined.get(client_id, NEVER) > client.ended_at - run.promises.slack_s
+        if client.hurried and nameless:
+            continue
+        if begin == 0.0 or client.ended_at > begin + grace_s(client):
+            yield f"{client.name} in {group}", client
+
+
+def errors_are_typed(run: Run) -> Iterator[Violation]:
+    """(12) Whatever peers send, callers see errors of the documented kinds, no task fails unseen,
+    and nobody sends what cannot be read.
+
+    Where nobody breaks the protocol no error and no log line says that somebody did; and until
+    something breaks no broker takes a request for a mistake. Who is refused for a moment pauses.
+    """
+    strange: list[Finding] = []
+    protocol: list[Finding] = []
+    ended: Returned | Failed
+    for ended in _ends(run):
+        if ended.error is None:
+            continue
+        text = f"{ended.error} at {ended.client}: {ended.text}"
+        if not ended.typed:
+            strange.append((text, ended))
+        elif ended.error in PROTOCOL_ERRORS and not run.promises.hostile:
+            protocol.append((text, ended))
+    yield from one_of_a_kind(12, "errors are of no kind that callers know", strange)
+    yield from one_of_a_kind(12, "errors blame peers that keep the protocol", protocol)
+    crashes: list[Finding] = [(line, line) for line in run.observed.crashes or ()]
+    yield from one_of_a_kind(12, "failures that nobody was told", crashes)
+    unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
+    yield from one_of_a_kind(12, "requests that no broker can read", unreadable)
+    mistaken = list(_mistaken(run))
+    yield from one_of_a_kind(12, "requests are mistaken though nothing was broken yet", mistaken)
+    hurried = list(_hurried(run))
+    yield from one_of_a_kind(12, "commits were sent again without a pause", hurried)
+    blamed = [] if run.promises.hostile else list(_blamed(run))
+    yield from one_of_a_kind(12, "connections ended over answers that were right", blamed)
+
+
+def _hurried(run: Run) -> Iterator[Finding]:
+    """Commits of a client that come sooner after a refusal than the shortest pause.
+
+    What is handled in the very moment of the refusal was on its way before that: a node that was
+    stopped goes through all that waits for it. Nor is what it refuses then heard by a client that
+    has gone over to another node, or to a newer connection.
+    """
+    put_off: dict[str, float] = {}
+    newest: dict[str, float] = {}
+    for request in run.observed.commits or ():
+        client = run.by_client_id.get(request.client)
+        if client is None or request.producer_id >= 0:
+            continue
+        pause_s = client.seconds("retry_backoff_ms", 100) * SHORTEST_PAUSE
+        before = put_off.pop(request.client, None)
+        if before is not None and 0 < request.at - before < pause_s:
+            yield f"{request.client} after {request.at - before:.3f} s", request
+        newest[request.client] = max(newest.get(request.client, 0.0), request.connected_at)
+        heard = request.connected_at == newest[request.client] and not request.crowded
+        if request.put_off and heard:
+            put_off[request.client] = request.at
+
+
+def _blamed(run: Run) -> Iterator[Finding]:
+    for line in run.observed.log_lines or ():
+        if UNEXPECTED in line:
+            yield line, line
+
+
+def _mistaken(run: Run) -> Iterator[Finding]:
+    begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
+    for refusal in run.observed.refusals or ():
+        client = run.by_client_id.get(refusal.client)
+        if refusal.at >= begin or client is None:
+            continue
+        one_at_a_time = client.options.get("max_in_flight_requests_per_connection") == 1
+        if refusal.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not one_at_a_time:
+            # What is under way behind a record that is refused for its size is refused, too.
+            continue
+        yield f"{refusal.api} of {refusal.client}: {ErrorCode(refusal.code).name}", refusal
+
+
+def _ends(run: Run) -> Iterator[Returned | Failed]:
+    yield from run.of(Returned)
+    yield from run.of(Failed)
+
+
+def no_secret_is_told(run: Run) -> Iterator[Violation]:
+    """(13) No secret stands in a log line, a repr or the text of an error: neither as it is, nor in
+    another base."""
+    if not run.promises.secrets:
+        raise NotChecked("there is no secret")
+    observed = run.observed
+    if observed.log_lines is None and observed.reprs is None:
+        raise NotChecked("nobody kept what was written")
+    needles = [shape for secret in run.promises.secrets for shape in _shapes(secret)]
+    for where, lines in (
+        ("log lines", observed.log_lines or ()),
+        ("reprs", observed.reprs or ()),
+        ("errors", [ended.text for ended in _ends(run) if ended.text]),
+    ):
+        yield from one_of_a_kind(13, f"{where} tell a secret", list(_telling(lines, needles)))
+
+
+def _shapes(secret: str) -> list[str]:
+    data = secret.encode()
+    return [secret, data.hex(), base64.b64encode(data).decode().rstrip("=")]
+
+
+def _telling(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
+    for line in lines:
+        if any(needle in line for needle in needles):
+            yield line[:80], line
+
+
+def well_since(run: Run) -> float | None:
+    """From when on nothing was broken; None if that never was, or nobody said."""
+    last = max((event.at for event in run.of(Fault)), default=None)
+    if last is None:
+        return 0.0
+    healed = run.healed_at
+    return healed if healed is not None and healed >= last else None
+
+
+def grace_s(client: Client) -> float:
+    """How long after the heal a client may still suffer from what was before: a request that was
+    under way is given up, and a connection made anew."""
+    return client.seconds("request_timeout_ms", 30_000) + 5.0

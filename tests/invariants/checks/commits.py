@@ -1,0 +1,481 @@
+"""What groups commit: invariant 6."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from aiokafkawire.types import TopicPartition
+from tests.invariants.check_result import Violation
+from tests.invariants.checks.calls import grace_s, well_since
+from tests.invariants.checks.committed_offsets import Committed
+from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.groups import follow
+from tests.invariants.checks.reading import Visible, visible
+from tests.invariants.events import (
+    Assigned,
+    AssignedByHand,
+    Called,
+    Closed,
+    Committing,
+    EndAsked,
+    Ended,
+    Event,
+    Fault,
+    Lost,
+    OffsetsSent,
+    Polled,
+    Revoked,
+    Sought,
+    TopicDeleted,
+)
+from tests.invariants.events import Committed as CommitTold
+from tests.invariants.observed import CommitRequest
+from tests.invariants.run import Client, Run
+
+__all__ = ("commits_are_right",)
+
+ANYWHERE = 2**62
+"""How far a commit may go whose position nobody knows."""
+
+ASKING_S = 1.0
+"""A member hears that a topic was made anew when it asks for metadata again, which takes so long at
+most; up to then it commits what it believes of it."""
+
+HARMLESS = ("leave", "upgrade", "grow")
+"""Steps of programmes that break nothing."""
+
+Key = tuple[str, TopicPartition]
+
+
+def commits_are_right(run: Run) -> Iterator[Violation]:
+    """(6) Committed offsets never go back, except after a seek, a reset, or a commit of the same
+    member that was overtaken on its way; nor do they pass what was given and processed. A member
+    that commits automatically has committed what it processed when it leaves in good order, and
+    when partitions are revoked while nothing is broken.
+
+    What one task was given counts as processed when it calls again; what the application commits
+    by name is its own affair.
+    """
+    if run.observed.commits is None and run.observed.committed is None:
+        raise NotChecked("what was committed is not known")
+    if not any(client.group for client in run.clients.values()):
+        raise NotChecked("nobody has a group")
+    back = list(_going_back(run)) + list(_transactions_going_back(run))
+    yield from one_of_a_kind(6, "commits went back", back)
+    seen = _Seen(run)
+    left: dict[Key, int] = {}
+    yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run, seen, left)))
+    forgotten = list(_forgotten(run, seen, left))
+    yield from one_of_a_kind(6, "what members processed was not committed as they left", forgotten)
+    yield from one_of_a_kind(6, "commits told as kept are not", list(_untrue(run)))
+    kept = list(_kept_back(run, seen))
+    yield from one_of_a_kind(6, "what members processed was not committed as it was revoked", kept)
+
+
+# --- going back ----------------------------------------------------------------------------------
+
+
+def _going_back(run: Run) -> Iterator[Finding]:
+    newest: dict[Key, tuple[CommitRequest, int]] = {}
+    reasons = _Reasons(run)
+    for request in run.observed.commits or ():
+        if request.errors is None or request.producer_id >= 0:
+            continue
+        for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
+            if error:
+                continue
+            before = newest.get((request.group, tp))
+            newest[request.group, tp] = (request, offset)
+            if before is None or offset >= before[1]:
+                continue
+            if reasons.excuse(tp, offset, request, before[0]):
+                continue
+            who = request.client or request.member
+            yield f"{request.group} {tp} from {before[1]} to {offset} by {who}", request
+
+
+class _Reasons:
+    """Why a commit may be lower than the one before it."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._deleted: dict[str, list[float]] = defaultdict(list)
+        for event in run.of(TopicDeleted):
+            self._deleted[event.topic].append(event.at)
+        self._moved: dict[tuple[str, TopicPartition], list[float]] = defaultdict(list)
+        for sought in run.of(Sought):
+            for tp in sought.partitions:
+                self._moved[sought.client, tp].append(sought.at)
+        for lost in run.observed.positions_lost or ():
+            client = run.by_client_id.get(lost.client)
+            if client is not None:
+                tp = TopicPartition(lost.topic, lost.partition)
+                self._moved[client.name, tp].append(lost.at)
+        for times in self._moved.values():
+            times.sort()
+        self._asked: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+        for event in run.of(Committing):
+            for tp, offset in event.offsets or ():
+                self._asked[event.client, tp].append((event.at, offset))
+
+    def excuse(
+        self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
+    ) -> bool:
+        client = self._run.by_client_id.get(request.client)
+        heard_s = ASKING_S + (0.0 if client is None else client.seconds("metadata_max_age_ms"))
+        if _between(self._deleted.get(tp.topic, []), before.at - heard_s, request.at):
+            return True
+        overtaken = request.connected_at < before.connected_at
+        if request.client == before.client and overtaken:
+            return True
+        if client is None:
+            return request.client in self._run.by_client_id  # several have this name
+        # A position that was moved is committed as long as nothing else was asked for.
+        moved = self._moved.get((client.name, tp), [])
+        if moved and moved[0] <= request.at:
+            return True
+        asked = self._asked.get((client.name, tp), [])
+        place = bisect_right(asked, (request.at, ANYWHERE))
+        return place > 0 and asked[place - 1][1] == offset
+
+
+def _between(times: list[float], begin: float, end: float) -> bool:
+    return bisect_left(times, begin) < bisect_right(times, end)
+
+
+def _transactions_going_back(run: Run) -> Iterator[Finding]:
+    """Offsets of a committed transaction that are lower than those of one that surely was over
+    when its commit was asked for: it counts from some time between the question and the answer."""
+    asked: dict[tuple[str, int], float] = {}
+    for event in run.of(EndAsked):
+        asked.setdefault((event.client, event.transaction), event.at)
+    over = {(e.client, e.transaction): e.at for e in run.of(Ended) if e.outcome == "committed"}
+    by_partition: dict[Key, list[tuple[float, float, int, OffsetsSent]]] = defaultdict(list)
+    for sent in run.of(OffsetsSent):
+        key = (sent.client, sent.transaction)
+        for tp, offset in sent.offsets if key in over else ():
+            entry = (asked.get(key, sent.at), over[key], offset, sent)
+            by_partition[sent.group, tp].append(entry)
+    moved = {tp for each in run.of(Sought) if each.to != "committed" for tp in each.partitions}
+    for (group, tp), entries in by_partition.items():
+        if tp in moved or len(run.made_at.get(tp.topic, ())) > 1:
+            continue
+        ended = sorted((entry[1], entry[2]) for entry in entries)
+        times = [at for at, _ in ended]
+        highest = list(accumulate((offset for _, offset in ended), max))
+        for begin, _, offset, sent in entries:
+            place = bisect_left(times, begin)
+            if place and highest[place - 1] > offset:
+                yield f"{group} {tp} from {highest[place - 1]} to {offset} in a transaction", sent
+
+
+# --- going too far -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far one member has come in a partition.
+
+    `cap` is the highest offset that may be committed so far; `given` are the offsets at which what
+    tasks were given and still work on begins.
+    """
+
+    position: int = 0
+    cap: int = 0
+    given: dict[str, int] = field(default_factory=dict)
+
+    def settle(self) -> None:
+        """What nobody works on any more is processed."""
+        running = min(self.given.values(), default=self.position)
+        self.cap = max(self.cap, min(running, self.position))
+
+
+class _Progress:
+    """What one member was given and has processed, event by event."""
+
+    def __init__(self, run: Run, client: Client, committed: Committed) -> None:
+        self._run = run
+        self._client = client
+        self._committed = committed
+        self.readings: dict[TopicPartition, _Reading] = {}
+        self._tasks: dict[str, set[TopicPartition]] = defaultdict(set)
+        self._owned: set[TopicPartition] = set()
+        # Lost and not read since: it may have them again, from what is committed on.
+        self._lost: set[TopicPartition] = set()
+
+    def reading(self, tp: TopicPartition) -> _Reading:
+        found = self.readings.get(tp)
+        if found is None:
+            found = self.readings[tp] = _Reading()
+            self._begin(found, tp, 0.0, 0.0)
+        return found
+
+    def _begin(self, reading: _Reading, tp: TopicPartition, since: float, at: float) -> None:
+        """Reading begins at a commit, or where the policy says."""
+        if self._client.options.get("auto_offset_reset") != "earliest":
+            reading.position = reading.cap = ANYWHERE
+            return
+        if self._run.observed.commits is None:
+            reading.cap = max(reading.cap, 0)
+            return
+        starts, _ = self._committed.starts(self._client, tp, since, at)
+        reading.cap = max([reading.cap, *starts])
+
+    def happened(self, event: Event) -> None:
+        follow(self._owned, event)
+        if type(event) is Called:
+            self._called(event)
+        elif type(event) is Polled:
+            self._lost.discard(TopicPartition(event.topic, event.partition))
+            self._polled(event)
+        elif type(event) is Lost:
+            self._lost.update(event.partitions)
+        elif type(event) is Assigned:
+            since = self._committed.assigned_since(self._client, event.at)
+            for tp in event.partitions:
+                reading = self.readings.setdefault(tp, _Reading())
+                reading.given.clear()
+                self._begin(reading, tp, since, event.at)
+        elif type(event) is AssignedByHand:
+            for tp in event.partitions:
+                self._begin(self.readings.setdefault(tp, _Reading()), tp, event.at, event.at)
+        elif type(event) is Sought:
+            for tp in event.partitions:
+                reading = self.reading(tp)
+                reading.position = event.to if isinstance(event.to, int) else ANYWHERE
+                # Whoever moves on has done with what there was.
+                reading.given.clear()
+                reading.settle()
+        elif type(event) is Committing:
+            self._committing(event)
+
+    def leaves(self, left: dict[Key, int]) -> None:
+        """What it owns and has processed is to be committed now."""
+        group = self._client.group or ""
+        for tp, processed in self.processed(self._owned - self._lost).items():
+            left[group, tp] = max(left.get((group, tp), 0), processed)
+
+    def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where it has processed these, as far as that is known."""
+        found: dict[TopicPartition, int] = {}
+        for tp in sorted(partitions):
+            reading = self.reading(tp)
+            offset = min([reading.position, *reading.given.values()])
+            if offset < ANYWHERE:
+                found[tp] = offset
+        return found
+
+    def _called(self, event: Called) -> None:
+        for tp in sorted(self._tasks.pop(event.task, ())) if event.task else ():
+            reading = self.readings[tp]
+            reading.given.pop(event.task, None)
+            reading.settle()
+
+    def _polled(self, event: Polled) -> None:
+        tp = TopicPartition(event.topic, event.partition)
+        reading = self.reading(tp)
+        begins = event.records[0][0] if event.records else event.next_offset
+        if reading.position == ANYWHERE:
+            # It began or went on here, wherever that is.
+            reading.cap = begins
+        if event.task not in reading.given:
+            reading.given[event.task] = begins
+        reading.position = event.next_offset
+        self._tasks[event.task].add(tp)
+        reading.settle()
+
+    def _committing(self, event: Committing) -> None:
+        if event.offsets is None:
+            for reading in self.readings.values():
+                reading.cap = max(reading.cap, reading.position)
+        for tp, offset in event.offsets or ():
+            reading = self.reading(tp)
+            reading.cap = max(reading.cap, offset)
+
+
+def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
+    """Commits that go too far. `left` learns what members had processed when they left."""
+    committed = Committed(run)
+    well = well_since(run)
+    requests: dict[str, list[CommitRequest]] = defaultdict(list)
+    for request in run.observed.commits or ():
+        client = run.by_client_id.get(request.client)
+        if client is not None and request.producer_id < 0:
+            requests[client.name].append(request)
+    caps: dict[Key, int] = {}
+    for client in run.clients.values():
+        if client.kind != "consumer" or client.group is None:
+            continue
+        progress = _Progress(run, client, committed)
+        waiting = iter(requests.get(client.name, ()))
+        request = next(waiting, None)
+        for event in run.by_client.get(client.name, ()):
+            while request is not None and request.at < event.at:
+                yield from _judge(request, progress, seen)
+                request = next(waiting, None)
+            progress.happened(event)
+            if _says_goodbye(event) and well is not None and event.at >= well:
+                progress.leaves(left if _left_well(run, client) else {})
+        while request is not None:
+            yield from _judge(request, progress, seen)
+            request = next(waiting, None)
+        for tp, reading in progress.readings.items():
+            key = (client.group, tp)
+            caps[key] = max(caps.get(key, 0), reading.cap, min(reading.position, ANYWHERE))
+    yield from _in_the_end(run, caps, seen)
+
+
+def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator[Finding]:
+    for tp, offset in request.offsets:
+        reading = progress.reading(tp)
+        if seen.passes(tp, reading.cap, offset):
+            text = f"{request.client} {tp}: {offset}, processed is what is before {reading.cap}"
+            yield text, request
+
+
+def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding]:
+    """What a group has at last is not beyond what any of its members was given."""
+    transactional = {event.group for event in run.of(OffsetsSent)}
+    for group, offsets in (run.observed.committed or {}).items():
+        for tp, offset in offsets:
+            cap = caps.get((group, tp))
+            if cap is None or group in transactional:
+                continue
+            if seen.passes(tp, cap, offset):
+                yield f"{group} {tp} has {offset} in the end, given was what is before {cap}", group
+
+
+def _says_goodbye(event: Event) -> bool:
+    """Whether the application closes a member as it should, having done its work."""
+    return type(event) is Called and event.name == "stop" and bool(event.task)
+
+
+def _left_well(run: Run, client: Client) -> bool:
+    """Whether a member commits automatically, and leaving it raised nothing."""
+    closed = [event for event in run.by_client[client.name] if type(event) is Closed]
+    automatic = bool(client.options.get("enable_auto_commit"))
+    return automatic and len(closed) == 1 and closed[0].error is None
+
+
+def _untrue(run: Run) -> Iterator[Finding]:
+    """Commits by name that were told to be kept, and are not."""
+    if run.observed.commits is None:
+        return
+    kept: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+    for request in run.observed.commits:
+        for (tp, offset), error in zip(request.offsets, request.errors or (), strict=False):
+            if not error and request.producer_id < 0:
+                kept[request.client, tp].append((request.at, offset))
+    asked = {(event.client, event.call): event.offsets or () for event in run.of(Committing)}
+    for told in run.of(CommitTold):
+        client = run.clients.get(told.client)
+        if told.outcome != "ok" or client is None:
+            continue
+        client_id = str(client.options.get("client_id"))
+        for tp, offset in asked.get((told.client, told.call), ()):
+            if len(run.made_at.get(tp.topic, ())) > 1:
+                continue
+            if not any(at <= told.at and there >= offset for at, there in kept[client_id, tp]):
+                yield f"{told.client} {tp}: {offset}", told
+
+
+def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
+    """What automatic members had processed of revoked partitions, and not committed before they
+    were given others. Nothing may be broken."""
+    committed = Committed(run)
+    broken_at = min((event.at for event in run.of(Fault) if _breaks(event)), default=run.ended_at)
+    well = well_since(run)
+    for client in run.clients.values():
+        automatic = client.group is not None and client.options.get("enable_auto_commit")
+        if client.kind != "consumer" or not automatic or client.crashed:
+            continue
+        progress = _Progress(run, client, committed)
+        begin = run.ended_at if well is None else well + grace_s(client)
+        processed: dict[TopicPartition, int] = {}
+        moved: set[TopicPartition] = set()
+        for event in run.by_client.get(client.name, ()):
+            if type(event) is Revoked and (event.at < broken_at or event.at > begin):
+                processed = progress.processed(event.partitions)
+            elif type(event) is Assigned:
+                for tp, offset in processed.items():
+                    found = committed.newest(client, tp, event.at)
+                    if tp not in moved and seen.between(tp, found, offset):
+                        yield f"{client.name} {tp}: {found}, processed was {offset}", event
+                processed = {}
+            elif type(event) is Sought:
+                moved.update(event.partitions)
+            progress.happened(event)
+
+
+def _breaks(fault: Fault) -> bool:
+    return not any(f" {kind}(" in fault.text for kind in HARMLESS)
+
+
+def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
+    if run.observed.committed is None:
+        return
+    moved = {tp for event in run.of(Sought) for tp in event.partitions}
+    for (group, tp), processed in left.items():
+        # What was committed and went back is judged as that: what a connection that was given up
+        # still brings is carried out after what went by the next one.
+        found = max(
+            dict(run.observed.committed.get(group, ())).get(tp, 0), _reached(run, group, tp)
+        )
+        if tp not in moved and seen.between(tp, found, processed):
+            yield f"{group} {tp} has {found} in the end, processed was {processed}", group
+
+
+class _Seen:
+    """The logs as any reader sees them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._logs: dict[TopicPartition, Visible | None] = {}
+        self._committed_only = {
+            client.group for client in run.clients.values() if client.read_committed
+        } and all(
+            client.read_committed
+            for client in run.clients.values()
+            if client.kind == "consumer" and client.group is not None
+        )
+
+    def passes(self, tp: TopicPartition, cap: int, offset: int) -> bool:
+        """Whether there is a record from `cap` up to `offset`, or no such offset at all."""
+        if offset <= cap:
+            return False
+        seen = self._of(tp)
+        if seen is None:
+            return False
+        return offset > seen.log.end_offset or seen.place(offset) > seen.place(cap)
+
+    def between(self, tp: TopicPartition, low: int, high: int) -> bool:
+        """Whether there is a record from `low` up to `high`."""
+        seen = self._of(tp)
+        return seen is not None and seen.place(high) > seen.place(low)
+
+    def _of(self, tp: TopicPartition) -> Visible | None:
+        if tp not in self._logs:
+            logs = self._run.logs.get(tp, [])
+            alone = len(logs) == 1 and len(self._run.made_at.get(tp.topic, ())) <= 1
+            committed = bool(self._committed_only)
+            self._logs[tp] = visible(logs[0], committed=committed) if alone else None
+        return self._logs[tp]
+
+
+def _reached(run: Run, group: str, tp: TopicPartition) -> int:
+    """The highest offset that the group has committed in the topic there is now."""
+    made_at = max(run.made_at.get(tp.topic, ()), default=0.0)
+    return max(
+        (
+            offset
+            for request in run.observed.commits or ()
+            if request.group == group and request.at >= made_at
+            for (of, offset), error in zip(request.offsets, request.errors or (), strict=False)
+            if of == tp and not error
+        ),
+        default=0,
+    )

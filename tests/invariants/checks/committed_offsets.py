@@ -1,0 +1,103 @@
+"""Where the members of a group may begin to read: what was committed, as brokers took it up."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cached_property
+from typing import NamedTuple
+
+from aiokafkawire.types import TopicPartition
+from tests.invariants.events import EndAsked, Ended, OffsetsSent
+from tests.invariants.run import Client, Run
+
+__all__ = ("Commit", "Committed")
+
+
+class Commit(NamedTuple):
+    """An offset that a group may have committed from a time on, and surely had at another."""
+
+    at: float
+    offset: int
+    sure_at: float | None
+
+
+class Committed:
+    """The commits of each group and partition, by time."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @cached_property
+    def _commits(self) -> dict[tuple[str, TopicPartition], list[Commit]]:
+        found: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
+        for request in self._run.observed.commits or ():
+            if request.producer_id >= 0:
+                continue
+            if request.errors is None:
+                continue
+            for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
+                if not error:
+                    commit = Commit(request.at, offset, max(request.at, request.done_at))
+                    found[request.group, tp].append(commit)
+        self._add_transactions(found)
+        for commits in found.values():
+            commits.sort(key=lambda each: each.at)
+        return found
+
+    def _add_transactions(self, found: dict[tuple[str, TopicPartition], list[Commit]]) -> None:
+        """Offsets of transactions count from a time between the question and its answer."""
+        asked: dict[tuple[str, int], float] = {}
+        ended: dict[tuple[str, int], Ended] = {}
+        for event in self._run.of(EndAsked):
+            if event.commit:
+                asked.setdefault((event.client, event.transaction), event.at)
+        for end in self._run.of(Ended):
+            if end.outcome == "committed":
+                ended[end.client, end.transaction] = end
+        for sent in self._run.of(OffsetsSent):
+            key = (sent.client, sent.transaction)
+            if key not in asked:
+                continue
+            sure_at = ended[key].at if key in ended else None
+            for tp, offset in sent.offsets:
+                found[sent.group, tp].append(Commit(asked[key], offset, sure_at))
+
+    @cached_property
+    def _answers(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for assignment in self._run.observed.assignments or ():
+            found[assignment.client].append(assignment.at)
+        return found
+
+    def assigned_since(self, client: Client, at: float) -> float:
+        """When a member that hears of partitions at a time was given them, at the earliest."""
+        answers = self._answers.get(str(client.options.get("client_id")), [])
+        place = bisect_right(answers, at)
+        return answers[place - 1] if place else at
+
+    def newest(self, client: Client, tp: TopicPartition, until: float) -> int:
+        """The highest offset that the client's group has committed up to then, 0 if none."""
+        commits = self._commits.get((client.group or "", tp), ())
+        return max((each.offset for each in commits if each.at <= until), default=0)
+
+    def starts(
+        self, client: Client, tp: TopicPartition, since: float, until: float
+    ) -> tuple[set[int], bool]:
+        """The offsets at which a member may begin, and whether anything is surely committed.
+
+        That is what was committed last at `since`, what was committed up to `until`, and what may
+        have been committed at any time.
+        """
+        before: Commit | None = None
+        starts: set[int] = set()
+        for commit in self._commits.get((client.group or "", tp), ()):
+            if commit.at > until:
+                break
+            if commit.sure_at is None or commit.sure_at > since:
+                starts.add(commit.offset)
+            elif before is None or commit.sure_at >= (before.sure_at or 0.0):
+                before = commit
+        if before is not None:
+            starts.add(before.offset)
+        return starts, before is not None

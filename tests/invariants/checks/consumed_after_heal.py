@@ -1,0 +1,179 @@
+"""After the heal: everything is consumed, and calls succeed again. Invariant 11."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from aiokafkawire.types import TopicPartition
+from tests.invariants.check_result import Violation
+from tests.invariants.checks.calls import grace_s, well_since
+from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.events import (
+    AssignedByHand,
+    Called,
+    EndAsked,
+    Polled,
+    Returned,
+    Subscribed,
+)
+from tests.invariants.run import Client, Run
+
+__all__ = ("all_is_consumed",)
+
+OWN_DOING = {
+    "BufferFull",
+    "Cancelled",
+    "ClientClosed",
+    "DeliveriesFailed",
+    "IllegalState",
+    "InvalidOption",
+    "OwnError",
+    "ProducerFenced",
+    "RecordTooLarge",
+    "TransactionAborted",
+    "TransactionFailed",
+    "WrongTransactionState",
+}
+"""What makes a send fail although nothing is broken: the application, or another one like it."""
+
+OUTAGES = {"ConnectionFailed", "ConnectionLost", "NoBrokerAvailable", "RequestTimedOut"}
+"""What no call raises when everything works; a deadline of the caller's own is another matter."""
+
+SHORT_BY_CHOICE = {"flush"}
+"""Calls that are given a deadline of their own, and raise when it is over."""
+
+
+def all_is_consumed(run: Run) -> Iterator[Violation]:
+    """(11) After the heal everything is consumed in time by whoever promised to, sends succeed, and
+    no call finds the cluster away.
+
+    A client has as long as its requests may take to notice that all is well again.
+    """
+    readers = [*run.promises.complete_groups, *run.promises.complete_readers]
+    begin = well_since(run)
+    if not readers and begin is None:
+        raise NotChecked("nobody promised to read everything, and it was never said to be healed")
+    for group in run.promises.complete_groups:
+        members = [client for client in run.clients.values() if client.group == group]
+        yield from _judge(run, f"group {group}", members)
+    for name in run.promises.complete_readers:
+        yield from _judge(run, name, [run.clients[name]] if name in run.clients else [])
+    if begin is not None:
+        sends, calls = _failures(run, begin)
+        yield from one_of_a_kind(11, "sends failed although nothing was broken any more", sends)
+        yield from one_of_a_kind(11, "calls failed although nothing was broken any more", calls)
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
+    """Whether each record that these readers may see was given to one of them, and when."""
+    names = {client.name for client in readers}
+    given: dict[bytes, float] = {}
+    for event in run.of(Polled):
+        if event.client in names:
+            for _, value in event.records:
+                given.setdefault(value, event.at)
+    wanted = _wanted(run, names)
+    committed = bool(readers) and all(client.read_committed for client in readers)
+    since = run.healed_at
+    asked = _commits_asked(run)
+    missing: list[Finding] = []
+    late: list[Finding] = []
+    for tp in wanted:
+        log = run.logs[tp][-1] if run.logs.get(tp) else None
+        if log is None or log.incarnation < len(run.made_at.get(tp.topic, ())) - 1:
+            continue
+        for record in log.records:
+            if committed and record.fate not in {"none", "committed"}:
+                continue
+            at = given.get(record.value)
+            where = f"{record.value.decode('latin-1')} at {tp}@{record.offset}"
+            if at is None:
+                missing.append((where, record))
+            elif since is not None:
+                due = max(since, _there_since(run, record.value, asked))
+                if at > due + run.promises.consumed_within_s + run.promises.slack_s:
+                    late.append((f"{where} {at - due:.1f} s later", record))
+    yield from one_of_a_kind(11, f"records were never given to {who}", missing)
+    yield from one_of_a_kind(11, f"records were given late to {who}", late)
+
+
+def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
+    """The partitions, of those that exist in the end, that these readers wanted at any time.
+
+    Those of topics that were made again are left out where nobody can tell that they were.
+    """
+    found: dict[TopicPartition, None] = {}
+    for subscribed in run.of(Subscribed):
+        if subscribed.client not in names:
+            continue
+        pattern = None if subscribed.pattern is None else re.compile(subscribed.pattern)
+        for tp in run.logs:
+            if tp.topic in subscribed.topics or (pattern and pattern.fullmatch(tp.topic)):
+                found[tp] = None
+    for by_hand in run.of(AssignedByHand):
+        if by_hand.client in names:
+            found |= dict.fromkeys(by_hand.partitions)
+    made = run.made_at
+    return [
+        tp
+        for tp in found
+        if (not made or tp.topic in run.partitions)
+        and (run.promises.in_metadata or len(made.get(tp.topic, ())) <= 1)
+    ]
+
+
+def _commits_asked(run: Run) -> dict[tuple[str, int], float]:
+    """When the commit of each transaction was asked for."""
+    found: dict[tuple[str, int], float] = {}
+    for event in run.of(EndAsked):
+        found[event.client, event.transaction] = event.at
+    return found
+
+
+def _there_since(run: Run, value: bytes, asked: dict[tuple[str, int], float]) -> float:
+    """From when on a record can be read, as far as its producer knows."""
+    sent = run.sent.get(value)
+    if sent is None:
+        return 0.0
+    at = sent.handed_at or sent.sending.at
+    if sent.acknowledged is not None:
+        at = max(at, sent.acknowledged.at)
+    if sent.sending.transaction is not None:
+        at = max(at, asked.get((sent.client, sent.sending.transaction), at))
+    return at
+
+
+# --- what fails ----------------------------------------------------------------------------------
+
+
+def _failures(run: Run, begin: float) -> tuple[list[Finding], list[Finding]]:
+    """Sends and calls that began when all was well, and failed of what looks like an outage."""
+    remade = {topic for topic, times in run.made_at.items() if len(times) > 1}
+    gone = {topic for topic in run.made_at if topic not in run.partitions}
+    sends: list[Finding] = []
+    for sent in run.sent.values():
+        failed = sent.failed
+        client = run.clients.get(sent.client)
+        if failed is None or client is None or failed.error in OWN_DOING:
+            continue
+        if sent.sending.at <= begin + grace_s(client) or sent.sending.topic in remade | gone:
+            continue
+        sends.append((f"{sent.value.decode('latin-1')}: {failed.error}: {failed.text}", failed))
+    calls: list[Finding] = []
+    called: dict[tuple[str, int], Called] = {}
+    for event in run.history:
+        if type(event) is Called:
+            called[event.client, event.call] = event
+        elif type(event) is Returned and event.error in OUTAGES:
+            call = called.get((event.client, event.call))
+            client = run.clients.get(event.client)
+            if call is None or client is None or call.name in SHORT_BY_CHOICE or remade:
+                continue
+            if call.at > begin + grace_s(client):
+                text = f"{call.name} of {event.client}: {event.error}: {event.text}"
+                calls.append((text, event))
+    return sends, calls

@@ -1,0 +1,26 @@
+"""How what was found is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tests.invariants.check_result import SHOWN, Violation
+
+__all__ = ("Finding", "NotChecked", "one_of_a_kind")
+
+Finding = tuple[str, object]
+"""What one example of a violation says, and what shows it."""
+
+
+class NotChecked(Exception):
+    """There is nothing to look at; the text says why."""
+
+
+def one_of_a_kind(invariant: int, kind: str, found: Sequence[Finding]) -> Iterable[Violation]:
+    """One violation for all findings of a kind: how many, and the first few."""
+    if not found:
+        return
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    texts = "; ".join(text for text, _ in found[:SHOWN])
+    events = tuple(event for _, event in found[:SHOWN])
+    yield Violation(invariant, f"{len(found)} {kind}: {texts}{more}", events)

@@ -1,0 +1,336 @@
+"""Who owns what in a group: invariants 7 and 8."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from aiokafkawire.types import TopicPartition
+from tests.invariants.check_result import Violation
+from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.events import (
+    Assigned,
+    AssignedByHand,
+    Called,
+    Closed,
+    Crashed,
+    Event,
+    Fault,
+    Healed,
+    Lost,
+    Opened,
+    Returned,
+    Revoked,
+    Settled,
+    Subscribed,
+    TopicDeleted,
+    TopicMade,
+    Unsubscribed,
+)
+from tests.invariants.observed import Assignment, CommitRequest
+from tests.invariants.run import Client, Run
+
+__all__ = ("Owners", "every_partition_is_owned", "follow", "only_owners_commit")
+
+SESSION_GRACE_S = 10.0
+"""How long after a session could have ended by a fault, that fault still counts."""
+
+NEARLY = 0.95
+"""An application that stays away for so much of its interval may be taken for gone."""
+
+Member = tuple[str, str]
+
+
+def only_owners_commit(run: Run) -> Iterator[Violation]:
+    """(7) No member commits a partition that it does not own in its current generation, or owns
+    what it was not given.
+
+    What it owns is what its last SyncGroup up to that generation answered; of a cooperative member
+    also what it had before that, as far as it heard, unless another member was given it. A member's
+    generations do not go back on a connection, and whoever is a member does not commit as if it
+    were none.
+    """
+    if run.observed.commits is None or run.observed.assignments is None:
+        raise NotChecked("requests of members were not seen")
+    if not run.observed.assignments:
+        raise NotChecked("there are no members")
+    owning = _Owning(run)
+    strange: list[Finding] = []
+    outside: list[Finding] = []
+    back: list[Finding] = []
+    newest: dict[tuple[int, int, str], int] = {}
+    for request in run.observed.commits:
+        client = run.by_client_id.get(request.client)
+        if client is None or client.group != request.group:
+            if request.producer_id < 0 or not request.member:
+                continue
+        elif not request.member:
+            if request.producer_id < 0 and owning.is_member(client, request.at):
+                outside.append((f"{client.name} of {request.group}", request))
+            continue
+        connection = (request.node, request.connection, request.member)
+        if request.generation < newest.get(connection, -1):
+            text = f"{request.client} from {newest[connection]} to {request.generation}"
+            back.append((text, request))
+        newest[connection] = max(request.generation, newest.get(connection, -1))
+        for tp in owning.strange(request, client):
+            strange.append((f"{request.client} {tp} in generation {request.generation}", request))
+    yield from one_of_a_kind(
+        7, "partitions were committed by members that do not own them", strange
+    )
+    yield from one_of_a_kind(7, "members committed as if they were none", outside)
+    yield from one_of_a_kind(7, "members went back to an earlier generation", back)
+    kept = list(_not_given(run, owning))
+    yield from one_of_a_kind(7, "members own what they were not given, or not all of it", kept)
+
+
+class _Owning:
+    """What members were given, by the answers of coordinators."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._by_member: dict[Member, list[Assignment]] = defaultdict(list)
+        self.by_client: dict[str, list[Assignment]] = defaultdict(list)
+        for answer in run.observed.assignments or ():
+            self._by_member[answer.group, answer.member].append(answer)
+            self.by_client[answer.client].append(answer)
+        self._given: dict[tuple[str, int], dict[TopicPartition, str]] = {}
+        for generation in run.observed.generations or ():
+            self._given[generation.group, generation.generation] = {
+                tp: member for member, partitions in generation.members for tp in partitions
+            }
+        self._chosen: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+        for event in run.history:
+            if type(event) in {Subscribed, AssignedByHand, Unsubscribed}:
+                self._chosen[event.client].append((event.at, type(event) is Subscribed))
+
+    def is_member(self, client: Client, at: float) -> bool:
+        """Whether a client has subscribed all along lately, so that it has to be a member."""
+        chosen = self._chosen.get(client.name, [])
+        return bool(chosen) and all(subscribed for since, subscribed in chosen if since <= at)
+
+    def strange(self, request: CommitRequest, client: Client | None) -> list[TopicPartition]:
+        """The partitions of a commit that its member does not own."""
+        answers = [
+            answer
+            for answer in self._by_member.get((request.group, request.member), ())
+            if answer.generation <= request.generation and answer.at <= request.at
+        ]
+        if not answers:
+            return [tp for tp, _ in request.offsets]
+        owned = set(answers[-1].partitions)
+        if _cooperative(client):
+            owned |= self._kept(request.group, answers)
+        return [tp for tp, _ in request.offsets if tp not in owned]
+
+    def _kept(self, group: str, answers: list[Assignment]) -> set[TopicPartition]:
+        """What a member had by the last answer that it heard and those after that, and nobody
+        else was given since."""
+        kept: set[TopicPartition] = set()
+        others: set[TopicPartition] = set()
+        generation, member = answers[-1].generation, answers[-1].member
+        for answer in reversed(answers[:-1]):
+            while generation > answer.generation:
+                given = self._given.get((group, generation), {})
+                others |= {tp for tp, owner in given.items() if owner != member}
+                generation -= 1
+            kept |= set(answer.partitions) - others
+            if answer.heard:
+                break
+        return kept
+
+
+def _cooperative(client: Client | None) -> bool:
+    """Whether a client keeps its partitions through a rebalance. One that nobody recorded may."""
+    if client is None:
+        return True
+    names = client.options.get("partition_assignment_strategy") or ()
+    return bool(names) and all("cooperative" in str(name).lower() for name in names)
+
+
+def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
+    """What members say that they own after a rebalance is what one of the last two answers said."""
+    for client in run.clients.values():
+        client_id = str(client.options.get("client_id"))
+        if client.kind != "consumer" or run.by_client_id.get(client_id) is None:
+            continue
+        answers = owning.by_client.get(client_id, [])
+        times = [answer.at for answer in answers]
+        owned: set[TopicPartition] = set()
+        for event in run.by_client.get(client.name, ()):
+            follow(owned, event)
+            if type(event) is not Assigned:
+                continue
+            place = bisect_right(times, event.at)
+            last = answers[max(0, place - 2) : place]
+            if not any(owned == set(answer.partitions) for answer in last):
+                given = _names(last[-1].partitions) if last else "nothing"
+                text = f"{client.name} owns {_names(sorted(owned))}, given were {given}"
+                yield text, event
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    return f"[{', '.join(map(str, partitions))}]"
+
+
+def follow(owned: set[TopicPartition], event: Event) -> None:
+    """What a member owns after an event."""
+    if type(event) is Assigned:
+        owned.update(event.partitions)
+    elif type(event) is Revoked or type(event) is Lost:
+        owned.difference_update(event.partitions)
+    elif type(event) in {Unsubscribed, AssignedByHand, Closed, Crashed}:
+        owned.clear()
+
+
+class Owners:
+    """Who owns what in each group, and which topics its members want; fed with every event."""
+
+    def __init__(self) -> None:
+        self._group: dict[str, str] = {}
+        self._owned: dict[str, set[TopicPartition]] = defaultdict(set)
+        self._wanted: dict[str, Subscribed] = {}
+        self._partitions: dict[str, int] = {}
+
+    def happened(self, event: Event) -> None:
+        kind = type(event)
+        if kind is TopicMade:
+            assert isinstance(event, TopicMade)
+            self._partitions[event.topic] = event.partitions
+        elif kind is TopicDeleted:
+            assert isinstance(event, TopicDeleted)
+            self._partitions.pop(event.topic, None)
+        elif kind is Opened:
+            assert isinstance(event, Opened)
+            group = event.options.get("group_id")
+            if group is not None:
+                self._group[event.client] = group
+        elif event.client in self._group:
+            follow(self._owned[event.client], event)
+            if isinstance(event, Subscribed):
+                self._wanted[event.client] = event
+            elif kind in {Unsubscribed, AssignedByHand, Closed, Crashed}:
+                self._wanted.pop(event.client, None)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that have members."""
+        return sorted({self._group[name] for name in self._wanted})
+
+    def unsettled(self, group: str) -> list[str]:
+        """What is not as it should be in a group that has come to rest, in words."""
+        members = [name for name, of in self._group.items() if of == group and name in self._wanted]
+        owners = Counter(tp for name in members for tp in self._owned[name])
+        wanted: dict[TopicPartition, None] = {}
+        for name in members:
+            for topic in self._topics(self._wanted[name]):
+                for number in range(self._partitions[topic]):
+                    wanted[TopicPartition(topic, number)] = None
+        return [
+            *(f"{tp} has no owner" for tp in wanted if tp not in owners),
+            *(f"{tp} has {n} owners" for tp, n in sorted(owners.items()) if n > 1),
+            *(
+                f"{name} owns {tp}, to which it has not subscribed"
+                for name in members
+                for tp in sorted(self._owned[name])
+                if tp.topic in self._partitions and tp.topic not in self._topics(self._wanted[name])
+            ),
+        ]
+
+    def _topics(self, wanted: Subscribed) -> list[str]:
+        if wanted.pattern is None:
+            return [topic for topic in wanted.topics if topic in self._partitions]
+        pattern = re.compile(wanted.pattern)
+        return [topic for topic in self._partitions if pattern.fullmatch(topic)]
+
+
+def every_partition_is_owned(run: Run) -> Iterator[Violation]:
+    """(8) In a group that has come to rest each partition of the topics has one owner; no leader
+    gives a partition to two members; and no member loses its partitions while its application
+    calls in time and nothing is broken.
+    """
+    settled = any(True for _ in run.of(Settled))
+    if not settled and not run.observed.generations and not any(True for _ in run.of(Lost)):
+        raise NotChecked("no group came to rest")
+    owners = Owners()
+    found: list[Finding] = []
+    if settled:
+        for event in run.history:
+            owners.happened(event)
+            if type(event) is Settled:
+                for group in event.groups:
+                    found += [(f"{group}: {text}", event) for text in owners.unsettled(group)]
+    yield from one_of_a_kind(8, "partitions are not owned by one member each", found)
+    twice: list[Finding] = []
+    for generation in run.observed.generations or ():
+        given = Counter(tp for _, partitions in generation.members for tp in partitions)
+        twice += [
+            (f"{tp} in generation {generation.generation} of {generation.group}", generation)
+            for tp, count in given.items()
+            if count > 1
+        ]
+    yield from one_of_a_kind(8, "partitions were given to several members", twice)
+    yield from one_of_a_kind(8, "partitions were lost without a reason", list(_lost(run)))
+
+
+def _lost(run: Run) -> Iterator[Finding]:
+    if not run.promises.sessions_hold:
+        return
+    broken = sorted(event.at for event in run.of(Fault))
+    healed = sorted(event.at for event in run.of(Healed))
+    deleted = {event.topic for event in run.of(TopicDeleted)}
+    for event in run.of(Lost):
+        client = run.clients.get(event.client)
+        kept = [tp for tp in event.partitions if tp.topic not in deleted]
+        if client is None or not kept:
+            continue
+        if _shaken(client, event.at, broken, healed) or _fenced(run, client, event.at):
+            continue
+        if _stayed_away(run, client, event):
+            continue
+        yield f"{event.client} {_names(kept)} at {event.at:.3f} s", event
+
+
+def _shaken(client: Client, at: float, broken: list[float], healed: list[float]) -> bool:
+    """Whether something was broken, or was so shortly before that the session could end of it."""
+    place = bisect_right(broken, at)
+    if not place:
+        return False
+    after = bisect_right(healed, broken[place - 1])
+    if after == len(healed):
+        return True
+    session_s = client.seconds("effective_session_timeout_ms", 45_000)
+    return at <= healed[after] + session_s + SESSION_GRACE_S
+
+
+def _fenced(run: Run, client: Client, at: float) -> bool:
+    """Whether another client took its name as a static member."""
+    name = client.options.get("group_instance_id")
+    return name is not None and any(
+        other.options.get("group_instance_id") == name
+        for other in run.clients.values()
+        if other.name != client.name and client.opened.at <= other.opened.at <= at
+    )
+
+
+def _stayed_away(run: Run, client: Client, lost: Lost) -> bool:
+    """Whether the application did not call for its interval, since it owns the partitions."""
+    interval_s = client.seconds("max_poll_interval_ms", 300_000) * NEARLY
+    open_: set[int] = set()
+    last = client.opened.at
+    away = False
+    for event in run.by_client.get(client.name, ()):
+        if event is lost:
+            break
+        if type(event) is Assigned:
+            away = False
+        elif type(event) is Called:
+            away = away or (not open_ and event.at - last >= interval_s)
+            open_.add(event.call)
+            last = event.at
+        elif type(event) is Returned:
+            open_.discard(event.call)
+            last = event.at
+    return away or (not open_ and lost.at - last >= interval_s)

@@ -1,0 +1,204 @@
+"""What producers were told against what the partitions hold: invariants 1 to 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokafkawire.types import TopicPartition
+from tests.invariants.check_result import Violation
+from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.events import told
+from tests.invariants.observed import Log, LogRecord
+from tests.invariants.run import Run, Sent
+
+__all__ = ("acknowledged_is_readable", "in_order", "nothing_failed_appears", "nothing_twice")
+
+ABORTED = "TransactionAborted"
+"""The error of records that may be in the log, where no reader of committed records sees them."""
+
+
+def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
+    """(1) An acknowledged record is at its offset, in a batch that tells its newest time rightly.
+
+    For acks=all; a record whose offset was not told is anywhere in its partition. What retention
+    took, and what was in a topic that was deleted and whose log nobody kept, is left out.
+    """
+    if not run.promises.durable:
+        raise NotChecked("brokers may lose what was acknowledged")
+    if not any(sent.acknowledged for sent in run.sent.values()):
+        raise NotChecked("nothing was acknowledged")
+    misdated: list[Finding] = [
+        (f"{log.topic}-{log.partition}@{offset}", log)
+        for log in run.observed.logs
+        for offset in log.misdated
+    ]
+    yield from one_of_a_kind(1, "batches tell another newest time than their records", misdated)
+    promised = {
+        client.name
+        for client in run.clients.values()
+        if client.options.get("required_acks", -1) == -1
+    }
+    missing: list[Finding] = []
+    elsewhere: list[Finding] = []
+    for sent in run.sent.values():
+        event = sent.acknowledged
+        if event is None or sent.client not in promised:
+            continue
+        tp = TopicPartition(event.topic, event.partition)
+        places = [(log, found) for log, found in run.stored.get(sent.value, ()) if _is(log, tp)]
+        if any(sent.offset in {-1, found.offset} for _, found in places):
+            continue
+        if _excused(run, tp, sent):
+            continue
+        name = sent.value.decode("latin-1")
+        if places:
+            text = f"{name} is at {tp}@{places[0][1].offset}, told {sent.offset}"
+            elsewhere.append((text, event))
+        else:
+            missing.append((f"{name} told to be at {tp}@{sent.offset}", event))
+    yield from one_of_a_kind(1, "acknowledged records are not in the log", missing)
+    yield from one_of_a_kind(1, "records are not where they were told to be", elsewhere)
+
+
+def _is(log: Log, tp: TopicPartition) -> bool:
+    return log.topic == tp.topic and log.partition == tp.partition
+
+
+def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
+    """Whether the record may be gone: by retention, or with a topic that was deleted."""
+    logs = run.logs.get(tp, [])
+    incarnations = len(run.made_at.get(tp.topic, [0.0]))
+    gone_unseen = len(logs) < incarnations or tp.topic not in run.partitions
+    if run.made_at and gone_unseen and run.promises.topics_remade:
+        return True
+    if sent.offset < 0:
+        return any(log.start_offset > 0 for log in logs)
+    return any(sent.offset < log.start_offset for log in logs)
+
+
+def nothing_twice(run: Run) -> Iterator[Violation]:
+    """(2) With idempotence no record stands twice in a topic, in whatever partitions."""
+    if not _numbered(run):
+        raise NotChecked("no producer is idempotent")
+    twice: list[Finding] = []
+    for value, places in run.stored.items():
+        if len(places) < 2:
+            continue
+        sent = run.sent.get(value)
+        if sent is None or sent.client not in _numbered(run):
+            continue
+        seen: dict[tuple[str, int], tuple[Log, LogRecord]] = {}
+        for log, record in places:
+            before = seen.setdefault((log.topic, log.incarnation), (log, record))
+            if before[1] is not record:
+                places_told = f"{_where(*before)} and {_where(log, record)}"
+                twice.append((f"{_name(sent)} at {places_told}", sent.sending))
+    yield from one_of_a_kind(2, "records stand twice", twice)
+
+
+def _numbered(run: Run) -> set[str]:
+    """Producers whose records are written once."""
+    if not run.promises.numbers:
+        return set()
+    return {client.name for client in run.clients.values() if client.idempotent}
+
+
+def _in_line(run: Run) -> set[str]:
+    """Producers whose records keep their order."""
+    alone = {
+        client.name
+        for client in run.clients.values()
+        if client.options.get("max_in_flight_requests_per_connection") == 1
+        and client.kind == "producer"
+    }
+    return _numbered(run) | alone
+
+
+def in_order(run: Run) -> Iterator[Violation]:
+    """(3) Records of one producer stand in each partition in the order of their handing over.
+
+    That is known of two records if one was handed over before the call for the other began, or if
+    both were in one call. Without numbers (one request in flight) a record whose outcome is unknown
+    may come late, and repetitions do not count.
+    """
+    producers = _in_line(run)
+    if not producers:
+        raise NotChecked("no producer keeps an order")
+    numbered = _numbered(run)
+    wrong: list[Finding] = []
+    for log in run.observed.logs:
+        wrong += _disorder(run, log, producers, numbered)
+    yield from one_of_a_kind(3, "records stand behind ones that were sent later", wrong)
+
+
+def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> Iterator[Finding]:
+    made = run.made_at.get(log.topic, [])
+    made_at = made[log.incarnation] if log.incarnation and log.incarnation < len(made) else None
+    latest: dict[str, Sent] = {}
+    last_of_call: dict[tuple[str, int], Sent] = {}
+    met: set[bytes] = set()
+    for record in log.records:
+        sent = run.sent.get(record.value)
+        if sent is None or sent.client not in producers or record.value in met:
+            continue
+        met.add(record.value)
+        if made_at is not None and sent.sending.at <= made_at:
+            continue  # sent to the topic before: brokers before 4.0 cannot tell
+        if sent.client not in numbered and sent.acknowledged is None:
+            continue
+        call = (sent.client, sent.sending.send)
+        mate = last_of_call.get(call)
+        before = latest.get(sent.client)
+        if mate is not None and sent.index < mate.index:
+            behind = f"{_name(mate)}, in one call"
+            yield f"{_name(sent)} at {_where(log, record)} behind {behind}", sent.sending
+        elif before is not None and sent.over < before.began:
+            yield f"{_name(sent)} at {_where(log, record)} behind {_name(before)}", sent.sending
+        last_of_call[call] = sent
+        if before is None or sent.began > before.began:
+            latest[sent.client] = sent
+
+
+def _where(log: Log, record: LogRecord) -> str:
+    return f"{log.topic}-{log.partition}@{record.offset}"
+
+
+def _name(sent: Sent) -> str:
+    return sent.value.decode("latin-1")
+
+
+def nothing_failed_appears(run: Run) -> Iterator[Violation]:
+    """(4) What was told to have failed is not in the log, unless its outcome is unknown.
+
+    A record of an aborted transaction may be there, where no reader of committed records sees it.
+    Nor does a log have it that was deleted with its topic before that was told.
+    Neither is there what a producer never sent.
+    """
+    if not run.observed.logs:
+        raise NotChecked("the logs are not known")
+    failed: list[Finding] = []
+    strange: list[Finding] = []
+    for value, places in run.stored.items():
+        sent = run.sent.get(value)
+        if sent is None:
+            tells = told(value)
+            if tells is not None and tells.producer in run.clients:
+                strange.append((f"{value.decode('latin-1')} at {_where(*places[0])}", places[0]))
+            continue
+        sending, event = sent.sending, sent.failed
+        for log, record in places:
+            if log.topic != sending.topic or sending.partition not in {None, log.partition}:
+                strange.append((f"{_name(sent)} at {_where(log, record)}", sending))
+            if event is None or event.may_be_written:
+                continue
+            if event.error == ABORTED and record.fate in {"aborted", "open"}:
+                continue
+            if any(at <= event.at for at in run.deleted_at[log.topic][log.incarnation :]):
+                continue
+            failed.append((f"{_name(sent)} at {_where(log, record)} after {event.error}", event))
+    yield from one_of_a_kind(4, "records that had failed are in the log", failed)
+    yield from one_of_a_kind(4, "records that nobody sent there are in the log", strange)
+    repeated = [
+        (f"{event.client} sends {event.values[0]!r} again", event) for event in run.repeated
+    ]
+    yield from one_of_a_kind(4, "values were sent more than once (by the programme)", repeated)

@@ -1,0 +1,272 @@
+"""Writes down what applications do with their clients, without changing what they see.
+
+::
+
+    recorder = Recorder(now)
+    producer = recorder.producer(Producer(client_id="p1", …), "p1")
+    async with producer:
+        delivery = await producer.send("t", producer.value())
+        await delivery
+    consumer = recorder.consumer(Consumer("t", client_id="c1", …), "c1")
+
+The wrappers have the methods of what they wrap. Give each client its name as `client_id` too: so
+what brokers saw is told to belong to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from aiokafkawire.errors import KafkaError, ProducerFenced, TransactionFailed
+from aiokafkawire.producer.transactions.ending import end_on
+from aiokafkawire.runtime import Runtime, current_task
+from tests.invariants.events import (
+    CANCELLED,
+    Called,
+    Closed,
+    Crashed,
+    EndAsked,
+    Ended,
+    Ending,
+    Event,
+    Fault,
+    Healed,
+    Opened,
+    Returned,
+    Settled,
+    TopicDeleted,
+    TopicMade,
+)
+from tests.invariants.observed import Peak
+
+if TYPE_CHECKING:
+    from aiokafkawire import Consumer, Producer
+    from aiokafkawire.producer import PreparedTransaction
+    from tests.invariants.recorded_consumer import RecordedConsumer
+    from tests.invariants.recorded_producer import RecordedProducer
+
+__all__ = ("Call", "Journal", "OwnError", "Recorder", "error_name", "typed")
+
+MAX_TEXT = 200
+"""Letters of an error's text that are kept."""
+
+
+class OwnError(Exception):
+    """What an application itself raises, in a listener or in the body of a transaction."""
+
+
+def error_name(error: BaseException) -> str:
+    """The class of an error; that of a cancellation is the same on every backend."""
+    return type(error).__name__ if isinstance(error, Exception) else CANCELLED
+
+
+def typed(error: BaseException) -> bool:
+    """Whether callers may count on this kind of error."""
+    return not isinstance(error, Exception) or isinstance(error, KafkaError | OwnError)
+
+
+def _nothing() -> None:
+    pass
+
+
+class Call:
+    """A call that is under way: its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Journal:
+    """What one client's wrapper writes with: the recorder, its name, and numbers of its own."""
+
+    def __init__(self, recorder: Recorder, client: str) -> None:
+        self.recorder = recorder
+        self.client = client
+        self.calls = 0
+        self.look: Callable[[], None] = _nothing
+        self.closed: Callable[[], None] = _nothing
+        self._tasks: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._task_count = 0
+
+    def now(self) -> float:
+        return self.recorder.now()
+
+    def note(self, kind: Callable[..., Event], *values: Any, **named: Any) -> None:
+        """Write an event of this client, now."""
+        self.recorder.note(kind(self.recorder.now(), self.client, *values, **named))
+
+    def task(self) -> str:
+        """The running task, by a number that does not change from run to run."""
+        task: Any = current_task()
+        name = self._tasks.get(task)
+        if name is None:
+            self._task_count += 1
+            name = self._tasks[task] = str(self._task_count)
+        return name
+
+    @contextmanager
+    def call(self, name: str, limit_s: float | None, task: str = "") -> Iterator[Call]:
+        """A call, from its beginning to its end."""
+        self.calls += 1
+        call = Call(self.calls)
+        self.note(Called, call.number, name, limit_s, task)
+        try:
+            yield call
+        except BaseException as error:
+            text = str(error)[:MAX_TEXT] if isinstance(error, Exception) else ""
+            ended = isinstance(error, StopAsyncIteration)
+            self.note(
+                Returned,
+                call.number,
+                None if ended else error_name(error),
+                ended or typed(error),
+                text,
+            )
+            raise
+        self.note(Returned, call.number)
+
+
+class Recorder:
+    """Collects a history. `now` gives seconds on the run's clock.
+
+    With `write` each event is given to it at once, and `history` stays empty: a process that may be
+    killed writes to a file. `reprs` are those of the clients and their options.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], write: Callable[[Event], None] | None = None
+    ) -> None:
+        self.now = now
+        self.history: list[Event] = []
+        self.reprs: dict[str, None] = {}
+        self._write = write
+        self._most_held: dict[str, tuple[int, int]] = {}
+        self._kept: dict[str, int] = {}
+        self._holds: dict[str, Callable[[], dict[str, int | float]]] = {}
+        self._detached: dict[str, tuple[Journal, int]] = {}
+
+    def note(self, event: Event) -> None:
+        """Put an event behind the others."""
+        if self._write is None:
+            self.history.append(event)
+        else:
+            self._write(event)
+
+    def producer(self, producer: Producer, name: str) -> RecordedProducer:
+        """A producer that is written down as `name`, which no other client has."""
+        from tests.invariants.recorded_producer import RecordedProducer
+
+        self.opened(name, "producer", producer)
+        journal = self.journal(name)
+        journal.look = partial(self._look, name, producer)
+        journal.closed = partial(self._closed, name)
+        return RecordedProducer(producer, journal)
+
+    def _look(self, name: str, producer: Producer) -> None:
+        """Note how much a producer holds, if that is the most so far."""
+        # A producer that is closed has no `metrics`.
+        metrics = self._holds[name] = producer._running().sender.metrics
+        held = metrics()["buffer_used_bytes"]
+        if held > self._most_held.get(name, (0, 0))[0]:
+            self._most_held[name] = (int(held), producer.config.buffer_memory_bytes)
+
+    def _closed(self, name: str) -> None:
+        """Note what a producer still holds that was closed."""
+        if name in self._holds:
+            self._kept[name] = int(self._holds[name]()["buffer_used_bytes"])
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """The most that producers held when a record had been handed over, and after closing."""
+        most = [(name, "bytes of records", *held) for name, held in self._most_held.items()]
+        kept = [(name, "bytes of records after closing", n, 0) for name, n in self._kept.items()]
+        return tuple(Peak(*each) for each in (*most, *kept))
+
+    def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
+        """A consumer that is written down as `name`, which no other client has."""
+        from tests.invariants.recorded_consumer import RecordedConsumer
+
+        self.opened(name, "consumer", consumer)
+        return RecordedConsumer(consumer, self.journal(name))
+
+    def journal(self, name: str) -> Journal:
+        """What a client's own calls are written down with: `with journal.call("name", limit_s)`."""
+        return Journal(self, name)
+
+    def opened(self, name: str, kind: str, client: Any) -> None:
+        """A client was made, with the options of its `config`."""
+        config = client.config
+        options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        for derived in ("idempotent", "required_acks", "effective_session_timeout_ms"):
+            if hasattr(config, derived):
+                options[derived] = getattr(config, derived)
+        strategy = options.get("partition_assignment_strategy")
+        if strategy is not None:
+            options["partition_assignment_strategy"] = tuple(map(str, strategy))
+        self.reprs |= {repr(client): None, repr(config): None}
+        self.note(Opened(self.now(), name, kind, options))
+
+    def detached(self, prepared: PreparedTransaction, journal: Journal, number: int) -> None:
+        """A producer gave its transaction away."""
+        self._detached[prepared.to_json()] = (journal, number)
+
+    async def end_transaction(
+        self,
+        prepared: PreparedTransaction,
+        *,
+        commit: bool,
+        runtime: Runtime | None = None,
+        **options: Any,
+    ) -> None:
+        """As `aiokafkawire.producer.end_transaction`; how it ends is told of the producer that
+        gave the transaction away."""
+        journal, number = self._detached[prepared.to_json()]
+        limit = options.get("default_api_timeout_ms", 60_000) / 1_000
+        journal.note(EndAsked, number, commit)
+        outcome: Ending = "unknown"
+        try:
+            with journal.call("end_transaction", limit):
+                await end_on(runtime, prepared, commit=commit, **options)
+            outcome = "committed" if commit else "aborted"
+        except ProducerFenced:
+            # It may be an earlier call that ended it.
+            raise
+        except TransactionFailed:
+            outcome = "aborted"
+            raise
+        finally:
+            journal.note(Ended, number, outcome)
+
+    def crashed(self, name: str) -> None:
+        """A client, its process or its host ended without a goodbye."""
+        self.note(Crashed(self.now(), name))
+
+    def closed(self, name: str) -> None:
+        """A client ended in good order, as `stop` notes by itself."""
+        self.note(Closed(self.now(), name))
+
+    # --- the world ---
+
+    def fault(self, text: str) -> None:
+        self.note(Fault(self.now(), "", text))
+
+    def healed(self) -> None:
+        self.note(Healed(self.now(), ""))
+
+    def settled(self, *groups: str) -> None:
+        """From what was waited for, these groups have come to rest: each partition is owned."""
+        self.note(Settled(self.now(), "", groups))
+
+    def topic_made(self, topic: str, partitions: int) -> None:
+        """A topic is there now with so many partitions (also: made again, or has more)."""
+        self.note(TopicMade(self.now(), "", topic, partitions))
+
+    def topic_deleted(self, topic: str) -> None:
+        self.note(TopicDeleted(self.now(), "", topic))

@@ -1,0 +1,46 @@
+"""What the checker makes of all invariants together."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tests.invariants.checker import INVARIANTS, Promises, check, judge
+from tests.invariants.history_builder import Story, log, v
+from tests.invariants.observed import Observed
+
+
+def test_there_is_a_function_for_each_invariant() -> None:
+    assert sorted(INVARIANTS) == list(range(1, 15))
+    for number, invariant in INVARIANTS.items():
+        assert (invariant.__doc__ or "").startswith(f"({number}) ")
+
+
+def test_of_nothing_nothing_is_said_but_why() -> None:
+    verdict = judge([], Observed(), Promises())
+    assert verdict.violations == ()
+    assert {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} <= set(verdict.not_checked)
+    assert all(verdict.not_checked.values())
+
+
+def test_a_violation_tells_how_many_there_are_and_shows_the_first() -> None:
+    story = Story()
+    story.made()
+    story.producer()
+    story.sent(*[v(number) for number in range(20)])
+    [violation] = check(story.history, Observed(logs=(log(),)), Promises())
+    assert str(violation).startswith("(1) 20 acknowledged records are not in the log: p-0|")
+    assert violation.text.endswith(" and 15 more")
+    assert len(violation.events) == 5
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_the_collector_is_left_as_it_was(collecting: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        check([], Observed(), Promises())
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()

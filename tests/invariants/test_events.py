@@ -1,0 +1,67 @@
+"""Events to and from JSON lines."""
+
+from __future__ import annotations
+
+from aiokafkawire import TopicPartition
+from tests.invariants.events import (
+    Acknowledged,
+    Assigned,
+    Committing,
+    Event,
+    Failed,
+    Opened,
+    Polled,
+    Sending,
+    Sought,
+    Subscribed,
+    TopicMade,
+    from_lines,
+    kinds,
+    merged,
+    to_line,
+    told,
+    value_of,
+)
+
+TP = TopicPartition("t", 1)
+
+EVENTS: list[Event] = [
+    Opened(0.5, "p", "producer", {"acks": "all", "idempotent": True, "linger_ms": 5}),
+    Sending(1.0, "p", 1, "t", (b"p-1|\xff", b"p-2|"), None, 3, 60.0),
+    Acknowledged(1.5, "p", 1, "t", 1, ((7, b"p-1|\xff"),)),
+    Failed(1.5, "p", 1, (b"p-2|",), "DeliveryUnknown", True),
+    Subscribed(2.0, "c", ("t",), None),
+    Assigned(2.5, "c", (TP,)),
+    Polled(3.0, "c", "t", 1, ((7, b"p-1|\xff"),), 8, "1"),
+    Sought(3.5, "c", (TP,), "beginning"),
+    Committing(4.0, "c", 5, ((TP, 8),)),
+    Committing(4.5, "c", 6, None),
+    TopicMade(5.0, "", "t", 3),
+]
+
+
+def test_events_come_back_as_they_were() -> None:
+    assert list(from_lines(to_line(event) + "\n" for event in EVENTS)) == EVENTS
+
+
+def test_a_line_that_was_cut_off_is_left_out() -> None:
+    lines = [to_line(event) + "\n" for event in EVENTS[:2]]
+    assert list(from_lines([lines[0], lines[1][:20]])) == EVENTS[:1]
+
+
+def test_histories_are_merged_by_time_and_keep_their_own_order() -> None:
+    first = [TopicMade(1.0, "", "a", 1), TopicMade(2.0, "", "b", 1), TopicMade(2.0, "", "c", 1)]
+    second = [TopicMade(1.5, "", "d", 1), TopicMade(3.0, "", "e", 1)]
+    assert [event.topic for event in merged([first, second])] == ["a", "d", "b", "c", "e"]
+
+
+def test_values_tell_who_made_them() -> None:
+    assert told(value_of("a-b", 17, b"x|y")) == ("a-b", 17, b"x|y")
+    assert told(b"a-17") is None
+    assert told(b"a-b|") is None
+    assert told(b"17|") is None
+    assert told(b"") is None
+
+
+def test_each_kind_of_event_is_known_by_its_name() -> None:
+    assert kinds()["Polled"] is Polled

@@ -1,0 +1,426 @@
+"""Invariant 5: that it passes what is right, and names what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.invariants.events import AssignedByHand, Paused, Resumed, Unsubscribed
+from tests.invariants.history_builder import T0, T1, Story, log, v
+from tests.invariants.observed import Assignment, CommitRequest, PositionLost
+
+LOG = log(v(0), v(1), v(2), None, v(4), v(5))
+"""At offset 3 there is no record: a marker, or what compaction took."""
+
+
+def r(*offsets: int) -> list[tuple[int, bytes]]:
+    return [(offset, v(offset)) for offset in offsets]
+
+
+def reader(**options: Any) -> Story:
+    """One without a group."""
+    story = Story()
+    story.made()
+    story.producer()
+    for number in range(6):
+        story.sending(v(number))
+    story.consumer(group_id=None, **options)
+    return story
+
+
+def member(**options: Any) -> Story:
+    story = Story()
+    story.made()
+    story.producer()
+    for number in range(6):
+        story.sending(v(number))
+    story.consumer(**options)
+    story.assigned(T0)
+    return story
+
+
+def committed(at: float, offset: int, error: int | None = 0, client: str = "c") -> CommitRequest:
+    errors = None if error is None else (error,)
+    return CommitRequest(at, client, "g", "m", 1, ((T0, offset),), errors)
+
+
+def kinds(found: list[tuple[int, str]]) -> list[str]:
+    """What of invariant 5 it is, without the examples."""
+    return [f"5: {text.split(': ')[0].partition(' ')[2]}" for number, text in found if number == 5]
+
+
+SKIPS = "5: polls skip records"
+BACK = "5: polls go back"
+WRONG = "5: reading begins at a wrong place"
+OUT = "5: polls leave out records"
+STRANGE = "5: polls give what the log has not there, or may not show"
+
+
+def test_reading_goes_on_where_it_stopped() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.polled(*r(2), following=4)
+    story.polled(*r(4, 5))
+    assert story.found(LOG) == []
+
+
+def test_a_gap_without_records_is_none() -> None:
+    story = reader()
+    story.polled(*r(0, 1, 2))
+    story.polled(*r(4, 5))
+    assert story.found(LOG) == []
+
+
+def test_a_poll_that_skips() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.polled(*r(4, 5))
+    [(number, text)] = story.found(LOG)
+    assert number == 5
+    assert text == "1 polls skip records: c at t-0@4: at 4, the position was 2"
+
+
+def test_a_poll_that_goes_back() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.polled(*r(1, 2))
+    assert kinds(story.found(LOG)) == [BACK]
+
+
+def test_a_poll_that_leaves_out_a_record() -> None:
+    story = reader()
+    story.polled(*r(0, 2))
+    story.polled(*r(4), following=6)
+    [(number, text)] = story.found(LOG)
+    assert number == 5
+    assert text.startswith("2 polls leave out records: c at t-0@0: without p-1|@1; ")
+    assert "without p-5|@5" in text
+
+
+def test_a_poll_that_gives_something_else() -> None:
+    story = reader()
+    story.polled((0, v(0)), (1, v(9)))
+    assert kinds(story.found(LOG)) == [STRANGE]
+    story = reader()
+    story.polled(*r(0, 1, 2, 3))
+    assert STRANGE in kinds(story.found(LOG))
+
+
+def test_offsets_that_do_not_ascend() -> None:
+    story = reader()
+    story.polled(*r(1, 0), following=2)
+    assert "5: polls whose offsets do not ascend" in kinds(story.found(LOG))
+    story = reader()
+    story.polled(*r(0, 1), following=1)
+    assert "5: polls whose offsets do not ascend" in kinds(story.found(LOG))
+
+
+def test_where_a_reader_without_a_group_begins() -> None:
+    def begins(policy: str, offset: int) -> list[str]:
+        story = reader(auto_offset_reset=policy)
+        story.polled(*r(offset), following=offset + 1)
+        return kinds(story.found(LOG))
+
+    assert begins("earliest", 0) == []
+    assert begins("earliest", 1) == [WRONG]
+    assert begins("latest", 4) == []
+    assert begins("none", 0) == [WRONG]
+
+
+def test_seeks_move_the_position() -> None:
+    story = reader()
+    story.polled(*r(0))
+    story.sought(4)
+    story.polled(*r(4))
+    story.sought(1)
+    story.polled(*r(1))
+    story.sought("beginning")
+    story.polled(*r(0))
+    story.sought("end")
+    story.polled(*r(5))
+    assert story.found(LOG) == []
+
+
+def test_a_seek_that_is_not_obeyed() -> None:
+    story = reader()
+    story.polled(*r(0))
+    story.sought(4)
+    story.polled(*r(1))
+    assert kinds(story.found(LOG)) == [BACK]
+    story = reader()
+    story.polled(*r(0, 1, 2))
+    story.sought(0)
+    story.polled(*r(4))
+    assert kinds(story.found(LOG)) == [SKIPS]
+    story = reader()
+    story.polled(*r(0))
+    story.sought("beginning")
+    story.polled(*r(1))
+    assert kinds(story.found(LOG)) == [SKIPS]
+
+
+def test_reset_for_a_reason() -> None:
+    def jump(to: int, **told: Any) -> list[str]:
+        story = reader(auto_offset_reset=told.pop("policy", "earliest"))
+        story.polled(*r(0, 1))
+        reason = PositionLost(story.time, "c", "t", 0, told.pop("code", 1))
+        story.polled(*r(to))
+        return kinds(story.found(LOG, positions_lost=(reason,), **told))
+
+    assert jump(0) == []
+    assert jump(4) == [SKIPS]  # the policy says the beginning
+    assert jump(4, policy="latest") == []
+    assert jump(4, policy="latest", code=3) == [SKIPS]
+    assert jump(4, policy="latest", code=3, promises={"topics_remade": True}) == []
+
+
+def test_a_reason_that_is_none() -> None:
+    story = reader(auto_offset_reset="latest")
+    early = PositionLost(0.5, "c", "t", 0)
+    story.polled(*r(0, 1))
+    other = PositionLost(story.time, "d", "t", 0)
+    elsewhere = PositionLost(story.time, "c", "t", 1)
+    story.polled(*r(4))
+    late = PositionLost(story.time + 1, "c", "t", 0)
+    assert kinds(story.found(LOG, positions_lost=(early, other, elsewhere, late))) == [SKIPS]
+    assert story.found(LOG, promises={"resets": True}) == []
+
+
+def test_a_member_begins_where_the_group_has_committed() -> None:
+    def begins(*commits: CommitRequest, at: int, **options: Any) -> list[str]:
+        story = member(**options)
+        story.polled(*r(at))
+        return kinds(story.found(LOG, commits=commits))
+
+    before = committed(0.5, 2)
+    assert begins(before, at=2) == []
+    assert begins(before, at=1) == [WRONG]
+    assert begins(before, at=4) == [WRONG]
+    assert begins(committed(0.5, 3), at=4) == []
+    assert begins(at=0) == []
+    assert begins(at=1) == [WRONG]
+    assert begins(at=1, auto_offset_reset="latest") == []
+    assert begins(before, at=0, auto_offset_reset="latest") == [WRONG]
+    assert begins(committed(0.5, 2, error=22), at=2) == [WRONG]
+    assert begins(committed(0.5, 2, error=None), at=2) == [WRONG]
+    assert begins(committed(0.4, 4), before, at=2) == []
+    assert begins(committed(0.4, 4), before, at=4) == [WRONG]
+
+
+def test_a_commit_counts_last_that_was_carried_out_last() -> None:
+    def begins(at: int, done_at: float) -> list[str]:
+        story = member()
+        story.polled(*r(at))
+        late = replace(committed(0.3, 1), done_at=done_at)
+        return kinds(story.found(LOG, commits=(committed(0.4, 2), late)))
+
+    assert begins(1, done_at=0.5) == []
+    assert begins(2, done_at=0.5) == [WRONG]
+    assert begins(2, done_at=0.3) == []
+    assert begins(1, done_at=0.3) == [WRONG]
+    assert begins(2, done_at=1_000.0) == begins(1, done_at=1_000.0) == []
+
+
+def test_what_is_committed_meanwhile_may_count() -> None:
+    story = member()
+    assigned_at = story.time
+    story.polled(*r(2))
+    late = committed(assigned_at + 0.5, 2)
+    assert kinds(story.found(LOG, commits=(committed(0.5, 1), late))) == []
+    too_late = committed(story.time + 1, 2)
+    assert kinds(story.found(LOG, commits=(committed(0.5, 1), too_late))) == [WRONG]
+
+
+def test_a_member_that_heard_late_of_its_partitions() -> None:
+    story = member()
+    told = Assignment(0.2, "c", "g", "m", 1, (T0,))
+    story.polled(*r(2))
+    commits = (committed(0.1, 1), committed(0.5, 2))
+    assert kinds(story.found(LOG, commits=commits, assignments=(told,))) == []
+    assert kinds(story.found(LOG, commits=commits)) == []
+
+
+def test_at_least_once_after_a_rebalance_is_right() -> None:
+    story = member()
+    story.polled(*r(0, 1, 2))
+    story.revoked(T0)
+    story.consumer("d")
+    story.assigned(T0, client="d")
+    done = committed(story.time - 3.5, 1)
+    story.polled(*r(1, 2), client="d")
+    assert kinds(story.found(LOG, commits=(done,))) == []
+
+
+def test_what_a_rebalance_loses_is_found() -> None:
+    story = member()
+    story.polled(*r(0))
+    story.revoked(T0)
+    story.consumer("d")
+    story.assigned(T0, client="d")
+    story.polled(*r(4, 5), client="d")
+    assert kinds(story.found(LOG, commits=(committed(story.time - 4, 1),))) == [WRONG]
+
+
+def test_a_partition_that_is_kept_goes_on() -> None:
+    story = member()
+    story.polled(*r(0))
+    story.assigned(T1)
+    story.polled(*r(0), following=1)
+    assert kinds(story.found(LOG, commits=())) == [BACK]
+
+
+def test_records_of_a_partition_that_is_not_owned() -> None:
+    story = member()
+    story.polled(*r(0))
+    story.revoked(T0)
+    story.polled(*r(1))
+    assert kinds(story.found(LOG)) == ["5: records of partitions that a reader does not own"]
+    story = member()
+    story.lost(T0)
+    story.polled(*r(0))
+    assert kinds(story.found(LOG)) == ["5: records of partitions that a reader does not own"]
+    story = member()
+    story.tell(Unsubscribed, "c")
+    story.polled(*r(0))
+    assert kinds(story.found(LOG)) == ["5: records of partitions that a reader does not own"]
+
+
+def test_records_of_a_partition_that_is_paused() -> None:
+    story = member()
+    story.tell(Paused, "c", (T0,))
+    story.polled(*r(0))
+    story.tell(Resumed, "c", (T0,))
+    story.polled(*r(1))
+    assert kinds(story.found(LOG)) == ["5: records of partitions that are paused"]
+
+
+def test_going_back_to_what_is_committed() -> None:
+    story = member(enable_auto_commit=False)
+    story.polled(*r(0, 1, 2))
+    at = story.time
+    story.sought("committed")
+    story.polled(*r(1))
+    assert kinds(story.found(LOG, commits=(committed(at, 1),))) == []
+    assert kinds(story.found(LOG, commits=(committed(at, 2),))) == [WRONG]
+    assert kinds(story.found(LOG, commits=())) == [WRONG]
+
+
+def test_offsets_of_transactions_are_commits() -> None:
+    def begins(at: int, outcome: Any) -> list[str]:
+        story = member(enable_auto_commit=False)
+        story.polled(*r(0))
+        story.producer("q", transactional_id="x")
+        story.began(1, "q")
+        story.offsets_sent(1, 1, "q")
+        story.end_asked(1, client="q")
+        story.ended(1, outcome, "q")
+        story.sought("committed")
+        story.polled(*r(at))
+        return kinds(story.found(LOG, commits=()))
+
+    assert begins(1, "committed") == []
+    assert begins(0, "committed") == [WRONG]
+    assert begins(1, "unknown") == []
+    assert begins(0, "unknown") == []
+    assert begins(2, "unknown") == [WRONG]
+
+
+def test_partitions_that_are_assigned_by_hand() -> None:
+    story = Story()
+    story.made()
+    story.consumer(group_id=None, topics=())
+    story.tell(AssignedByHand, "c", (T0,))
+    story.polled(*r(0))
+    story.polled(*r(2))
+    assert kinds(story.found(LOG)) == [SKIPS]
+    story.tell(AssignedByHand, "c", (T0, T1))
+    story.polled(*r(1))
+    assert kinds(story.found(LOG)) == [SKIPS]
+
+
+def test_readers_of_committed_records() -> None:
+    mixed = log((v(0), "committed"), (v(1), "aborted"), v(2), (v(4), "open"))
+    story = reader(isolation_level="read_committed")
+    story.polled((0, v(0)), (2, v(2)))
+    assert kinds(story.found(mixed)) == []
+    story = reader(isolation_level="read_committed")
+    story.polled((0, v(0)), (1, v(1)), (2, v(2)))
+    assert STRANGE in kinds(story.found(mixed))
+    story = reader()
+    story.polled((0, v(0)), (2, v(2)))
+    assert OUT in kinds(story.found(mixed))
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_beginning() -> None:
+    def reads(*second: int, incarnation_two_first: bool = False) -> list[str]:
+        story = reader()
+        story.polled(*r(0, 1))
+        story.deleted()
+        story.made()
+        for number in (20, 21, 22):
+            story.sending(v(number))
+        story.polled(*[(offset, v(20 + offset)) for offset in second])
+        if incarnation_two_first:
+            story.polled(*r(2))
+        old, new = log(v(0), v(1), v(2)), log(v(20), v(21), v(22), incarnation=1)
+        promises = {"topics_remade": True}
+        return kinds(story.found(old, new, positions_lost=(), promises=promises))
+
+    assert reads(0, 1) == []
+    assert reads(1) == [WRONG]
+    assert "5: records of a topic that is no more, after some of a new" in reads(
+        0, 1, 2, incarnation_two_first=True
+    )
+
+
+def test_by_its_name_alone_a_topic_is_the_same() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.deleted()
+    story.made()
+    for number in (20, 21, 22, 23):
+        story.sending(v(number))
+    story.polled((2, v(22)))
+    logs = [log(v(0), v(1)), log(v(20), v(21), v(22), v(23), incarnation=1)]
+    told: dict[str, Any] = {"positions_lost": (), "promises": {"topics_remade": True}}
+    assert kinds(story.found(*logs, **told)) == [WRONG]
+    told["promises"] = {"topics_remade": True, "in_fetches": False}
+    assert kinds(story.found(*logs, **told)) == []
+    story.polled((2, v(22)))
+    assert kinds(story.found(*logs, **told)) == [BACK]
+
+
+def test_a_topic_that_is_made_again_may_be_noticed_late_but_once() -> None:
+    """Readers by name find that their position is out of range first, and hear of the id later."""
+    story = reader()
+    story.polled(*r(0, 1))
+    story.deleted()
+    story.made()
+    for number in (20, 21, 22):
+        story.sending(v(number))
+    story.polled((0, v(20)))
+    story.polled((0, v(20)), (1, v(21)))
+    logs = [log(v(0), v(1), v(2)), log(v(20), v(21), v(22), incarnation=1)]
+    told: dict[str, Any] = {"positions_lost": (), "promises": {"topics_remade": True}}
+    assert kinds(story.found(*logs, **told)) == []
+    story.polled((0, v(20)))
+    assert kinds(story.found(*logs, **told)) == [BACK]
+
+
+def test_what_retention_took_cannot_be_compared() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.polled(*r(4))
+    found = story.found(log(v(4), v(5), start=4), promises={"resets": True})
+    assert found == []
+    story = reader()
+    story.polled(*r(0, 1))
+    assert story.found(log(v(4), v(5), start=4)) == []
+
+
+def test_a_log_that_is_not_known_is_not_judged() -> None:
+    story = reader()
+    story.polled(*r(0))
+    story.polled(*r(4))
+    assert story.found() == []
+    assert 5 in Story().not_checked()

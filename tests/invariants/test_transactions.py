@@ -1,0 +1,222 @@
+"""Invariant 14: that it passes what is right, and names what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.invariants.history_builder import T0, Story, log, v
+from tests.invariants.observed import CommitRequest, Log
+
+
+def transaction(outcome: Any, *, commit: bool = True, ended: bool = True, **options: Any) -> Story:
+    """Records 1 and 2 in a transaction that ended so."""
+    story = Story()
+    story.made()
+    story.producer(transactional_id="x", **options)
+    story.began(1)
+    story.send(v(1), transaction=1)
+    story.send(v(2), transaction=1)
+    if ended:
+        story.end_asked(1, commit=commit)
+        story.ended(1, outcome)
+    return story
+
+
+def fourteens(story: Story, *logs: Log, **rest: Any) -> list[str]:
+    found = story.found(*logs, **rest)
+    return [text.split(": ")[0].partition(" ")[2] for number, text in found if number == 14]
+
+
+def both(first: Any, second: Any) -> Log:
+    return log((v(1), first), (v(2), second))
+
+
+VISIBLE = "records are visible of transactions that are not"
+MISSING = "records are not visible of transactions that are"
+PART = "transactions are visible in part"
+EARLY = "records were read before their commit was asked for"
+PASSED = "readers passed a transaction that was open"
+OFFSETS = "offsets are not those of the last transaction"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "first", "second", "wrong"),
+    [
+        ("committed", "committed", "committed", []),
+        ("committed", "committed", "aborted", [MISSING]),
+        ("committed", "open", "open", [MISSING]),
+        ("aborted", "aborted", "aborted", []),
+        ("aborted", "aborted", "committed", [VISIBLE]),
+        ("fenced", "aborted", "aborted", []),
+        ("fenced", "committed", "committed", [VISIBLE]),
+        ("unknown", "committed", "committed", []),
+        ("unknown", "aborted", "aborted", []),
+        ("unknown", "aborted", "committed", [PART]),
+        ("unknown", "open", "open", []),
+    ],
+)
+def test_a_transaction_is_visible_whole_or_not_at_all(
+    outcome: Any, first: Any, second: Any, wrong: list[str]
+) -> None:
+    assert fourteens(transaction(outcome), both(first, second)) == wrong
+
+
+def test_a_record_that_was_taken_after_the_end_of_its_transaction() -> None:
+    late = "records were taken after the end of their transactions"
+    for during, wrong in ((True, []), (False, [late])):
+        story = transaction("committed", ended=False)
+        story.sending(v(3), transaction=1)
+        if during:
+            story.handed(v(3))
+        story.end_asked(1, commit=True)
+        story.ended(1, "committed")
+        if not during:
+            story.handed(v(3))
+        rows = log((v(1), "committed"), (v(2), "committed"), (v(3), "committed"))
+        assert fourteens(story, rows) == wrong
+
+
+def test_a_record_of_a_committed_transaction_that_is_nowhere() -> None:
+    assert fourteens(transaction("committed"), log((v(1), "committed"))) == [MISSING]
+    assert fourteens(transaction("unknown"), log((v(1), "committed"))) == [PART]
+    assert fourteens(transaction("aborted"), log((v(1), "aborted"))) == []
+
+
+def test_a_transaction_that_was_never_to_be_committed() -> None:
+    story = transaction(None, ended=False)
+    assert fourteens(story, both("aborted", "open")) == []
+    assert fourteens(story, both("committed", "committed")) == [VISIBLE]
+    story.end_asked(1)
+    assert fourteens(story, both("committed", "committed")) == []
+    story = transaction("aborted", commit=False)
+    assert fourteens(story, both("committed", "aborted")) == [VISIBLE]
+
+
+def test_a_commit_in_doubt_may_be_told_later() -> None:
+    story = transaction("unknown")
+    story.ended(1, "aborted")
+    assert fourteens(story, both("committed", "committed")) == []
+    story.ended(1, "committed")
+    assert fourteens(story, both("aborted", "aborted")) == [MISSING]
+
+
+def test_a_record_outside_of_its_transaction() -> None:
+    found = fourteens(transaction("committed"), both("committed", "none"))
+    assert found == ["records stand outside of their transactions"]
+
+
+def test_a_record_that_failed_and_its_transaction_did_not() -> None:
+    story = transaction("committed", ended=False)
+    story.fail(v(2))
+    story.end_asked(1)
+    story.ended(1, "committed")
+    found = fourteens(story, log((v(1), "committed")))
+    assert found == ["records failed in transactions that were committed"]
+
+
+def test_a_record_that_was_never_handed_over_is_no_part() -> None:
+    story = transaction("committed", ended=False)
+    story.sending(v(3), transaction=1)
+    story.fail(v(3), "BufferFull")
+    story.end_asked(1)
+    story.ended(1, "committed")
+    assert fourteens(story, both("committed", "committed")) == []
+
+
+def test_what_is_no_more_is_not_missing() -> None:
+    story = transaction("committed")
+    assert fourteens(story, log((v(2), "committed"), start=1)) == []
+    story.deleted()
+    story.made()
+    assert fourteens(story, log(incarnation=1)) == []
+
+
+def test_reading_before_the_commit_was_asked_for() -> None:
+    story = transaction("committed", ended=False)
+    story.consumer(group_id=None, isolation_level="read_committed")
+    story.consumer("d", group_id=None)
+    story.polled((0, v(1)), client="d")
+    story.end_asked(1)
+    story.polled((0, v(1)), (1, v(2)))
+    story.ended(1)
+    assert fourteens(story, both("committed", "committed")) == []
+    story = transaction("committed", ended=False)
+    story.consumer(group_id=None, isolation_level="read_committed")
+    story.polled((0, v(1)), (1, v(2)))
+    story.end_asked(1)
+    story.ended(1)
+    assert fourteens(story, both("committed", "committed")) == [EARLY]
+
+
+def test_reading_past_a_transaction_that_is_open() -> None:
+    def read(*records: tuple[int, bytes], client: str = "c") -> list[str]:
+        story = transaction("committed", ended=False)
+        story.producer("q")
+        story.send(v(1, "q"), client="q")
+        story.consumer(group_id=None, isolation_level="read_committed")
+        story.consumer("d", group_id=None)
+        story.polled(*records, client=client)
+        story.end_asked(1)
+        story.ended(1)
+        there = log(v(1, "q"), (v(1), "committed"), (v(2), "committed"), v(1, "q"))
+        return fourteens(story, there)
+
+    assert read((0, v(1, "q"))) == []
+    assert read((3, v(1, "q"))) == [PASSED]
+    assert read((3, v(1, "q")), client="d") == []
+
+
+def sent_offsets(*ends: tuple[int, Any]) -> Story:
+    story = Story()
+    story.producer(transactional_id="x")
+    for number, (offset, outcome) in enumerate(ends, 1):
+        story.began(number)
+        story.offsets_sent(number, offset)
+        story.end_asked(number, commit=outcome != "aborted")
+        story.ended(number, outcome)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("ends", "right"),
+    [
+        ([(2, "committed"), (4, "committed")], {4}),
+        ([(2, "committed"), (4, "aborted")], {2}),
+        ([(2, "committed"), (4, "unknown")], {2, 4}),
+        ([(2, "committed"), (4, "fenced")], {2}),
+        ([(2, "aborted")], {None, 2, 4}),
+        ([(2, "unknown")], {None, 2}),
+    ],
+)
+def test_offsets_count_with_their_transaction(ends: Any, right: set[int | None]) -> None:
+    story = sent_offsets(*ends)
+    for found in (None, 2, 4):
+        committed = {"g": () if found is None else ((T0, found),)}
+        assert fourteens(story, committed=committed) == ([] if found in right else [OFFSETS])
+
+
+def test_transactions_at_the_same_time_end_in_either_order() -> None:
+    story = Story()
+    for name in ("p", "q"):
+        story.producer(name, transactional_id=name)
+        story.began(1, name)
+    story.offsets_sent(1, 2, "p")
+    story.offsets_sent(1, 4, "q")
+    story.end_asked(1, client="p")
+    story.end_asked(1, client="q")
+    story.ended(1, client="q")
+    story.ended(1, client="p")
+    for found, wrong in ((2, []), (4, []), (3, [OFFSETS])):
+        assert fourteens(story, committed={"g": ((T0, found),)}) == wrong
+
+
+def test_a_group_that_commits_otherwise_too_is_left_out() -> None:
+    story = sent_offsets((2, "committed"))
+    plain = CommitRequest(1.0, "c", "g", "m", 1, ((T0, 3),), (0,))
+    assert fourteens(story, committed={"g": ((T0, 3),)}, commits=(plain,)) == []
+
+
+def test_without_transactions_there_is_nothing_to_look_at() -> None:
+    assert 14 in Story().not_checked()

@@ -1,0 +1,268 @@
+"""What a programme plays on: a world, a broker in it, clients that are written down, and faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
+from tests.invariants.broker_observer import Watch
+from tests.invariants.checker import Violation
+from tests.invariants.checks.groups import Owners
+from tests.invariants.observed import Log, Observed
+from tests.invariants.recorder import Recorder
+from tests.simulation.faults import FAULTS
+from tests.simulation.plan import BROKER_HOST, Plan, Step
+from tests.simulation.unread_records import Consumed
+
+__all__ = ("HEALED_WITHIN_S", "Stage", "Unsettled", "world_of")
+
+HEALED_WITHIN_S = 60.0
+"""All that there is must be consumed so soon after the last fault has ended (simulated)."""
+
+POLL_S = 0.25
+UNDER_WAY_S = 0.5
+"""What the network held up may come this long after it was healed, though its sender is gone."""
+
+SLACK_S = 0.25
+"""How late a call may end: turns of the loop take no time, but packets do."""
+
+ALL_BYTES = 2**30
+
+T = TypeVar("T")
+
+
+class Unsettled(Exception):
+    """What a programme waited for did not come in time."""
+
+
+class Stage:
+    """Given to a programme's run. All times are simulated seconds since the beginning.
+
+    `world`, `broker`, `plan`, `recorder` and `servers` are there when the run begins; steps of the
+    plan happen when `carry_out` is awaited.
+    """
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self.world = world
+        self.plan = plan
+        self.recorder = Recorder(world.now)
+        self.chance = world.rng("programme")
+        self.broker = Broker(
+            host=BROKER_HOST, runtime=world.runtime(BROKER_HOST), **dict(plan.broker)
+        )
+        self.observed: Observed | None = None
+        self.violations: list[Violation] = []
+        self.losing = False
+        self._watch: Watch | None = None
+        self._consumed = Consumed(self.broker, self.recorder)
+        self._meanings: dict[str, Callable[..., Awaitable[None]]] = {}
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """While the broker runs; what it holds is `observed` at the end."""
+        async with self.broker:
+            self._watch = Watch(self.broker)
+            try:
+                yield
+            finally:
+                self._watch.end()
+                self.observed = self._watch.observed()
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def node_ends(self) -> dict[int, str]:
+        """The ends of the network at which the nodes listen."""
+        return {node: str(address) for node, address in self.broker.nodes.items()}
+
+    def now(self) -> float:
+        return self.world.now()
+
+    def rng(self, purpose: str) -> random.Random:
+        """Chance of its own: what one client draws must not depend on whether another is there."""
+        return self.world.rng(purpose)
+
+    def runtime(self, host: str) -> SimulatedRuntime:
+        return self.world.runtime(host)
+
+    def note(self, text: str) -> None:
+        """Say something in the trace. It must be the same in every process."""
+        self.world.trace.note(text)
+
+    def violated(self, invariant: int, text: str) -> None:
+        """The programme itself has seen that an invariant does not hold; the run goes on."""
+        self.note(f"violated: ({invariant}) {text}")
+        self.violations.append(Violation(invariant, text))
+
+    # --- topics ---
+
+    async def make_topics(self) -> None:
+        """The topics of the plan, with as many replicas as the broker gives by default."""
+        for topic, partitions in self.plan.topics.items():
+            await self.make_topic(topic, partitions)
+
+    async def make_topic(self, topic: str, partitions: int) -> None:
+        await self.broker.create_topic(topic, partitions=partitions)
+        self.recorder.topic_made(topic, partitions)
+
+    async def grow_topic(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all."""
+        await self.broker.add_partitions(topic, partitions)
+        self.recorder.topic_made(topic, partitions)
+
+    async def delete_topic(self, topic: str) -> None:
+        assert self._watch is not None
+        self.recorder.topic_deleted(topic)
+        self._watch.topic_gone(topic)
+        await self.broker.delete_topic(topic)
+
+    # --- steps ---
+
+    def on(self, kind: str, meaning: Callable[..., Awaitable[None]]) -> None:
+        """What steps of a kind of the programme's own do; called with the step's arguments."""
+        self._meanings[kind] = meaning
+
+    async def fault(self, step: Step) -> None:
+        """Carry out one step now; comes back when it is undone."""
+        self.note(f"step {step.kind} {dict(step.arguments)}")
+        self.recorder.fault(str(step))
+        meaning = self._meanings.get(step.kind)
+        if meaning is not None:
+            await meaning(**step.arguments)
+        else:
+            await FAULTS[step.kind].befall(self, **step.arguments)
+
+    async def carry_out(self) -> None:
+        """Carry out all steps of the plan at their times; then everything is `heal`ed."""
+        async with anyio.create_task_group() as group:
+            for step in self.plan.steps:
+                await anyio.sleep_until(step.at_s)
+                group.start_soon(self.fault, step)
+        await self.heal()
+
+    async def heal(self) -> None:
+        """End whatever is left of any fault."""
+        self.world.network.heal_all()
+        self.broker.clear_faults()
+        for node in self.broker.nodes:
+            self.broker.resume(node)
+            if node not in self.broker.live_nodes:
+                await self.broker.restart(node)
+        self.recorder.healed()
+        self.note("healed")
+
+    def crash(self, host: str, scope: anyio.CancelScope, *names: str) -> None:
+        """A process dies: its connections are reset, and it says nothing any more.
+
+        `scope` is around all that it does, `names` are its clients. `revive` its host when that has
+        ended.
+        """
+        for name in names:
+            self.recorder.crashed(name)
+        self.world.network.crash(host)
+        self.world.network.lose_power(host)
+        scope.cancel()
+
+    def revive(self, host: str) -> None:
+        """A host whose process had crashed may be used again."""
+        self.world.network.restore(host)
+
+    # --- waiting ---
+
+    async def until(
+        self, done: Callable[[], bool], what: str, within_s: float = HEALED_WITHIN_S
+    ) -> None:
+        """Wait until something is so. Raises `Unsettled`, by default after 60 s."""
+        deadline = self.now() + within_s
+        while not done():
+            if self.now() >= deadline:
+                raise Unsettled(f"after {within_s} s not yet: {what}")
+            await anyio.sleep(POLL_S)
+
+    async def until_consumed(
+        self, *topics: str, committed: bool = False, group: str | None = None
+    ) -> None:
+        """Wait until each record of these topics (of all in the plan) was given to somebody, or to
+        somebody of a group.
+
+        `committed`: none of transactions that are open or were aborted. Raises `Unsettled`.
+        """
+        await anyio.sleep(UNDER_WAY_S)
+        names = topics or tuple(self.plan.topics)
+        missing = partial(self._consumed.missing, names, committed=committed, group=group)
+        try:
+            await self.until(lambda: not missing(), "consumed")
+        except Unsettled as error:
+            left = missing()
+            raise Unsettled(f"{error}: {len(left)} records, {left[:5]}") from None
+
+    async def until_settled(self) -> None:
+        """Wait until each partition of what groups read has one owner. Raises `Unsettled`."""
+        owners = Owners()
+        heard = 0
+
+        def unsettled() -> list[str]:
+            nonlocal heard
+            for event in self.recorder.history[heard:]:
+                owners.happened(event)
+            heard = len(self.recorder.history)
+            return [text for group in owners.groups for text in owners.unsettled(group)]
+
+        try:
+            await self.until(lambda: not unsettled(), "each partition has one owner")
+        except Unsettled as error:
+            raise Unsettled(f"{error}: {unsettled()}") from None
+        self.recorder.settled(*owners.groups)
+
+    async def until_replicated(self) -> None:
+        """With `replicate`: wait until all nodes are in sync, and hold the same batches."""
+        replication = self.broker._running.replication
+        if replication is None:
+            return
+        for topic, partitions in self.broker.topics.items():
+            for partition in range(partitions):
+                found = self.broker._partition(topic, partition)
+                await self.broker.wait_for_isr(
+                    topic, partition, *found.replicas, timeout_s=HEALED_WITHIN_S
+                )
+                held = [batches_of(replication.replica(found, node)) for node in found.replicas]
+                if any(batches != held[0] for batches in held):
+                    raise AssertionError(f"the replicas of {topic}/{partition} differ: {held}")
+
+    def log(self, topic: str, partition: int) -> Log:
+        """What a partition holds now."""
+        return self._consumed.log(topic, partition)
+
+    async def bounded(self, what: str, at_most_s: float, call: Awaitable[T]) -> T:
+        """Await a call, which must end in this time, however it ends."""
+        began = self.now()
+        try:
+            return await call
+        finally:
+            took = self.now() - began
+            if took > at_most_s + SLACK_S:
+                self.violated(9, f"{what} took {took:.3f} s, at most {at_most_s} s")
+
+
+def batches_of(replica: Partition | None) -> list[tuple[int, int]]:
+    """Where each batch of a replica begins, and its checksum."""
+    assert replica is not None
+    batches = iter_batches(replica.log.read(0, ALL_BYTES))
+    return [(batch.base_offset, batch.crc) for batch in batches]
+
+
+def world_of(seed: int, backend: Any, plan: Plan) -> World:
+    """The world of a run."""
+    return World(seed, backend=backend, network=NetworkOptions(**dict(plan.network)))

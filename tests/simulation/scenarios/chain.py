@@ -1,0 +1,185 @@
+"""Three groups pass records on from topic to topic; each commits after its sends are acknowledged.
+
+`python -m tests.simulation.scenarios.chain 500000 SEED` plays it in its full size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+from itertools import pairwise
+from typing import Any
+
+import anyio
+
+from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
+from tests.invariants.checker import Promises
+from tests.invariants.events import told
+from tests.simulation import single_run
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.harness import Stage
+from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import Crew, Shift, a_producer, host_of, steps_of_life
+
+TOPICS = ("orders", "priced", "packed", "sent")
+TO_S = 12.0
+STRATEGIES = ("range", "sticky", "cooperative-sticky")
+AT_ONCE = 500
+CALLS = 24
+"""Calls in which a small number of records is sent, over the time in which things happen."""
+
+
+def draw(rng: random.Random) -> Plan:
+    partitions = rng.randint(1, 4)
+    strategies = {topic: rng.choice(STRATEGIES) for topic in TOPICS}
+    workers = tuple(
+        PlannedClient(
+            f"{source}-{number}",
+            host_of(10 * step + number),
+            "works",
+            {"source": source, "target": target, "strategy": strategies[source]},
+        )
+        for step, (source, target) in enumerate(pairwise(TOPICS))
+        for number in range(rng.randint(1, 3))
+    )
+    sender = PlannedClient("sender", "10.0.1.1", "sends")
+    hosts = [client.host for client in (sender, *workers)]
+    scene = Scene(3, hosts, dict.fromkeys(TOPICS, partitions), groups=TOPICS[:-1])
+    faults = draw_steps(rng, scene, count=rng.randint(0, 5), from_s=0.1, to_s=TO_S)
+    lives = steps_of_life(rng, workers, rng.randint(0, 6), TO_S)
+    return Plan(
+        broker={
+            "nodes": 3,
+            "as_of": rng.choice((None, None, "2.8")),
+            "group_min_session_timeout_ms": 100,
+        },
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics=dict.fromkeys(TOPICS, partitions),
+        records=rng.choice((100, 300, 1_000)),
+        clients=(sender, *workers),
+        steps=tuple(sorted((*faults, *lives), key=lambda step: step.at_s)),
+    )
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    workers = stage.plan.of("works")
+    async with anyio.create_task_group() as tasks:
+        crew = Crew(stage, tasks, workers, work)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                busy.start_soon(send, stage, client)
+        await stage.until(lambda: passed_on(stage), "passed on")
+        await crew.dismiss()
+
+
+async def send(stage: Stage, client: PlannedClient) -> None:
+    async with a_producer(stage, client.name, client.host) as sender:
+        left = stage.plan.records
+        at_once = min(AT_ONCE, left // CALLS + 1)
+        while left > 0:
+            values = [sender.value() for _ in range(min(left, at_once))]
+            left -= len(values)
+            await anyio.sleep(TO_S * at_once / stage.plan.records)
+            for delivery in await sender.send_many(TOPICS[0], values):
+                try:
+                    await delivery
+                except KafkaError as error:
+                    stage.note(f"{client.name}: {error}")
+
+
+async def work(shift: Shift) -> None:
+    """Pass batches on, and go back to where a batch began if that failed."""
+    consumer = shift.consumer(
+        shift.told("source"),
+        group_id=shift.told("source"),
+        enable_auto_commit=False,
+        partition_assignment_strategy=[shift.told("strategy")],
+    )
+    async with shift.producer(delivery_timeout_ms=10_000) as producer, consumer as worker:
+        while not shift.over:
+            for tp, batch in (await worker.getmany(timeout_ms=300)).items():
+                try:
+                    await pass_on(producer, shift.told("target"), batch)
+                    await worker.commit(batch)
+                except (CommitFailed, RequestTimedOut) as error:
+                    shift.stage.note(f"{shift.name}: {error}")
+                except KafkaError as error:
+                    shift.stage.note(f"{shift.name}: {error}")
+                    if tp in worker.assignment():
+                        worker.seek(tp, batch.first_offset)
+            await shift.handle()
+
+
+async def pass_on(producer: Any, target: str, batch: Any) -> None:
+    """Send what follows on each record; raises what one of them failed of, once all are over."""
+    failed: KafkaError | None = None
+    values = [producer.value(origin(value)) for value in batch.values()]
+    for delivery in await producer.send_many(target, values):
+        try:
+            await delivery
+        except KafkaError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+def origin(value: bytes) -> bytes:
+    """The record of the first topic that a record comes from."""
+    found = told(value)
+    assert found is not None
+    return found.payload or value
+
+
+def sources(plan: Plan) -> list[str]:
+    """The topics from which records are passed on by somebody."""
+    return sorted({worker.arguments["source"] for worker in plan.of("works")})
+
+
+def values(stage: Stage, topic: str) -> list[bytes]:
+    """All that a topic holds."""
+    logs = [stage.log(topic, number) for number in range(stage.broker.topics[topic])]
+    return [record.value for log in logs for record in log.records]
+
+
+def passed_on(stage: Stage) -> bool:
+    """Whether each record of a topic that somebody reads is in the next one."""
+    for source, target in pairwise(TOPICS):
+        if source not in sources(stage.plan):
+            continue
+        # What is there twice does not make up for what is not: this only saves reading it all.
+        if size(stage, target) < size(stage, source):
+            return False
+        there = {origin(value) for value in values(stage, target)}
+        if any(origin(value) not in there for value in values(stage, source)):
+            return False
+    return True
+
+
+def size(stage: Stage, topic: str) -> int:
+    partitions = range(stage.broker.topics[topic])
+    return sum(stage.broker.end_offset(topic, number) for number in partitions)
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=tuple(sources(plan)))
+
+
+PROGRAMME = Programme("chain", draw, run, promises, share=6)
+
+
+def main(records: int, seed: int) -> int:
+    """The plan of a seed with as many records as is said."""
+    plan = dataclasses.replace(single_run.draw(PROGRAMME, seed), records=records)
+    played = single_run.play(PROGRAMME, seed, "asyncio", plan)
+    print(f"{plan}\n{played.events} events in {played.seconds:.0f} s, digest {played.digest}")
+    for failure in played.failures:
+        print(f"{failure.kind}: {failure.text}")
+    return int(bool(played.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

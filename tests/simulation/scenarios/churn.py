@@ -1,0 +1,279 @@
+"""Queue workers that come, go, die and stall, with every assignor, and an upgrade among them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import anyio
+
+from aiokafkawire.broker import Answer, Close, SeenRequest
+from aiokafkawire.errors import GroupFailed
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.invariants.checker import Promises
+from tests.simulation.faults import FAULTS, Scene, draw_steps
+from tests.simulation.harness import Stage
+from tests.simulation.plan import Plan, PlannedClient, Step
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import (
+    COMMITS,
+    FAILURES,
+    READS,
+    Cellar,
+    Crew,
+    Shift,
+    host_of,
+    send_steadily,
+    steps_of_life,
+)
+
+GROUP = "billing"
+TO_S = 20.0
+MOST_WORKERS = 23
+REFUSED_S = 0.5
+"""So long after somebody came back the group is taken to be in its rebalance."""
+
+MISSED = 0.12
+"""The share of runs in which a static member misses a generation."""
+PATIENT: Mapping[str, Any] = {
+    "static": True,
+    "session_timeout_ms": 20_000,
+    "commits": "automatic",
+    "work_s": 0.0,
+}
+"""A member that keeps its place though it has not joined again in time, and goes on polling."""
+
+LATER_S = 1.5
+ASKED = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
+"""What a member tells its coordinator while the group is in a rebalance."""
+
+UPGRADE: Sequence[Sequence[str]] = (
+    ["range"],
+    ["cooperative-sticky", "range"],
+    ["cooperative-sticky"],
+)
+"""From eager to cooperative in two rounds: no two members may be two rounds apart."""
+
+MIXES: Mapping[str, Sequence[Sequence[str]]] = {
+    "range": (["range"],),
+    "roundrobin": (["roundrobin"],),
+    "sticky": (["sticky"],),
+    "cooperative": (["cooperative-sticky"],),
+    "mixed": (["sticky", "range"], ["range", "cooperative-sticky"], ["roundrobin", "range"]),
+    "upgrade": (UPGRADE[0],),
+}
+"""The assignors that workers list, by turns; what all of one mix list must have one in common."""
+
+
+def draw(rng: random.Random) -> Plan:
+    count = rng.choices((rng.randint(2, 5), rng.randint(6, MOST_WORKERS)), (12, 1))[0]
+    topics = {f"orders{n}": rng.randint(1, 4 + count // 4) for n in range(rng.choice((1, 1, 2, 3)))}
+    mix = rng.choice(list(MIXES))
+    workers = tuple(_a_worker(rng, number, list(topics)) for number in range(count))
+    sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.08})
+    hosts = [client.host for client in (sender, *workers)]
+    scene = Scene(3, hosts, topics, groups=(GROUP,))
+    lives = steps_of_life(rng, workers, rng.randint(1, 4 + count), TO_S)
+    faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
+    answers = _bad_answers(rng)
+    upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
+    plan = Plan(
+        broker={
+            "nodes": 3,
+            "as_of": rng.choice((None, None, None, "2.0", "2.8", "3.9")),
+            "group_min_session_timeout_ms": 100,
+            "group_initial_rebalance_delay_ms": rng.choice((0, 0, 500)),
+        },
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics=topics,
+        options={"mix": mix},
+        records=rng.randint(20, 120),
+        clients=(sender, *workers),
+        steps=tuple(sorted((*lives, *faults, *answers, *upgrade), key=lambda step: step.at_s)),
+    )
+    crossed = _crossed(rng, workers)
+    steps = sorted((*plan.steps, *crossed), key=lambda step: step.at_s)
+    plan = replace(plan, steps=tuple(steps))
+    return _missing(rng, plan) if rng.random() < MISSED else plan
+
+
+def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
+    some = topics if number == 0 else rng.sample(topics, rng.randint(1, len(topics)))
+    arguments = {
+        "topics": sorted(some),
+        "number": number,
+        "comes_at_s": round(rng.choice((0.0, rng.uniform(0, TO_S / 2))), 3),
+        "reads": rng.choice(list(READS)),
+        "commits": rng.choice(COMMITS),
+        "work_s": rng.choice((0.0, 0.01, 0.1)),
+        "whims": rng.choice((0.0, 0.0, 0.1)),
+        "listens": rng.random() < 0.5,
+        "static": rng.random() < 0.25,
+    }
+    return PlannedClient(f"worker-{number}", host_of(number), "works", arguments)
+
+
+def _bad_answers(rng: random.Random) -> tuple[Step, ...]:
+    """Answers of coordinators that are lost, and commits that they refuse."""
+    steps = []
+    for _ in range(rng.choice((0, 0, 1, 4))):
+        at_s = round(rng.uniform(0.1, TO_S), 3)
+        if rng.random() < 0.6:
+            lost = {"api": rng.choice(("JOIN_GROUP", "SYNC_GROUP")), "times": 1}
+            steps.append(Step(at_s, "close instead of an answer", {**lost, "carried_out": True}))
+        else:
+            code = rng.choice(("ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"))
+            refused = {"api": "OFFSET_COMMIT", "times": rng.randint(1, 2), "code": code}
+            steps.append(Step(at_s, "refusal", refused))
+    return tuple(steps)
+
+
+def _crossed(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
+    """Rebalances that others begin while somebody commits."""
+    steps = []
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        worker, for_s = rng.choice(workers).name, round(rng.uniform(0.3, 1.5), 3)
+        at_s = round(rng.uniform(2, TO_S), 3)
+        steps.append(Step(at_s, "refuse commits", {"worker": worker, "for_s": for_s}))
+    return steps
+
+
+def _missing(rng: random.Random, plan: Plan) -> Plan:
+    """Few other faults, and a static member whose group has a generation without it."""
+    sender, first, *others = plan.clients
+    late = {**first.arguments, **PATIENT, "comes_at_s": 2.0, "topics": sorted(plan.topics)}
+    while len(others) < 2:
+        number = len(others) + 1
+        others.append(_a_worker(rng, number, list(plan.topics)))
+    leaves = {"static": False, "comes_at_s": 0.0, "topics": sorted(plan.topics)}
+    others = [replace(each, arguments={**each.arguments, **leaves}) for each in others[:4]]
+    miss = {"worker": first.name, "other": others[0].name, "for_s": round(rng.uniform(6.2, 8), 3)}
+    steps = [step for step in plan.steps if step.kind in FAULTS][:1]
+    steps += [Step(round(rng.uniform(5, 8), 3), "miss", miss)]
+    return replace(
+        plan,
+        broker={**plan.broker, "as_of": None},
+        topics={topic: max(3, count) for topic, count in plan.topics.items()},
+        options={"mix": "cooperative"},
+        records=120,
+        clients=(sender, replace(first, arguments=late), *others),
+        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+    )
+
+
+def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
+    """Each is restarted twice, one after the other."""
+    gap_s = TO_S / (2 * len(workers))
+    names = [worker.name for worker in workers] * 2
+    return tuple(
+        Step(round(gap_s * number, 3), "upgrade", {"worker": name, "for_s": rng.uniform(0, 0.5)})
+        for number, name in enumerate(names)
+    )
+
+
+class Rounds:
+    """How far the upgrade of each worker has come. It goes on when a life begins."""
+
+    def __init__(self, workers: Sequence[PlannedClient]) -> None:
+        self.wanted = dict.fromkeys((worker.name for worker in workers), 0)
+        self._rounds = dict(self.wanted)
+
+    def assignors(self, worker: str) -> Sequence[str]:
+        """What a worker lists that begins now: no one may be two rounds ahead of another."""
+        soonest = min(self._rounds.values()) + 1
+        self._rounds[worker] = min(self.wanted[worker], soonest, len(UPGRADE) - 1)
+        return UPGRADE[self._rounds[worker]]
+
+
+async def miss(stage: Stage, crew: Crew, worker: str, other: str, for_s: float) -> None:
+    """`other` leaves and comes back; the rebalance is over when `worker` is heard of again, and the
+    first that is heard is that it joins."""
+    shift = crew.shifts.get(worker)
+    if shift is None:
+        return
+    heard_at: dict[ApiKey, float] = {}
+
+    def befall(seen: SeenRequest) -> Close | None:
+        if seen.client_id != shift.name:
+            return None
+        if seen.api_key is ApiKey.JOIN_GROUP and not heard_at:
+            heard_at.update(dict.fromkeys(ASKED, stage.now() + for_s + LATER_S))
+            heard_at[ApiKey.JOIN_GROUP] -= LATER_S
+        return Close() if stage.now() < heard_at.get(seen.api_key, 0.0) else None
+
+    told = [stage.broker.on(api, befall) for api in ASKED]
+    await crew.leave(other, 0.3)
+    await anyio.sleep(for_s + 2 * LATER_S)
+    for each in told:
+        each.remove()
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    workers = stage.plan.of("works")
+    rounds = Rounds(workers)
+    mix = MIXES[stage.plan.options["mix"]]
+    upgraded = mix is MIXES["upgrade"]
+
+    async def work(shift: Shift) -> None:
+        name, number = shift.client.name, shift.told("number")
+        options: dict[str, Any] = {
+            "group_id": GROUP,
+            "enable_auto_commit": shift.told("commits") == "automatic",
+            "partition_assignment_strategy": (
+                rounds.assignors(name) if upgraded else mix[number % len(mix)]
+            ),
+        }
+        if shift.told("static") and stage.plan.broker["as_of"] != "2.0":
+            options["group_instance_id"] = name
+        if shift.told("session_timeout_ms"):
+            options["session_timeout_ms"] = shift.told("session_timeout_ms")
+        worker = shift.consumer(**options)
+        listener = Cellar(worker, shift) if shift.told("listens") else None
+        worker.subscribe(shift.told("topics"), listener=listener)
+        async with worker:
+            await READS[shift.told("reads")](worker, shift)
+
+    async with anyio.create_task_group() as tasks:
+        # What a worker that died listed counts until its session ends.
+        expects = (*FAILURES, GroupFailed) if upgraded else FAILURES
+        crew = Crew(stage, tasks, workers, work, expects=expects)
+
+        async def upgrade(worker: str, for_s: float) -> None:
+            if worker in rounds.wanted:
+                rounds.wanted[worker] += 1
+            await crew.leave(worker, for_s)
+
+        async def refuse_commits(worker: str, for_s: float) -> None:
+            """One leaves and comes back; its rebalance is what the others' commits are told of."""
+            await crew.leave(worker, for_s)
+            refused = stage.broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS))
+            await anyio.sleep(REFUSED_S)
+            refused.remove()
+
+        stage.on("miss", partial(miss, stage, crew))
+        stage.on("upgrade", upgrade)
+        stage.on("refuse commits", refuse_commits)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                busy.start_soon(send_steadily, stage, client)
+        if workers:
+            await stage.until_consumed(*read_by(workers))
+            await stage.until_settled()
+        await crew.dismiss()
+
+
+def read_by(workers: Sequence[PlannedClient]) -> list[str]:
+    """The topics that somebody reads."""
+    return sorted({topic for worker in workers for topic in worker.arguments["topics"]})
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,))
+
+
+PROGRAMME = Programme("churn", draw, run, promises, share=25)

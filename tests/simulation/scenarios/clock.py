@@ -1,0 +1,102 @@
+"""Wall clocks that jump, of one host or of all: what counts is the time that passes."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+
+from tests.invariants.checker import Promises
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.harness import Stage
+from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import (
+    COMMITS,
+    READS,
+    Crew,
+    Shift,
+    host_of,
+    send_steadily,
+)
+
+TOPIC, GROUP = "orders", "billing"
+TO_S = 10.0
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
+
+
+def draw(rng: random.Random) -> Plan:
+    partitions = rng.randint(1, 4)
+    strategy = rng.choice(("range", "cooperative-sticky"))
+    workers = tuple(
+        PlannedClient(
+            f"worker-{number}",
+            host_of(number),
+            "works",
+            {
+                "strategy": strategy,
+                "reads": rng.choice(list(READS)),
+                "commits": rng.choice(COMMITS),
+            },
+        )
+        for number in range(rng.randint(1, 3))
+    )
+    sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.1})
+    hosts = [client.host for client in (sender, *workers)]
+    scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
+    jumps = [_a_jump(rng, hosts) for _ in range(rng.randint(1, 6))]
+    faults = draw_steps(rng, scene, count=rng.randint(0, 2), from_s=0.1, to_s=TO_S)
+    return Plan(
+        broker={"nodes": 3, "group_min_session_timeout_ms": 100},
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics={TOPIC: partitions},
+        records=rng.randint(20, 80),
+        clients=(sender, *workers),
+        steps=tuple(sorted((*jumps, *faults), key=lambda step: step.at_s)),
+    )
+
+
+def _a_jump(rng: random.Random, hosts: list[str]) -> Step:
+    by_s = rng.choice((-1, 1)) * rng.choice((0.5, 5.0, MINUTE_S, HOUR_S / 2, HOUR_S, DAY_S))
+    host = rng.choice((None, BROKER_HOST, *hosts))
+    return Step(round(rng.uniform(0.1, TO_S), 3), "jump", {"host": host, "by_s": by_s})
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+
+    async def jump(host: str | None, by_s: float) -> None:
+        clock = stage.world.clock if host is None else stage.runtime(host).clock
+        clock.jump(by_s)
+
+    stage.on("jump", jump)
+    workers = stage.plan.of("works")
+    async with anyio.create_task_group() as tasks:
+        crew = Crew(stage, tasks, workers, work)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                # A record of a host whose clock is ahead of the brokers' is refused.
+                busy.start_soon(send_steadily, stage, client)
+        if workers:
+            await stage.until_consumed(TOPIC)
+            await stage.until_settled()
+        await crew.dismiss()
+
+
+async def work(shift: Shift) -> None:
+    consumer = shift.consumer(
+        TOPIC,
+        group_id=GROUP,
+        enable_auto_commit=shift.told("commits") == "automatic",
+        partition_assignment_strategy=[shift.told("strategy")],
+    )
+    async with consumer as worker:
+        await READS[shift.told("reads")](worker, shift)
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+
+
+PROGRAMME = Programme("clock", draw, run, promises, share=6)

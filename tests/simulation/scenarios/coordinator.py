@@ -1,0 +1,190 @@
+"""A coordinator that moves in the middle of commits, is lost, and loads."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+
+from aiokafkawire.broker import Answer, Drop, SeenRequest
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.invariants.checker import Promises
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.harness import Stage
+from tests.simulation.plan import Plan, PlannedClient, Step
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import (
+    COMMITS,
+    READS,
+    Cellar,
+    Crew,
+    Shift,
+    a_consumer,
+    host_of,
+    send_steadily,
+    steps_of_life,
+)
+
+TOPIC, GROUP, LEDGER = "orders", "billing", "ledger"
+"""The second group has no members: its offsets are kept by one who reads by hand."""
+TO_S = 12.0
+HASTY_COMMITS_MS = 100
+IN_TIME_MS = 3_000
+REST_S = 7.5
+"""So long after the last fault the coordinators move once more: who is told so has to find them."""
+APIS = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+)
+"""At which the coordinator moves: just before it answers, or just after it was asked."""
+
+
+def draw(rng: random.Random) -> Plan:
+    partitions = rng.randint(1, 6)
+    strategy = rng.choice(("range", "sticky", "cooperative-sticky"))
+    workers = tuple(
+        PlannedClient(
+            f"worker-{number}",
+            host_of(number),
+            "works",
+            {
+                "strategy": strategy,
+                "reads": rng.choice(list(READS)),
+                "commits": rng.choice(COMMITS),
+                "listens": rng.random() < 0.3,
+                "static": rng.random() < 0.2,
+                "work_s": rng.choice((0.0, 0.02)),
+            },
+        )
+        for number in range(rng.randint(1, 4))
+    )
+    sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.05})
+    clerks = [PlannedClient("clerk", "10.0.3.1", "keeps")] if rng.random() < 0.4 else []
+    clients = (sender, *workers, *clerks)
+    hosts = [client.host for client in clients]
+    scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP, LEDGER))
+    moves = [_a_move(rng) for _ in range(rng.randint(1, 8))]
+    faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
+    lives = steps_of_life(rng, workers, rng.randint(0, 3), TO_S)
+    return Plan(
+        broker={
+            "nodes": 3,
+            "as_of": rng.choice((None, None, "2.8", "3.9")),
+            "group_min_session_timeout_ms": 100,
+            "coordinator_load_ms": rng.choice((0, 0, 300, 2_000)),
+        },
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics={TOPIC: partitions},
+        records=rng.randint(40, 120),
+        clients=clients,
+        steps=tuple(sorted((*moves, *faults, *lives), key=lambda step: step.at_s)),
+    )
+
+
+def _a_move(rng: random.Random) -> Step:
+    at_s = round(rng.uniform(0.1, TO_S), 3)
+    kind = rng.choices(("move at", "lose", "load"), (4, 2, 1))[0]
+    if kind == "move at":
+        arguments = {"api": rng.choice(APIS).name, "to": rng.randint(1, 3)}
+        return Step(at_s, kind, {**arguments, "answered": rng.random() < 0.5})
+    return Step(at_s, kind, {"for_s": round(rng.uniform(0.1, 3), 3)})
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    broker = stage.broker
+
+    async def move_at(api: str, to: int, answered: bool) -> None:
+        """Move it when the next such request is there; nobody hears what became of that one."""
+
+        def befall(request: SeenRequest) -> Drop | None:
+            if to in broker.live_nodes:
+                broker.move_coordinator(GROUP, to)
+                broker.move_coordinator(LEDGER, to)
+            return None if answered else Drop(carried_out=False)
+
+        broker.on(ApiKey[api], befall, times=1)
+
+    async def lose(for_s: float) -> None:
+        """The node that has it dies."""
+        node = broker.coordinator(GROUP)
+        if node in broker.live_nodes:
+            await broker.kill(node)
+            await anyio.sleep(for_s)
+            await broker.restart(node)
+
+    async def load(for_s: float) -> None:
+        """It is reading its log again."""
+        rules = [broker.on(api, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for api in APIS]
+        await anyio.sleep(for_s)
+        for rule in rules:
+            rule.remove()
+
+    stage.on("move at", move_at)
+    stage.on("lose", lose)
+    stage.on("load", load)
+    workers = stage.plan.of("works")
+    async with anyio.create_task_group() as tasks:
+        crew = Crew(stage, tasks, workers, work)
+        for client in stage.plan.of("keeps"):
+            tasks.start_soon(keep, stage, client)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                busy.start_soon(send_steadily, stage, client)
+        if workers:
+            await stage.until_consumed(TOPIC)
+            await stage.until_settled()
+        if stage.plan.of("keeps"):
+            await anyio.sleep(REST_S)
+            broker.move_coordinator(LEDGER, broker.coordinator(LEDGER) % 3 + 1)
+            await anyio.sleep(2 * IN_TIME_MS / 1_000)
+        await crew.dismiss()
+        tasks.cancel_scope.cancel()
+
+
+async def work(shift: Shift) -> None:
+    worker = shift.consumer(
+        group_id=GROUP,
+        group_instance_id=shift.client.name if shift.told("static") else None,
+        enable_auto_commit=shift.told("commits") == "automatic",
+        auto_commit_interval_ms=HASTY_COMMITS_MS,
+        partition_assignment_strategy=[shift.told("strategy")],
+    )
+    worker.subscribe([TOPIC], listener=Cellar(worker, shift) if shift.told("listens") else None)
+    async with worker:
+        await READS[shift.told("reads")](worker, shift)
+
+
+async def keep(stage: Stage, client: PlannedClient) -> None:
+    """Reads all by hand, and commits now and then, with and without something new."""
+    options = {
+        "group_id": LEDGER,
+        "enable_auto_commit": False,
+        "default_api_timeout_ms": IN_TIME_MS,
+        "metadata_max_age_ms": 300_000,
+    }
+    clerk = a_consumer(stage, client.name, client.host, **options)
+    clerk.assign([(TOPIC, number) for number in range(stage.plan.topics[TOPIC])])
+    done: dict[TopicPartition, int] = {}
+    async with clerk:
+        while True:
+            for tp, batch in (await clerk.getmany(timeout_ms=1_000)).items():
+                done[tp] = batch.next_offset
+            try:
+                await clerk.commit(done)
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+
+
+PROGRAMME = Programme("coordinator", draw, run, promises, share=15)

@@ -1,0 +1,422 @@
+"""Workers of groups, as programmes have them: how they read and commit, come, go and die.
+
+A worker is a planned client. It lives several times: after it left or died it comes back, as
+another client of another name ("worker-3.2" is the second life of "worker-3").
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from aiokafkawire.consumer import Consumer, RebalanceListener
+from aiokafkawire.errors import (
+    BrokerError,
+    CommitFailed,
+    KafkaError,
+    MemberFenced,
+    NoBrokerAvailable,
+    RequestTimedOut,
+)
+from aiokafkawire.producer import Producer
+from aiokafkawire.records import Records
+from aiokafkawire.runtime import with_runtime
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
+from tests.simulation.harness import Stage
+from tests.simulation.plan import PlannedClient, Step
+
+__all__ = (
+    "CLIENT",
+    "COMMITS",
+    "FAILURES",
+    "MEMBER",
+    "READS",
+    "Crew",
+    "Shift",
+    "a_consumer",
+    "a_producer",
+    "host_of",
+    "send_steadily",
+    "steps_of_life",
+)
+
+CLIENT: Mapping[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 10_000}
+"""Of every client: nobody waits thirty seconds for an answer here."""
+
+MEMBER: Mapping[str, Any] = {
+    **CLIENT,
+    "auto_offset_reset": "earliest",
+    "session_timeout_ms": 3_000,
+    "heartbeat_interval_ms": 300,
+    "max_poll_interval_ms": 6_000,
+    "auto_commit_interval_ms": 500,
+    "default_api_timeout_ms": 20_000,
+}
+"""Of every worker."""
+
+POLL_MS = 300
+GRACE_S = 2.0
+"""So long a worker that is told to leave may take; then its task is cancelled."""
+
+COMMITS = ("automatic", "batch", "everything", "offsets")
+"""How a worker commits."""
+
+GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""What a commit may be answered whose topic was deleted."""
+
+EACH_TH = 5
+"""One that reads records one by one commits by hand after so many."""
+
+BURST = 3
+"""Records that a sender puts into one topic before it turns to the next."""
+
+BACK_AFTER_S = 1.0
+
+FAILURES = (NoBrokerAvailable, MemberFenced)
+"""What a supervisor sees now and then. A static member is fenced if its coordinator is lost before
+the rebalance is over in which it came back: the next one knows its life before alone."""
+
+
+def a_consumer(stage: Stage, name: str, host: str, *topics: str, **options: Any) -> Any:
+    """A recorded consumer at a host."""
+    consumer = with_runtime(
+        Consumer(*topics, bootstrap_servers=stage.servers, client_id=name, **{**MEMBER, **options}),
+        stage.runtime(host),
+    )
+    return stage.recorder.consumer(consumer, name)
+
+
+def a_producer(stage: Stage, name: str, host: str, **options: Any) -> Any:
+    """A recorded producer at a host."""
+    producer = with_runtime(
+        Producer(bootstrap_servers=stage.servers, client_id=name, **{**CLIENT, **options}),
+        stage.runtime(host),
+    )
+    return stage.recorder.producer(producer, name)
+
+
+class Shift:
+    """One life of a worker. `over`: it is to leave."""
+
+    def __init__(self, stage: Stage, client: PlannedClient, number: int) -> None:
+        self.name = f"{client.name}.{number}"
+        self.client = client
+        self.over = False
+        self.scope = anyio.CancelScope()
+        self.gone = anyio.Event()
+        self.rng = stage.rng(self.name)
+        self.stage = stage
+        self.clients: list[str] = []
+        self._stall_s = 0.0
+        self._resting: dict[TopicPartition, float] = {}
+
+    def told(self, name: str, default: Any = None) -> Any:
+        """What the plan says of this worker."""
+        return self.client.arguments.get(name, default)
+
+    def consumer(self, *topics: str, **options: Any) -> Any:
+        """A consumer that is written down under the name of this life."""
+        self.clients.append(self.name)
+        return a_consumer(self.stage, self.name, self.client.host, *topics, **options)
+
+    def producer(self, **options: Any) -> Any:
+        """Likewise a producer."""
+        name = f"{self.name}.out"
+        self.clients.append(name)
+        return a_producer(self.stage, name, self.client.host, **options)
+
+    def stall(self, for_s: float) -> None:
+        """The next piece of work takes so much longer."""
+        self._stall_s = for_s
+
+    async def handle(self, count: int = 1) -> None:
+        """The work with so many records."""
+        takes_s, self._stall_s = self._stall_s, 0.0
+        takes_s += self.rng.uniform(0, self.told("work_s", 0.0)) * count
+        if takes_s:
+            await anyio.sleep(takes_s)
+
+    async def commit(self, worker: Any, done: Any) -> None:
+        """Commit by hand, if this one does; `done` is a batch, or offsets by partition."""
+        manner = self.told("commits", "automatic")
+        try:
+            if manner == "batch" or (manner == "offsets" and isinstance(done, Mapping)):
+                await worker.commit(done)
+            elif manner == "offsets":
+                await worker.commit({done.topic_partition: done.next_offset})
+            elif manner == "everything":
+                await worker.commit()
+        except (CommitFailed, RequestTimedOut) as error:
+            self.stage.note(f"{self.name}: {error}")
+        except BrokerError as error:
+            if error.code not in GONE:
+                raise
+            self.stage.note(f"{self.name}: {error}")
+
+    def wake(self, worker: Any) -> None:
+        """Let partitions go on that have rested long enough."""
+        for tp, until in list(self._resting.items()):
+            if until <= self.stage.now():
+                del self._resting[tp]
+                with suppress(KafkaError):  # it may have gone meanwhile
+                    worker.resume(tp)
+
+    async def whim(self, worker: Any, partition: TopicPartition, first_offset: int) -> None:
+        """Now and then an application reads something again, or lets a partition rest."""
+        if self.rng.random() >= self.told("whims", 0.0):
+            return
+        kind = self.rng.choice(("again", "committed", "rest"))
+        with suppress(KafkaError):
+            if kind == "again":
+                worker.seek(partition, first_offset)
+            elif kind == "committed":
+                await worker.seek_to_committed(partition)
+            else:
+                worker.pause(partition)
+                self._resting[partition] = self.stage.now() + self.rng.uniform(0.2, 3)
+
+
+# --- how applications read ---
+
+
+async def read_many(worker: Any, shift: Shift) -> None:
+    while not shift.over:
+        shift.wake(worker)
+        batches: Mapping[TopicPartition, Records] = await worker.getmany(timeout_ms=POLL_MS)
+        for tp, batch in batches.items():
+            await shift.handle(len(batch))
+            await shift.commit(worker, batch)
+            assert batch.first_offset is not None
+            await shift.whim(worker, tp, batch.first_offset)
+
+
+async def read_one(worker: Any, shift: Shift) -> None:
+    count = 0
+    while not shift.over:
+        shift.wake(worker)
+        record = await worker.getone(timeout_ms=POLL_MS)
+        if record is None:
+            continue
+        await shift.handle()
+        count += 1
+        if count % EACH_TH == 0:
+            await shift.commit(worker, {record.topic_partition: record.offset + 1})
+            await shift.whim(worker, record.topic_partition, record.offset)
+
+
+async def read_on(worker: Any, shift: Shift) -> None:
+    count = 0
+    async for record in worker:
+        await shift.handle()
+        count += 1
+        if count % EACH_TH == 0:
+            await shift.commit(worker, {record.topic_partition: record.offset + 1})
+        if shift.over:
+            return
+
+
+async def read_batches(worker: Any, shift: Shift) -> None:
+    async for batch in worker.batches():
+        await shift.handle(len(batch))
+        await shift.commit(worker, batch)
+        if shift.over:
+            return
+
+
+READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
+    "many": read_many,
+    "one": read_one,
+    "on": read_on,
+    "batches": read_batches,
+}
+"""How a worker reads."""
+
+
+class Cellar(RebalanceListener):
+    """Takes its time, and commits what was done when partitions go."""
+
+    def __init__(self, worker: Any, shift: Shift) -> None:
+        self._worker = worker
+        self._shift = shift
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
+        if self._shift.told("commits") == "everything":
+            await self._shift.commit(self._worker, None)
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
+
+
+# --- coming and going ---
+
+
+class Crew:
+    """All workers of a plan; steps let them leave, die, stall, and come again otherwise.
+
+    `life` is what a worker does from its first connection to its last; what it `expects` to be
+    raised there ends that life, and a supervisor begins another one soon after. Those who come
+    later have `comes_at_s`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        tasks: anyio.abc.TaskGroup,
+        workers: Sequence[PlannedClient],
+        life: Callable[[Shift], Awaitable[None]],
+        *,
+        expects: tuple[type[KafkaError], ...] = FAILURES,
+    ) -> None:
+        self.shifts: dict[str, Shift] = {}
+        self._stage = stage
+        self._tasks = tasks
+        self._workers = {client.name: client for client in workers}
+        self._lives = dict.fromkeys(self._workers, 0)
+        self._life = life
+        self._expects = expects
+        self._closing = False
+        stage.on("leave", self.leave)
+        stage.on("die", self.die)
+        stage.on("stall", self.stall)
+        for client in workers:
+            tasks.start_soon(self._arrive, client)
+
+    async def _arrive(self, client: PlannedClient) -> None:
+        await anyio.sleep_until(client.arguments.get("comes_at_s", 0.0))
+        self._begin(client.name)
+
+    def _begin(self, name: str) -> None:
+        if self._closing or name in self.shifts or name not in self._workers:
+            return
+        self._lives[name] += 1
+        shift = self.shifts[name] = Shift(self._stage, self._workers[name], self._lives[name])
+        self._tasks.start_soon(self._live, shift, name=shift.name)
+
+    async def _live(self, shift: Shift) -> None:
+        name, failed = shift.client.name, False
+        try:
+            with shift.scope:
+                await self._life(shift)
+        except self._expects as error:
+            self._stage.note(f"{shift.name}: {error}")
+            failed = True
+        finally:
+            del self.shifts[name]
+            shift.gone.set()
+        if failed and not shift.over:
+            await anyio.sleep(BACK_AFTER_S)
+            self._begin(name)
+
+    # --- steps ---
+
+    async def leave(self, worker: str, for_s: float) -> None:
+        """It says goodbye, and comes back after a time."""
+        await self._part(worker)
+        await anyio.sleep(for_s)
+        self._begin(worker)
+
+    async def die(self, worker: str, for_s: float, silent: bool) -> None:
+        """It ends without a goodbye; if `silent` the brokers do not even hear of the connection."""
+        shift = self.shifts.get(worker)
+        if shift is None:
+            return
+        network, host = self._stage.world.network, shift.client.host
+        shift.over = True
+        if silent:
+            network.lose_power(host)
+            for name in shift.clients:
+                self._stage.recorder.crashed(name)
+            shift.scope.cancel()
+        else:
+            self._stage.crash(host, shift.scope, *shift.clients)
+        await shift.gone.wait()
+        await anyio.sleep(for_s)
+        # What was on its way when it died never arrives.
+        network.crash(host)
+        self._stage.revive(host)
+        self._begin(worker)
+
+    async def stall(self, worker: str, for_s: float) -> None:
+        """Its next piece of work takes so long."""
+        shift = self.shifts.get(worker)
+        if shift is not None:
+            shift.stall(for_s)
+
+    async def _part(self, worker: str) -> None:
+        shift = self.shifts.get(worker)
+        if shift is None:
+            return
+        shift.over = True
+        with anyio.move_on_after(GRACE_S):
+            await shift.gone.wait()
+        shift.scope.cancel()
+        await shift.gone.wait()
+
+    async def dismiss(self) -> None:
+        """All go home."""
+        self._closing = True
+        async with anyio.create_task_group() as parting:
+            for worker in list(self.shifts):
+                parting.start_soon(self._part, worker)
+
+
+def steps_of_life(
+    rng: random.Random, workers: Sequence[PlannedClient], count: int, to_s: float
+) -> tuple[Step, ...]:
+    """So many of the things that workers do."""
+    steps = []
+    for _ in range(count if workers else 0):
+        kind = rng.choices(("leave", "die", "stall"), (4, 3, 2))[0]
+        arguments: dict[str, Any] = {
+            "worker": rng.choice(workers).name,
+            "for_s": round(rng.uniform(0, 4) if kind != "stall" else rng.uniform(2, 12), 3),
+        }
+        if kind == "die":
+            arguments["silent"] = rng.random() < 0.5
+        steps.append(Step(round(rng.uniform(0.2, to_s), 3), kind, arguments))
+    return tuple(sorted(steps, key=lambda step: step.at_s))
+
+
+# --- what else programmes share ---
+
+
+def host_of(number: int) -> str:
+    """The host of a client by its number, from 0."""
+    return f"10.0.2.{number + 1}"
+
+
+async def send_steadily(stage: Stage, client: PlannedClient, **options: Any) -> None:
+    """Send all records of the plan to its topics by turns, some of them at once, and wait for what
+    becomes of them."""
+    rng = stage.rng(client.name)
+    topics = list(stage.plan.topics)
+    pause_s = client.arguments.get("pause_s", 0.1)
+    async with a_producer(stage, client.name, client.host, **options) as sender:
+        deliveries = []
+        at_once = 0
+        for number in range(stage.plan.records):
+            try:
+                topic = topics[number // BURST % len(topics)]
+                deliveries.append(await sender.send(topic, sender.value()))
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
+            if not at_once:
+                at_once = rng.choice((0, 0, 0, BURST, 2 * BURST))
+                await anyio.sleep(rng.uniform(0, 2 * pause_s) * (1 + at_once))
+            else:
+                at_once -= 1
+        for delivery in deliveries:
+            try:
+                await delivery
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")

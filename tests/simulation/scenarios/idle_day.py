@@ -1,0 +1,192 @@
+"""A day on which hardly anything happens: connections that idle are closed, metadata ages, members
+beat. Nothing may grow, and nobody may connect more often than there is reason to."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from aiokafkawire.errors import KafkaError
+from tests.invariants.checker import Promises
+from tests.simulation.harness import Stage
+from tests.simulation.plan import Plan, PlannedClient, Step
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
+
+TOPIC, GROUP = "orders", "billing"
+HOUR_S, POLL_S = 3_600.0, 240.0
+
+PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
+    "as it comes": (0.25, {}),
+    "calm": (
+        24.0,
+        {
+            "fetch_max_wait_ms": 240_000,
+            "request_timeout_ms": 300_000,
+            "default_api_timeout_ms": 400_000,
+            "heartbeat_interval_ms": 120_000,
+            "session_timeout_ms": 400_000,
+            "auto_commit_interval_ms": 600_000,
+        },
+    ),
+}
+"""How many hours, and the options of consumers: with the defaults an hour holds many requests."""
+
+SETTLED_AFTER = 0.2
+"""The part of the day after which nothing more may grow."""
+
+DARK_FROM = 0.4
+"""The part of the day after which a node is away, if one is."""
+
+DARK_S = 300.0
+
+CONNECTS_AN_HOUR = 12
+"""Connections that a client makes in an hour in which one record is sent: to each of three nodes,
+what idles being closed after nine minutes."""
+
+CONNECTS_A_SECOND = 3 / 0.8
+"""And how often it tries to reach a node that is away: a second is the longest pause, less a fifth
+by chance; two lanes of the node and the address given for the start try at a time."""
+
+ROOMS = tuple(
+    f"aiokafkawire.{room}"
+    for room in ("connection", "cluster", "consumer", "group", "producer", "runtime")
+)
+"""Whose objects are counted. Messages are not: the brokers keep a log of them."""
+
+GROWTH, SPARE = 1.2, 60
+
+
+def draw(rng: random.Random) -> Plan:
+    pace = rng.choices(list(PACES), (2, 1))[0]
+    partitions = rng.randint(1, 4)
+    strategy = rng.choice(("range", "cooperative-sticky"))
+    clients = (
+        PlannedClient("sender", "10.0.1.1", "sends"),
+        *(
+            PlannedClient(f"worker-{number}", host_of(number), "works", {"strategy": strategy})
+            for number in range(rng.randint(1, 2))
+        ),
+        *(PlannedClient(f"onlooker-{n}", f"10.0.3.{n}", "looks") for n in range(rng.randint(0, 1))),
+    )
+    from_s = PACES[pace][0] * HOUR_S * DARK_FROM
+    nodes = rng.choice((1, 3))
+    dark = {"node": rng.randint(1, nodes), "for_s": DARK_S, "hangs": rng.random() < 0.5}
+    return Plan(
+        broker={"nodes": nodes, "as_of": rng.choice((None, "2.8"))},
+        topics={TOPIC: partitions},
+        options={"pace": pace},
+        records=rng.randint(2, 24),
+        clients=clients,
+        steps=(Step(from_s, "dark", dark),) if rng.random() < 0.5 else (),
+    )
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+
+    async def dark(node: int, for_s: float, hangs: bool) -> None:
+        """A node is away for long."""
+        if hangs:
+            stage.broker.pause(node)
+        else:
+            await stage.broker.kill(node)
+        await anyio.sleep(for_s)
+        stage.broker.resume(node)
+        if not hangs:
+            await stage.broker.restart(node)
+
+    stage.on("dark", dark)
+    hours, options = PACES[stage.plan.options["pace"]]
+    day_s = hours * HOUR_S
+    async with anyio.create_task_group() as tasks:
+        for client in stage.plan.of("sends"):
+            tasks.start_soon(send, stage, client, day_s)
+        for kind in ("works", "looks"):
+            for client in stage.plan.of(kind):
+                tasks.start_soon(read, stage, client, options)
+        tasks.start_soon(stage.carry_out)
+        await anyio.sleep_until(day_s * SETTLED_AFTER)
+        before = census(stage)
+        await anyio.sleep_until(day_s)
+        compare(stage, before, census(stage), day_s * (1 - SETTLED_AFTER) / HOUR_S)
+        if stage.plan.of("works"):
+            await stage.until_consumed(TOPIC, group=GROUP)
+        tasks.cancel_scope.cancel()
+
+
+async def send(stage: Stage, client: PlannedClient, day_s: float) -> None:
+    """A record now and then, spread over the day."""
+    options = {name: AS_IT_COMES[name] for name in ("request_timeout_ms", "metadata_max_age_ms")}
+    async with a_producer(stage, client.name, client.host, **options) as sender:
+        for _ in range(stage.plan.records):
+            try:
+                await sender.send_and_wait(TOPIC, sender.value())
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
+            await anyio.sleep(day_s / (stage.plan.records + 1))
+
+
+async def read(stage: Stage, client: PlannedClient, options: Mapping[str, Any]) -> None:
+    mine: dict[str, Any] = {**AS_IT_COMES, **options}
+    if client.kind == "works":
+        mine["group_id"] = GROUP
+        mine["partition_assignment_strategy"] = [client.arguments["strategy"]]
+    async with a_consumer(stage, client.name, client.host, TOPIC, **mine) as worker:
+        while True:
+            await worker.getmany(timeout_ms=POLL_S * 1_000)
+
+
+AS_IT_COMES: Mapping[str, Any] = {
+    "request_timeout_ms": 30_000,
+    "metadata_max_age_ms": 300_000,
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    "max_poll_interval_ms": 300_000,
+    "auto_commit_interval_ms": 5_000,
+    "default_api_timeout_ms": 60_000,
+}
+"""The defaults, in place of what the workers of other programmes have."""
+
+
+# --- what may not grow ---
+
+
+def census(stage: Stage) -> Counter[str]:
+    """How much there is of everything: objects of the client, tasks and timers, connections."""
+    gc.collect()
+    counted: Counter[str] = Counter()
+    for each in gc.get_objects():
+        kind = type(each)
+        module = kind.__module__
+        # Of some classes of libraries it is no text.
+        if isinstance(module, str) and module.startswith(ROOMS):
+            counted[f"{module}.{kind.__qualname__}"] += 1
+    counted["left behind, if it ended now"] = len(stage.world.left_behind())
+    network = stage.world.network
+    counted["connections made"] = network.connects + network.connects_refused
+    return counted
+
+
+def compare(stage: Stage, before: Counter[str], after: Counter[str], hours: float) -> None:
+    made = after.pop("connections made") - before.pop("connections made")
+    dark_s = sum(step.arguments["for_s"] for step in stage.plan.steps)
+    allowed = CONNECTS_AN_HOUR * max(hours, 1) + CONNECTS_A_SECOND * dark_s
+    allowed *= len(stage.plan.clients)
+    if made > allowed:
+        stage.violated(10, f"{made} connections were made in {hours} hours, {allowed:.0f} allowed")
+    for what, count in sorted(after.items()):
+        if count > before[what] * GROWTH + SPARE:
+            stage.violated(10, f"{what} grew from {before[what]} to {count} in {hours} hours")
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+
+
+PROGRAMME = Programme("idle_day", draw, run, promises, share=1, limit_s=90_000)

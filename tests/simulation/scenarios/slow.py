@@ -1,0 +1,220 @@
+"""Slow consumers: small buffers that stay small, and work that takes longer than they may take."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from aiokafkawire.errors import CommitFailed, KafkaError
+from aiokafkawire.records import Records
+from tests.invariants.checker import Promises
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.harness import Stage
+from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.scenario import Programme
+from tests.simulation.scenarios.group_workers import Crew, Shift, a_producer, host_of, steps_of_life
+
+TOPIC, GROUP = "orders", "billing"
+TO_S = 15.0
+KIB = 1_024
+LOOK_EVERY_S = 0.1
+BATCH_BYTES = 16 * KIB
+TASKS = 3
+HOARDS: Mapping[str, Any] = {"automatic": True, "work_s": 0.05, "max_poll_records": 50}
+MANNERS: Mapping[str, Mapping[str, Any]] = {
+    "many fetches at once": {
+        "reads": "and works",
+        "max_partition_fetch_bytes": KIB,
+        "batch_bytes": KIB // 2,
+    },
+    "in tasks": {"reads": "in tasks", "max_poll_records": 5, "batch_bytes": BATCH_BYTES},
+    "long from the buffer": {"reads": "one by one", "work_s": 0.4, "batch_bytes": BATCH_BYTES},
+}
+"""How workers have much in hand that is not finished, and how much stands in a batch."""
+
+
+def draw(rng: random.Random) -> Plan:
+    partitions = rng.randint(1, 6)
+    arguments = {
+        "fetch_max_bytes": rng.choice((8, 32, 128)) * KIB,
+        "max_partition_fetch_bytes": rng.choice((2, 8, 32)) * KIB,
+        "max_poll_records": rng.choice((1, 5, 50)),
+        "strategy": rng.choice(("range", "cooperative-sticky")),
+        "automatic": rng.random() < 0.5,
+    }
+    # Tasks that commit by hand what they have done would do so in any order.
+    reads = [name for name in READS if arguments["automatic"] or name != "in tasks"]
+    workers = tuple(
+        PlannedClient(
+            f"worker-{number}",
+            host_of(number),
+            "works",
+            {
+                **arguments,
+                "work_s": rng.choice((0.01, 0.05, 0.2)),
+                "reads": rng.choice(reads),
+            },
+        )
+        for number in range(rng.randint(1, 3))
+    )
+    sender = PlannedClient(
+        "sender", "10.0.1.1", "sends", {"bytes": rng.choice((100, 1_000, 4_000))}
+    )
+    hosts = [client.host for client in (sender, *workers)]
+    scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
+    lives = steps_of_life(rng, workers, rng.randint(0, 4), TO_S)
+    faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
+    plan = Plan(
+        broker={"nodes": 3, "group_min_session_timeout_ms": 100},
+        network={
+            "max_delay_s": rng.choice((0.002, 0.02)),
+            "bandwidth_bytes_per_s": rng.choice((None, 100_000)),
+        },
+        topics={TOPIC: partitions},
+        records=rng.randint(50, 150),
+        clients=(sender, *workers),
+        steps=tuple(sorted((*lives, *faults), key=lambda step: step.at_s)),
+    )
+    manner = rng.choice((*MANNERS, None, None))
+    return plan if manner is None else _in_manner(plan, MANNERS[manner])
+
+
+def _in_manner(plan: Plan, manner: Mapping[str, Any]) -> Plan:
+    """Few other faults, and workers whose commits are the client's while they work."""
+    clients = tuple(
+        replace(client, arguments={**client.arguments, **HOARDS, **manner})
+        if client.kind == "works"
+        else replace(client, arguments={"bytes": 100, "batch_bytes": manner["batch_bytes"]})
+        for client in plan.clients
+    )
+    return replace(plan, records=150, clients=clients, steps=plan.steps[:1])
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    async with anyio.create_task_group() as tasks:
+        crew = Crew(stage, tasks, stage.plan.of("works"), work)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                busy.start_soon(send, stage, client)
+        if stage.plan.of("works"):
+            await stage.until_consumed(TOPIC)
+            await stage.until_settled()
+        await crew.dismiss()
+
+
+async def send(stage: Stage, client: PlannedClient) -> None:
+    """All at once: the producer's own buffer holds less."""
+    payload = b"." * client.arguments["bytes"]
+    sender = a_producer(
+        stage,
+        client.name,
+        client.host,
+        buffer_memory_bytes=64 * KIB,
+        batch_size_bytes=client.arguments.get("batch_bytes", BATCH_BYTES),
+    )
+    async with sender as producer:
+        deliveries = [
+            await producer.send(TOPIC, producer.value(payload)) for _ in range(stage.plan.records)
+        ]
+        for delivery in deliveries:
+            try:
+                await delivery
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
+
+
+async def work(shift: Shift) -> None:
+    options = ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records")
+    consumer = shift.consumer(
+        TOPIC,
+        group_id=GROUP,
+        enable_auto_commit=shift.told("automatic"),
+        partition_assignment_strategy=[shift.told("strategy")],
+        **{name: shift.told(name) for name in options},
+    )
+    async with consumer as worker, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, worker, shift)
+        await READS[shift.told("reads")](worker, shift)
+        tasks.cancel_scope.cancel()
+
+
+async def read_and_work(worker: Any, shift: Shift) -> None:
+    """Nothing is read while it works; what takes too long costs it its partitions."""
+    while not shift.over:
+        for batch in (await worker.getmany(timeout_ms=300)).values():
+            await shift.handle(len(batch))
+            await commit(worker, shift, batch)
+
+
+async def read_on_paused(worker: Any, shift: Shift) -> None:
+    """Works in tasks beside, and goes on calling: partitions that are worked on are paused."""
+    async with anyio.create_task_group() as works:
+        while not shift.over:
+            for tp, batch in (await worker.getmany(timeout_ms=300)).items():
+                worker.pause(tp)
+                works.start_soon(work_beside, worker, shift, batch)
+
+
+async def work_beside(worker: Any, shift: Shift, batch: Records) -> None:
+    await shift.handle(len(batch))
+    await commit(worker, shift, batch)
+    if batch.topic_partition in worker.assignment():
+        worker.resume(batch.topic_partition)
+
+
+async def read_one_by_one(worker: Any, shift: Shift) -> None:
+    """What is there is given without waiting, for longer than nobody may call."""
+    async for _ in worker:
+        await shift.handle()
+        if shift.over:
+            return
+
+
+async def read_in_tasks(worker: Any, shift: Shift) -> None:
+    """Several tasks call, and each works on what it was given itself."""
+    async with anyio.create_task_group() as works:
+        for _ in range(TASKS):
+            works.start_soon(read_and_work, worker, shift)
+
+
+READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
+    "and works": read_and_work,
+    "on, paused": read_on_paused,
+    "in tasks": read_in_tasks,
+    "one by one": read_one_by_one,
+}
+
+
+async def commit(worker: Any, shift: Shift, batch: Records) -> None:
+    if shift.told("automatic"):
+        return
+    try:
+        await worker.commit(batch)
+    except CommitFailed as error:
+        shift.stage.note(f"{shift.name}: {error}")
+
+
+async def watch(worker: Any, shift: Shift) -> None:
+    """What is fetched and not given stays within what the options allow."""
+    largest = max(shift.told("max_partition_fetch_bytes"), BATCH_BYTES + KIB)
+    kept = shift.told("max_partition_fetch_bytes") + largest
+    while True:
+        owned = len(worker.assignment())
+        held = worker.metrics()["buffered_bytes"]
+        if held > owned * kept:
+            text = f"{shift.name} holds {held} bytes of {owned} partitions, {kept} allowed of each"
+            shift.stage.violated(10, text)
+        await anyio.sleep(LOOK_EVERY_S)
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+
+
+PROGRAMME = Programme("slow", draw, run, promises)

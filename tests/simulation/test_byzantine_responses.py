@@ -1,0 +1,93 @@
+"""Lies: each changes an answer that was right, and what every client could see through alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiokafkawire.broker import Answer, SeenRequest
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import BatchBuilder, decode_fetch
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.simulation.byzantine_responses import (
+    APIS_LIED_ABOUT,
+    BATCHES,
+    FRAMES,
+    LIES,
+    MAX_UNPACKED_BYTES,
+    Lie,
+    draw_lie,
+    kinds_of,
+    lie,
+)
+
+
+def a_batch() -> bytes:
+    builder = BatchBuilder(0, None, 2**20)
+    for number in range(3):
+        builder.append(1_700_000_000_000, None, b"value %d" % number)
+    return b"".join(map(bytes, builder.close().encode(2, base_offset=10)))
+
+
+def fetched(records: bytes) -> FetchResponse:
+    data = PartitionData(partition_index=0, error_code=0, high_watermark=13, records=records)
+    return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[data])])
+
+
+def seen(client_id: str = "worker") -> SeenRequest:
+    return SeenRequest(
+        api_key=ApiKey.HEARTBEAT,
+        version=0,
+        node_id=1,
+        client_id=client_id,
+        correlation_id=1,
+        connection=1,
+        size_bytes=10,
+        message=HeartbeatRequest(group_id="g", generation_id=1, member_id="m"),
+        at=0.0,
+    )
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_a_batch_that_lies_is_told_from_a_good_one(kind: str) -> None:
+    good = a_batch()
+    told = Lie(kind=kind).response(fetched(good + good))
+    assert isinstance(told, FetchResponse)
+    bad = bytes(told.responses[0].partitions[0].records or b"")
+    assert bad != good + good
+    assert bad.endswith(good)
+    assert len(bad) < MAX_UNPACKED_BYTES
+    with pytest.raises(CorruptRecords) as caught:
+        decode_fetch("orders", 0, bad, 10, max_decompressed_bytes=MAX_UNPACKED_BYTES).take(100)
+    assert (caught.value.topic, caught.value.partition) == ("orders", 0)
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_that_lies_is_another(kind: str) -> None:
+    frame = (12).to_bytes(4) + bytes(range(12))
+    assert Lie(kind=kind).frame([frame[:4], frame[4:]]) != [frame]
+
+
+def test_every_lie_is_about_something() -> None:
+    assert {kind for api in APIS_LIED_ABOUT for kind in kinds_of(api)} == set(LIES)
+    drawn = [draw_lie(random.Random(seed)) for seed in range(300)]
+    assert {each["api"] for each in drawn} == {api.name for api in APIS_LIED_ABOUT}
+    assert all(each["kind"] in kinds_of(ApiKey[each["api"]]) for each in drawn)
+
+
+def test_answers_that_refuse_are_left_as_they_are() -> None:
+    refusal = HeartbeatResponse(error_code=27)
+    assert Lie(kind="an older generation").response(refusal) is refusal
+
+
+def test_nodes_do_not_lie_to_each_other() -> None:
+    assert lie("noise")(seen("broker-2")) is None
+    assert lie("noise")(seen()) == Lie(kind="noise")
+    assert lie("a negative error")(seen()) == Answer(-7)

@@ -1,0 +1,84 @@
+"""A few seeds of each programme on each backend; the many are `make simulate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aiokafkawire.testing.simulation.world import Backend
+from tests.simulation.scenarios import NAMES, load, producing
+from tests.simulation.scenarios.corners import CORNERS
+from tests.simulation.single_run import BACKENDS, draw, play
+
+SEEDS: dict[Backend, int] = {"asyncio": 0, "trio": 1}
+
+
+SHORT = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "idle_day" else name for name in NAMES
+]
+"""A day has many heartbeats: it takes seconds."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SHORT)
+def test_nothing_that_is_promised_fails(name: str, backend: Backend) -> None:
+    played = play(load((name,))[name], SEEDS[backend], backend)
+    assert not played.failures, "\n".join([*map(str, played.failures), *played.trace])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(450)  # twice `LIMIT_S`, and some more
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_seed_is_the_same_run_in_every_process(backend: Backend) -> None:
+    told = [_digests(backend, hash_seed, malloc) for hash_seed, malloc in OTHERS]
+    assert told[0] == told[1]
+    assert len(set(told[0])) == len(NAMES) + len(CORNERS)
+
+
+OTHERS = (("1", "pymalloc"), ("2", "malloc"))
+LIMIT_S = 200
+
+DIGESTS = """
+import sys
+from tests.simulation.single_run import draw, play
+from tests.simulation.scenarios import NAMES, corners, load
+
+for name, programme in load(NAMES).items():
+    print(name, play(programme, 1, sys.argv[1], shown_lines=0).digest)
+
+# Each situation where it is drawn first.
+left, seed = set(corners.CORNERS), 0
+while left:
+    corner = draw(corners.PROGRAMME, seed).options["corner"]
+    if corner in left:
+        left.remove(corner)
+        print(corner, play(corners.PROGRAMME, seed, sys.argv[1], shown_lines=0).digest)
+    seed += 1
+"""
+
+
+def _digests(backend: Backend, hash_seed: str, malloc: str) -> list[str]:
+    command = [sys.executable, "-c", DIGESTS, backend]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONMALLOC": malloc}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S
+    )
+    return done.stdout.splitlines()
+
+
+def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() -> None:
+    """What expires must be in doubt because of the fault, not for the length of the queue."""
+    slow = 0
+    for seed in range(3_000):
+        plan = draw(producing.PROGRAMME, seed)
+        doubted = [step for step in plan.steps if step.kind == "leave in doubt"]
+        if not doubted or "replicate" not in plan.broker:
+            continue
+        (client,) = (each for each in plan.clients if each.name == doubted[0].arguments["sender"])
+        hop_s = plan.network.get("max_delay_s", 0.0)
+        slow += hop_s == 0.1
+        assert client.arguments["pause_s"] >= producing.HOPS * hop_s
+    assert slow > 10

@@ -1,0 +1,74 @@
+"""What the logs hold, and what of it was given to nobody yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafkawire.broker import Broker
+from tests.invariants.broker_observer import log_of
+from tests.invariants.events import Opened, Polled
+from tests.invariants.observed import Log
+from tests.invariants.recorder import Recorder
+
+__all__ = ("Consumed",)
+
+SEEN = ("none", "committed")
+"""What readers of committed records are given, by the fate of its transaction."""
+
+
+class Consumed:
+    """Compares logs with a history that grows; nothing is read twice that has not changed.
+
+    By values: another log has the same offsets once its topic was made again.
+    """
+
+    def __init__(self, broker: Broker, recorder: Recorder) -> None:
+        self._broker = broker
+        self._history = recorder.history
+        self._heard = 0
+        self._groups: dict[str, str | None] = {}
+        self._given: dict[tuple[str | None, str, int], set[bytes]] = {}
+        self._logs: dict[tuple[str, int], tuple[tuple[Any, int, int], Log]] = {}
+
+    def missing(
+        self, topics: Sequence[str], *, committed: bool = False, group: str | None = None
+    ) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of each record that was given to nobody, or to nobody of a
+        group.
+
+        `committed`: none of transactions that are open or were aborted.
+        """
+        self._hear()
+        found = []
+        for topic in topics:
+            for partition in range(self._broker.topics.get(topic, 0)):
+                given = self._given.get((group, topic, partition), set())
+                found += [
+                    (topic, partition, record.offset)
+                    for record in self.log(topic, partition).records
+                    if record.value not in given and (not committed or record.fate in SEEN)
+                ]
+        return found
+
+    def log(self, topic: str, partition: int) -> Log:
+        """What a partition holds now."""
+        end = self._broker.end_offset(topic, partition)
+        # Made again, it is another one.
+        which = self._broker._partition(topic, partition)
+        state = (which, end, self._broker.leader_epoch(topic, partition))
+        kept = self._logs.get((topic, partition))
+        if kept is None or kept[0] != state:
+            kept = self._logs[topic, partition] = (state, log_of(self._broker, topic, partition))
+        return kept[1]
+
+    def _hear(self) -> None:
+        for event in self._history[self._heard :]:
+            if isinstance(event, Opened):
+                self._groups[event.client] = event.options.get("group_id")
+            elif isinstance(event, Polled):
+                values = [value for _, value in event.records]
+                for group in (None, self._groups.get(event.client)):
+                    key = (group, event.topic, event.partition)
+                    self._given.setdefault(key, set()).update(values)
+        self._heard = len(self._history)

@@ -1,0 +1,1 @@
+"""The worst days, on three real nodes: `python -m tests.soak`."""

@@ -1,0 +1,75 @@
+"""Run the proofs on three real nodes and print what they saw.
+
+python -m tests.soak                      # all: `make proofs`
+python -m tests.soak leader crowd
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from tests.brokers.kafka import Kafka, Unavailable
+from tests.soak import proofs
+from tests.soak.chain import SHORT, chain, chain_without
+from tests.soak.proofs import Report
+
+PROOFS: dict[str, Callable[[Kafka], Report]] = {
+    "leader": proofs.leader_killed,
+    "eager": partial(proofs.rebalances, strategy="range"),
+    "cooperative": partial(proofs.rebalances, strategy="cooperative-sticky"),
+    "outage": proofs.outage,
+    "crowd": partial(proofs.many_members, strategy="range"),
+    "crowd-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
+    "chain": chain,
+    "chain-without": chain_without,
+    "chain-short": partial(chain, messages=20_000, trouble=SHORT),
+}
+ALL = [name for name in PROOFS if name != "chain-short"]
+NODES = 3
+
+
+def prove(name: str, kafka: Kafka) -> bool:
+    """Whether a proof found nothing wrong. One that could not be ended is wrong, too."""
+    print(f"{name}:", flush=True)
+    began = time.monotonic()
+    try:
+        report = PROOFS[name](kafka)
+    except Exception:
+        traceback.print_exc()
+        print(f"  FAILED after {time.monotonic() - began:.0f} s", flush=True)
+        kafka.start()
+        return False
+    for problem in report.problems:
+        print(f"  PROBLEM: {problem}")
+    verdict = "FAILED" if report.problems else "right"
+    print(f"  {report.title}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    return not report.problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("proofs", nargs="*", metavar="NAME", help=", ".join(PROOFS))
+    options = parser.parse_args()
+    unknown = set(options.proofs) - PROOFS.keys()
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(PROOFS)}")
+    try:
+        with Kafka(nodes=NODES) as kafka:
+            print(f"Kafka {kafka.release.version}, {NODES} nodes", flush=True)
+            right = [prove(name, kafka) for name in options.proofs or ALL]
+    except Unavailable as lack:
+        print(lack, file=sys.stderr)
+        return 1
+    print(f"{sum(right)} of {len(right)} proofs right")
+    return 0 if all(right) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""An ordinary application in a process of its own, which writes down what it sees.
+
+    python -m tests.soak.application '{"role": "by_hand", "name": "hand-1", …}'
+
+The argument has the fields of `Job`. What it sees goes into the job's history file as JSON lines,
+at once, so that a process that is killed leaves all of it; times are of the system's monotonic
+clock, the same for all processes. On its standard output it tells `entered` and `left`, and with
+`sample_seconds` how much it uses. SIGTERM makes it finish its work and end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import sniffio
+
+from aiokafkawire import Consumer, KafkaError, Producer
+from aiokafkawire.errors import CommitFailed, ProducerFenced, RequestTimedOut, TransactionFailed
+from tests.invariants.events import Event, to_line, told
+from tests.invariants.recorded_consumer import RecordedConsumer
+from tests.invariants.recorded_producer import RecordedProducer
+from tests.invariants.recorder import Recorder
+
+TICK_SECONDS = 0.05
+POLL_MS = 200
+MAX_RECORDS = 200
+TRANSACTION_MS = 15_000
+GROUP_OPTIONS = {
+    "auto_offset_reset": "earliest",
+    "session_timeout_ms": 10_000,
+    "heartbeat_interval_ms": 1_000,
+    "fetch_max_wait_ms": 200,
+    "max_poll_records": MAX_RECORDS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one application does.
+
+    `source` and `target` are topics of so many `partitions`, `rate` is in records a second,
+    `options` go over those of its client. Without a `history` nothing is written down.
+    """
+
+    role: str
+    name: str
+    servers: str
+    source: str = ""
+    target: str = ""
+    partitions: int = 1
+    group: str = ""
+    rate: float = 0.0
+    history: str = ""
+    sample_seconds: float = 0.0
+    backend: str = "asyncio"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_argument(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def job_of(argument: str) -> Job:
+    return Job(**json.loads(argument))
+
+
+def tell(what: str, **facts: Any) -> None:
+    print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
+
+
+class Journalist(Recorder):
+    """A recorder that keeps nothing: each event is written at once, or forgotten."""
+
+    def __init__(self, write: Callable[[str], object] | None) -> None:
+        super().__init__(time.monotonic)
+        self._line = write
+
+    def note(self, event: Event) -> None:
+        if self._line is not None:
+            self._line(f"{to_line(event)}\n")
+
+
+class Life:
+    """What a role gets: its job, who writes down, and whether it is to end."""
+
+    def __init__(self, job: Job, recorder: Recorder) -> None:
+        self.job = job
+        self.stop = anyio.Event()
+        self._recorder = recorder
+
+    @asynccontextmanager
+    async def producer(self, name: str, **options: Any) -> AsyncIterator[RecordedProducer]:
+        job = self.job
+        made = Producer(bootstrap_servers=job.servers, client_id=name, **{**options, **job.options})
+        async with self._recorder.producer(made, name) as producer:
+            yield producer
+
+    @asynccontextmanager
+    async def consumer(self, **options: Any) -> AsyncIterator[RecordedConsumer]:
+        job = self.job
+        made = Consumer(
+            job.source,
+            bootstrap_servers=job.servers,
+            group_id=job.group,
+            client_id=job.name,
+            **{**GROUP_OPTIONS, **options, **job.options},
+        )
+        async with self._recorder.consumer(made, job.name) as consumer:
+            tell("entered")
+            yield consumer
+
+
+async def produce(life: Life) -> None:
+    """Send at a steady rate, and hear of every outcome."""
+    job = life.job
+    async with life.producer(job.name) as producer:
+        tell("entered")
+        began, sent = time.monotonic(), 0
+        while not life.stop.is_set():
+            due = int((time.monotonic() - began) * job.rate)
+            while sent < due:
+                await producer.send(job.target, producer.value(), partition=sent % job.partitions)
+                sent += 1
+            producer.settle()
+            await anyio.sleep(TICK_SECONDS)
+        await producer.flush()
+
+
+async def by_hand(life: Life) -> None:
+    """Work, then commit what was worked on."""
+    async with life.consumer(enable_auto_commit=False) as consumer:
+        while not life.stop.is_set():
+            found = await consumer.getmany(timeout_ms=POLL_MS)
+            if not found:
+                continue
+            try:
+                await consumer.commit({tp: batch.next_offset for tp, batch in found.items()})
+            except CommitFailed:
+                continue  # what was taken away meanwhile is delivered again, elsewhere
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+
+
+async def auto_commit(life: Life) -> None:
+    """Work, and let the client commit."""
+    async with life.consumer(enable_auto_commit=True, auto_commit_interval_ms=1_000) as consumer:
+        while not life.stop.is_set():
+            await consumer.getmany(timeout_ms=POLL_MS)
+
+
+async def transactions(life: Life) -> None:
+    """Consume, produce and commit in one transaction."""
+    options = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    lives = 0
+    async with life.consumer(**options) as consumer:
+        while not life.stop.is_set():
+            lives += 1
+            job = life.job
+            producing = life.producer(
+                f"{job.name}.producer.{lives}",
+                transactional_id=f"{job.group}-{job.name.partition('.')[0]}",
+                transaction_timeout_ms=TRANSACTION_MS,
+            )
+            try:
+                async with producing as producer:
+                    if lives > 1:
+                        # Now that what its predecessor left open is ended.
+                        await consumer.seek_to_committed()
+                    while not life.stop.is_set():
+                        await one_transaction(consumer, producer, job.target)
+            except (ProducerFenced, RequestTimedOut) as error:
+                # Taken for dead, or nobody answered in time: begin as a new one.
+                tell("again", error=repr(error))
+
+
+async def one_transaction(
+    consumer: RecordedConsumer, producer: RecordedProducer, target: str
+) -> None:
+    found = await consumer.getmany(timeout_ms=POLL_MS)
+    if not found:
+        return
+    try:
+        async with producer.transaction():
+            for (_, partition), batch in found.items():
+                for value in batch.values():
+                    copy = producer.value(original(bytes(value or b"")))
+                    await producer.send(target, copy, partition=partition)
+            await producer.send_offsets_to_transaction(consumer)
+    except (TransactionFailed, CommitFailed):
+        await consumer.seek_to_committed()
+
+
+def original(value: bytes) -> bytes:
+    """What a record is a copy of: what it tells, or itself."""
+    found = told(value)
+    return found.payload if found is not None and found.payload else value
+
+
+ROLES: dict[str, Callable[[Life], Coroutine[Any, Any, None]]] = {
+    "produce": produce,
+    "by_hand": by_hand,
+    "auto_commit": auto_commit,
+    "transactions": transactions,
+}
+
+
+def tasks() -> int:
+    """How many tasks there are."""
+    if sniffio.current_async_library() == "trio":
+        import trio.lowlevel
+
+        return trio.lowlevel.current_statistics().tasks_living
+    return len(asyncio.all_tasks())
+
+
+def resident_kib() -> int:
+    """Resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+async def sample(seconds: float) -> None:
+    """Tell what this process uses, every so many seconds."""
+    while True:
+        await anyio.sleep(seconds)
+        # One descriptor is that of the folder being listed.
+        descriptors = len(os.listdir("/proc/self/fd")) - 1
+        tell("uses", resident_kib=resident_kib(), descriptors=descriptors, tasks=tasks())
+
+
+async def end_at_signal(stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            stop.set()
+
+
+async def work(job: Job, recorder: Recorder) -> None:
+    life = Life(job, recorder)
+    async with anyio.create_task_group() as group:
+        group.start_soon(end_at_signal, life.stop)
+        if job.sample_seconds:
+            group.start_soon(sample, job.sample_seconds)
+        await ROLES[job.role](life)
+        group.cancel_scope.cancel()
+    tell("left")
+
+
+def main(argument: str) -> None:
+    job = job_of(argument)
+    if not job.history:
+        anyio.run(work, job, Journalist(None), backend=job.backend)
+        return
+    with open(job.history, "a", encoding="ascii", buffering=1) as file:
+        anyio.run(work, job, Journalist(file.write), backend=job.backend)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

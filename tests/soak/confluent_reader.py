@@ -1,0 +1,162 @@
+"""What the brokers hold, read by a client that is not ours."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+
+from tests.soak.checker import Place
+
+QUIET_SECONDS = 30.0
+COMMITTED_SECONDS = 20.0
+BATCH = 10_000
+OFFSET_KEY_VERSIONS = (0, 1)
+
+
+def _consumer(servers: str, isolation: str = "read_uncommitted") -> confluent_kafka.Consumer:
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "log_level": 0,
+        }
+    )
+
+
+def ends(servers: str, topic: str) -> dict[int, int]:
+    """The end of each partition."""
+    consumer = _consumer(servers)
+    try:
+        return _ends(consumer, topic)
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: confluent_kafka.Consumer, topic: str) -> dict[int, int]:
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    return {
+        number: consumer.get_watermark_offsets(
+            confluent_kafka.TopicPartition(topic, number), timeout=30
+        )[1]
+        for number in partitions
+    }
+
+
+def messages(
+    servers: str, topic: str, *, committed: bool = False
+) -> Iterator[confluent_kafka.Message]:
+    """All that a topic holds, from each partition's first record to its present end.
+
+    What stands last may be the marker of a transaction, which is no message: a partition has ended
+    when the client says so at or after that offset.
+    """
+    consumer = _consumer(servers, "read_committed" if committed else "read_uncommitted")
+    try:
+        missing = {number: end for number, end in _ends(consumer, topic).items() if end}
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in missing])
+        deadline = time.monotonic() + QUIET_SECONDS
+        while missing:
+            found = consumer.consume(BATCH, timeout=1.0)
+            if found:
+                deadline = time.monotonic() + QUIET_SECONDS
+            elif time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} gives nothing more; partitions missing: {missing}")
+            for message in found:
+                error, (partition, offset) = message.error(), _place(message)
+                if error is None:
+                    yield message
+                    offset += 1
+                elif error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
+                    raise confluent_kafka.KafkaException(error)
+                if offset >= missing.get(partition, 0):
+                    missing.pop(partition, None)
+    finally:
+        consumer.close()
+
+
+def _place(message: confluent_kafka.Message) -> Place:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Place(partition, offset)
+
+
+def records(
+    servers: str, topic: str, *, committed: bool = False
+) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of each record of each partition in the log's order.
+
+    All of them, or those that a reader of committed records sees.
+    """
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for message in messages(servers, topic, committed=committed):
+        partition, offset = _place(message)
+        found.setdefault(partition, []).append((offset, message.value() or b""))
+    return found
+
+
+def log(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, int]]]:
+    """As `records`, of a topic whose values are numbers."""
+    return numbers(records(servers, topic, committed=committed))
+
+
+def numbers(found: dict[int, list[tuple[int, bytes]]]) -> dict[int, list[tuple[int, int]]]:
+    return {
+        partition: [(offset, int(value)) for offset, value in entries]
+        for partition, entries in found.items()
+    }
+
+
+def committed_offsets(
+    servers: str, group: str, topic: str, partitions: int
+) -> dict[int, int | None]:
+    """What a group has committed of a topic; None where it has nothing."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
+    )
+    try:
+        asked = [confluent_kafka.TopicPartition(topic, number) for number in range(partitions)]
+        found = consumer.committed(asked, timeout=COMMITTED_SECONDS)
+    finally:
+        consumer.close()
+    return {each.partition: None if each.offset < 0 else each.offset for each in found}
+
+
+def commits(servers: str, group: str, topic: str) -> list[Place]:
+    """Every commit of a group in a topic, as `all_commits`."""
+    return all_commits(servers).get((group, topic), [])
+
+
+def all_commits(servers: str) -> dict[tuple[str, str], list[Place]]:
+    """Every commit, by group and topic, in the order in which its coordinator wrote them.
+
+    Kafka keeps them in __consumer_offsets; one group's stand in one partition of it. Those of
+    transactions that were aborted do not count.
+    """
+    found: dict[tuple[str, str], list[Place]] = {}
+    for message in messages(servers, "__consumer_offsets", committed=True):
+        key, value = message.key(), message.value()
+        if key is None or value is None:
+            continue
+        (version,) = struct.unpack_from(">h", key)
+        if version not in OFFSET_KEY_VERSIONS:
+            continue
+        group, position = _string(key, 2)
+        topic, position = _string(key, position)
+        (partition,) = struct.unpack_from(">i", key, position)
+        (offset,) = struct.unpack_from(">q", value, 2)
+        found.setdefault((group, topic), []).append(Place(partition, offset))
+    return found
+
+
+def _string(data: bytes, position: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from(">h", data, position)
+    begin = position + 2
+    return data[begin : begin + size].decode(), begin + size

@@ -1,0 +1,114 @@
+"""Three real nodes of Kafka, applications at work on them, and faults one after another.
+
+python -m tests.soak.faults                     # ten minutes: `make faults`
+python -m tests.soak.faults --minutes 2         # the short one: its faults are fixed
+python -m tests.soak.faults --seed 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from tests.brokers.kafka import DEFAULT_VERSION, Unavailable
+from tests.brokers.releases import RELEASES, fetch, java_for
+from tests.soak.faults import report, sandbox
+from tests.soak.faults.load import WORKERS
+from tests.soak.faults.plan import SHORT, Fault, drawn, possible
+from tests.soak.faults.run import NODES, Outcome, Run, nodes
+from tests.soak.faults.run_folder import folder
+
+MODULE = "tests.soak.faults"
+SHORT_MINUTES = 3.0
+"""A run of less has the fixed faults."""
+LEAST_A_MINUTE = 1.2
+MOST = 1000
+TERMINATED = 143
+INTERRUPTED = 130
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy histories and logs to DIR")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def planned(minutes: float, seed: int, *, sandboxed: bool) -> tuple[list[Fault], int]:
+    """The faults of a run, and how many there must be at least to prove anything."""
+    kinds = possible(sandboxed)
+    if minutes < SHORT_MINUTES:
+        some = [fault for fault in SHORT if fault.kind in kinds]
+        return some, len(some)
+    faults = list(islice(drawn(seed, kinds, NODES, sum(WORKERS.values())), MOST))
+    return faults, int(minutes * LEAST_A_MINUTE)
+
+
+def say(line: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+def conduct(options: argparse.Namespace, place: Path) -> int:
+    """The run itself."""
+    faulthandler.register(signal.SIGUSR1)  # who hangs can be asked where
+    sandboxed = sandbox.inside()
+    faults, least = planned(options.minutes, options.seed, sandboxed=sandboxed)
+    kafka = nodes(place, small_disks=sandboxed)
+    histories = place / "histories"
+    histories.mkdir()
+    outcome = Outcome()
+    try:
+        with kafka:
+            print(f"Kafka {kafka.release.version}, {NODES} nodes, seed {options.seed}", flush=True)
+            run = Run(kafka, histories, say)
+            run.conduct(faults, options.minutes * 60, outcome)
+    except Exception as error:
+        traceback.print_exc()
+        outcome.problems.append(f"{type(error).__name__}: {error}")
+    if options.keep is not None:
+        ignored = shutil.ignore_patterns("data")
+        shutil.copytree(place, options.keep, ignore=ignored, dirs_exist_ok=True)
+    if len(outcome.happened) < least:
+        outcome.problems.append(f"{len(outcome.happened)} faults are too few: {least} at least")
+    print("\n".join(report.lines(outcome)))
+    verdict = "FAILED" if outcome.problems else "right"
+    print(f"{len(outcome.happened)} faults in {outcome.seconds:.0f} s: {verdict}")
+    return 1 if outcome.problems else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parsed(given)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        if options.folder is not None:
+            return conduct(options, options.folder)
+        release = RELEASES[DEFAULT_VERSION]
+        java_for(release)
+        fetch(release)  # inside there is no network to fetch it from
+        with folder() as place:
+            if (lack := sandbox.lack()) is None:
+                return sandbox.run(["-m", MODULE, *given, "--folder", str(place)])
+            print(f"without dropped packets and full disks: {lack}")
+            return conduct(options, place)
+    except Unavailable as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

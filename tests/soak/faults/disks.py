@@ -1,0 +1,55 @@
+"""A small disk for a node, in memory, that can be filled to the last byte. In a sandbox alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+from tests.soak.faults import sandbox
+
+SIZE_BYTES = 256 * 1024 * 1024
+FILLER = "filler"
+TIMEOUT_SECONDS = 10.0
+ATTEMPTS = 1000
+
+
+def mount(place: Path, size_bytes: int = SIZE_BYTES) -> None:
+    if not sandbox.inside():
+        raise RuntimeError("disks are mounted inside a sandbox alone")
+    place.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(place)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=TIMEOUT_SECONDS,
+    )
+
+
+def free_bytes(place: Path) -> int:
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize
+
+
+def fill(place: Path) -> int:
+    """Take all that is free; how many bytes that was."""
+    taken = 0
+    with (place / FILLER).open("wb") as file:
+        for _ in range(ATTEMPTS):
+            if not (free := free_bytes(place)):
+                break
+            try:
+                os.posix_fallocate(file.fileno(), taken, free)
+            except OSError as error:
+                # Whoever writes here was quicker: the rest is less than it was.
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                taken += free
+    return taken
+
+
+def empty(place: Path) -> None:
+    """Give back what `fill` took."""
+    (place / FILLER).unlink(missing_ok=True)

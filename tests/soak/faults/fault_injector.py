@@ -1,0 +1,156 @@
+"""Carries out faults on three nodes, and mends what it broke, also when it is interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tests.brokers.kafka import Kafka, Node
+from tests.brokers.releases import tail
+from tests.soak.chain import in_sync
+from tests.soak.faults import disks
+from tests.soak.faults.packet_filter import Way, cut
+from tests.soak.faults.plan import Fault, Kind
+from tests.soak.reporters import GaveUp
+
+LOOK_EVERY_SECONDS = 0.25
+IN_SYNC_SECONDS = 90.0
+"""What all replicas may take to be in sync again, on a machine that does much else."""
+
+
+class Load(Protocol):
+    """Those who work meanwhile."""
+
+    def check(self) -> None:
+        """Raise `GaveUp` if one of them ended by itself."""
+
+    def replace_worker(self, number: int) -> str:
+        """Kill a worker and start another in its place; its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A fault that was carried out: from when to when, and when all replicas were in sync again."""
+
+    fault: Fault
+    whom: str
+    began: float
+    mended: float
+    in_sync: float
+    remark: str = ""
+
+
+class Wrecker:
+    """The doers of each kind stand in a table; each returns who was struck, and a remark."""
+
+    def __init__(self, kafka: Kafka, load: Load) -> None:
+        self._kafka = kafka
+        self._load = load
+        self._doers: dict[Kind, Callable[[Fault], tuple[str, str]]] = {
+            Kind.KILL: self._kill,
+            Kind.FREEZE: self._freeze,
+            Kind.ROLL: self._roll,
+            Kind.CUT: lambda fault: self._cut(fault, Way.BOTH),
+            Kind.DEAF: lambda fault: self._cut(fault, Way.TO),
+            Kind.MUTE: lambda fault: self._cut(fault, Way.FROM),
+            Kind.APART: self._apart,
+            Kind.FULL: self._fill,
+            Kind.WORKER: self._worker,
+        }
+
+    def carry_out(self, fault: Fault) -> Happened:
+        """One fault, from its calm before to all replicas in sync behind it."""
+        self.pause(fault.calm_seconds)
+        began = time.monotonic()
+        whom, remark = self._doers[fault.kind](fault)
+        mended = time.monotonic()
+        self.settle()
+        return Happened(fault, whom, began, mended, time.monotonic(), remark)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, unless somebody ends."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._load.check()
+            time.sleep(min(left, LOOK_EVERY_SECONDS))
+
+    def settle(self) -> None:
+        """Wait until all replicas are in sync."""
+        end = time.monotonic() + IN_SYNC_SECONDS
+        while not in_sync(self._kafka.bootstrap_servers):
+            for node in self._kafka.nodes:
+                if node.process is None or node.process.returncode is not None:
+                    output = node.process.output() if node.process else ""
+                    raise GaveUp(f"node {node.node_id} ended by itself:\n{tail(output)}")
+            if time.monotonic() > end:
+                raise GaveUp(f"not all replicas in sync after {IN_SYNC_SECONDS:.0f} s")
+            self.pause(LOOK_EVERY_SECONDS)
+
+    def _node(self, fault: Fault) -> tuple[Node, str]:
+        node = self._kafka.nodes[fault.target]
+        return node, f"node {node.node_id}"
+
+    def _kill(self, fault: Fault) -> tuple[str, str]:
+        node, name = self._node(fault)
+        node.kill()
+        self.pause(fault.seconds)
+        self._kafka.start_node(node)
+        return name, ""
+
+    def _freeze(self, fault: Fault) -> tuple[str, str]:
+        node, name = self._node(fault)
+        node.suspend()
+        try:
+            self.pause(fault.seconds)
+        finally:
+            node.resume()
+        return name, ""
+
+    def _roll(self, fault: Fault) -> tuple[str, str]:
+        nodes = self._kafka.nodes
+        for step in range(len(nodes)):
+            node = nodes[(fault.target + step) % len(nodes)]
+            node.stop()
+            self._kafka.start_node(node)
+            self.settle()
+        return "all nodes", ""
+
+    def _cut(self, fault: Fault, way: Way) -> tuple[str, str]:
+        node, name = self._node(fault)
+        with cut(way, [node.port]):
+            self.pause(fault.seconds)
+        return name, ""
+
+    def _apart(self, fault: Fault) -> tuple[str, str]:
+        node, name = self._node(fault)
+        ports = [node.controller_port]
+        if node.inter_broker_port is not None:
+            ports.append(node.inter_broker_port)
+        with cut(Way.BOTH, ports):
+            self.pause(fault.seconds)
+        return name, ""
+
+    def _fill(self, fault: Fault) -> tuple[str, str]:
+        node, name = self._node(fault)
+        disk = data_of(node)
+        taken = disks.fill(disk)
+        try:
+            self.pause(fault.seconds)
+            alone = node.process is not None and node.process.returncode is not None
+            node.kill()
+        finally:
+            disks.empty(disk)
+        self._kafka.start_node(node)
+        how = "gave up by itself" if alone else "was killed"
+        return name, f"{taken // 2**20} MiB taken; it {how}"
+
+    def _worker(self, fault: Fault) -> tuple[str, str]:
+        return self._load.replace_worker(fault.target), ""
+
+
+def data_of(node: Node) -> Path:
+    """The folder with a node's log."""
+    return node.directory / "data"

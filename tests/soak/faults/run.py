@@ -1,0 +1,138 @@
+"""One run: the nodes, the applications, the faults one after another, and the end of all of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.brokers.kafka import Kafka
+from tests.invariants.checker import Verdict
+from tests.invariants.events import Event
+from tests.invariants.recorder import Recorder
+from tests.soak import confluent_reader
+from tests.soak.faults import check_run, disks
+from tests.soak.faults.fault_injector import Happened, Wrecker
+from tests.soak.faults.load import GROUPS, ORDERS, PARTITIONS, TOPICS, Crew, jobs
+from tests.soak.faults.plan import Fault
+from tests.soak.reporters import GaveUp, until
+
+NODES = 3
+REPLICAS = 3
+PROPERTIES = {"leader.imbalance.check.interval.seconds": "30"}
+"""Leaders move back soon: else all would be with the nodes that were struck last long ago."""
+BEGIN_SECONDS = 60.0
+CONSUMED_SECONDS = 60.0
+"""What the groups may take to come to the end, once nothing is broken any more."""
+LOOK_EVERY_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What there is to report."""
+
+    happened: list[Happened] = field(default_factory=list)
+    history: list[Event] = field(default_factory=list)
+    held: check_run.Held = field(default_factory=check_run.Held)
+    verdict: Verdict | None = None
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    began_again: int = 0
+    consumed_after: float = 0.0
+
+
+def nodes(place: Path, *, small_disks: bool) -> Kafka:
+    """Three nodes with their data in a folder: on small disks of their own, where that can be."""
+    kafka = Kafka(nodes=NODES, directory=place / "kafka", properties=PROPERTIES, apart=True)
+    if small_disks:
+        for number in range(1, NODES + 1):
+            disks.mount(place / "kafka" / f"node-{number}" / "data")
+    return kafka
+
+
+class Run:
+    """Everything that is alive in one run."""
+
+    def __init__(self, kafka: Kafka, histories: Path, say: Callable[[str], object]) -> None:
+        self._kafka = kafka
+        self._histories = histories
+        self._say = say
+        self._world = Recorder(time.monotonic)
+
+    def conduct(self, faults: Iterable[Fault], seconds: float, outcome: Outcome) -> None:
+        """Carry out faults until the time is over or there are no more, and judge."""
+        began = time.monotonic()
+        for topic in TOPICS:
+            self._kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
+            self._world.topic_made(topic, PARTITIONS)
+        crew = Crew(jobs(self._kafka.bootstrap_servers, self._histories))
+        try:
+            until("everybody has begun", crew.entered, BEGIN_SECONDS)
+            self._break(crew, faults, began + seconds, outcome)
+            self._finish(crew, outcome)
+        finally:
+            crew.close()
+            outcome.seconds = time.monotonic() - began
+            outcome.began_again = crew.again()
+            outcome.history = check_run.history_of(
+                self._histories, crew.killed, self._world.history
+            )
+        self._judge(outcome)
+
+    def _break(self, crew: Crew, faults: Iterable[Fault], end: float, outcome: Outcome) -> None:
+        wrecker = Wrecker(self._kafka, crew)
+        wrecker.settle()
+        for fault in faults:
+            if time.monotonic() >= end:
+                break
+            self._world.fault(f"{fault.kind.value}: {fault.target}, {fault.seconds} s")
+            happened = wrecker.carry_out(fault)
+            outcome.happened.append(happened)
+            self._say(f"{happened.whom}: {fault.kind.value}")
+        wrecker.pause(1.0)
+        self._world.healed()
+
+    def _finish(self, crew: Crew, outcome: Outcome) -> None:
+        """The producers end, then what they wrote is consumed, then the workers end."""
+        self._say("nothing is broken any more")
+        crew.end_producers()
+        servers = self._kafka.bootstrap_servers
+        healed = time.monotonic()
+        for source, groups in ((ORDERS, ("hand", "auto", "first")), ("copies", ("second",))):
+            ends = _ends(confluent_reader.records(servers, source, committed=True))
+            for group in groups:
+                self._await(crew, group, ends, healed + CONSUMED_SECONDS)
+        outcome.consumed_after = time.monotonic() - healed
+        self._world.settled(*GROUPS)
+        crew.end_workers()
+
+    def _await(self, crew: Crew, group: str, ends: dict[int, int], deadline: float) -> None:
+        servers, topic = self._kafka.bootstrap_servers, GROUPS[group]
+        while True:
+            crew.check_workers()
+            committed = confluent_reader.committed_offsets(servers, group, topic, PARTITIONS)
+            if all((committed[number] or 0) >= end for number, end in ends.items()):
+                return
+            if time.monotonic() > deadline:
+                raise GaveUp(
+                    f"{group} has not consumed all {CONSUMED_SECONDS:.0f} s after the last fault:"
+                    f" committed {committed}, there is up to {ends}"
+                )
+            time.sleep(LOOK_EVERY_SECONDS)
+
+    def _judge(self, outcome: Outcome) -> None:
+        self._say("reading all logs")
+        outcome.held = found = check_run.held(self._kafka.bootstrap_servers)
+        self._say("judging")
+        outcome.problems += found.problems
+        outcome.problems += check_run.check_copies(found)
+        for group, problems in check_run.check_stored_commits(outcome.history, found).items():
+            outcome.problems += [f"{group}: {problem}" for problem in problems]
+        outcome.verdict = check_run.verdict(outcome.history, found)
+        outcome.problems += map(str, outcome.verdict.violations)
+
+
+def _ends(records: dict[int, list[tuple[int, bytes]]]) -> dict[int, int]:
+    """Behind the last record of each partition; a transaction's marker may stand behind it."""
+    return {partition: entries[-1][0] + 1 for partition, entries in records.items() if entries}

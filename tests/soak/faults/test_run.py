@@ -1,0 +1,125 @@
+"""A run waits until all is consumed, and reports what it has, however it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.invariants.checker import Verdict, Violation
+from tests.invariants.events import Healed, Settled, TopicMade
+from tests.soak.faults import run as runs
+from tests.soak.faults.check_run import Held
+from tests.soak.faults.plan import Fault, Kind
+from tests.soak.faults.run import Outcome, Run
+from tests.soak.reporters import GaveUp
+
+RECORDS = {0: [(0, b"a"), (3, b"b")], 1: [(5, b"c")]}
+
+
+class Scene:
+    """Fakes of the nodes, the applications and what reads the brokers."""
+
+    killed: tuple[()] = ()
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.now = 0.0
+        self.done: list[str] = []
+        self.committed: list[dict[int, int | None]] = []
+        self.verdict = Verdict((), {})
+        kafka: Any = SimpleNamespace(
+            bootstrap_servers="b", create_topic=lambda name, **_: self.done.append(name)
+        )
+        self.run = Run(kafka, tmp_path, self.done.append)
+        self.outcome = Outcome()
+        for name, fake in {
+            "time": self,
+            "Crew": lambda jobs: self,
+            "Wrecker": lambda kafka, crew: self,
+            "confluent_reader": self,
+        }.items():
+            monkeypatch.setattr(runs, name, fake)
+        monkeypatch.setattr("tests.soak.faults.check_run.held", lambda servers: Held())
+        monkeypatch.setattr(
+            "tests.soak.faults.check_run.verdict", lambda history, held: self.verdict
+        )
+        monkeypatch.setattr("tests.soak.faults.check_run.check_copies", lambda held: [])
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    # the applications
+    def entered(self) -> bool:
+        return True
+
+    def check_workers(self) -> None:
+        self.done.append("looked")
+
+    def end_producers(self) -> None:
+        self.done.append("producers ended")
+
+    def end_workers(self) -> None:
+        self.done.append("workers ended")
+
+    def again(self) -> int:
+        return 2
+
+    def close(self) -> None:
+        self.done.append("closed")
+
+    # the wrecker
+    def settle(self) -> None:
+        self.done.append("settled")
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def carry_out(self, fault: Fault) -> Any:
+        self.now += 10.0
+        return SimpleNamespace(fault=fault, whom="node 1")
+
+    # what reads
+    def records(self, *_: object, **__: object) -> dict[int, list[tuple[int, bytes]]]:
+        return RECORDS
+
+    def committed_offsets(self, *_: object) -> dict[int, int | None]:
+        return self.committed.pop(0) if self.committed else {0: 4, 1: 6}
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scene:
+    return Scene(monkeypatch, tmp_path)
+
+
+def test_faults_come_until_the_time_is_over_then_all_is_ended_and_judged(scene: Scene) -> None:
+    scene.verdict = Verdict((Violation(1, "lost"),), {})
+    scene.run.conduct([Fault(Kind.KILL)] * 9, 25.0, scene.outcome)
+    assert len(scene.outcome.happened) == 3, "the last begins before the time is over"
+    assert scene.done[:3] == ["orders", "copies", "finals"]
+    ends = [scene.done.index(what) for what in ("producers ended", "workers ended", "closed")]
+    assert ends == sorted(ends)
+    assert scene.outcome.problems == ["(1) lost"]
+    assert scene.outcome.began_again == 2
+    assert isinstance(scene.outcome.history[0], TopicMade)
+    healed, settled = scene.outcome.history[-2:]
+    assert isinstance(healed, Healed)
+    assert isinstance(settled, Settled)
+
+
+def test_it_waits_until_each_group_has_all(scene: Scene) -> None:
+    scene.committed = [{0: 4, 1: None}, {0: 3, 1: 6}]
+    scene.run.conduct([], 1.0, scene.outcome)
+    assert scene.outcome.consumed_after == pytest.approx(1.0)
+
+
+def test_a_group_that_stands_still_is_named(scene: Scene) -> None:
+    scene.committed = [{0: 4, 1: None}] * 1_000
+    with pytest.raises(GaveUp, match="hand has not consumed all"):
+        scene.run.conduct([], 1.0, scene.outcome)
+    assert scene.done[-1] == "closed"
+    assert scene.outcome.history, "what was written down is there for the report"
