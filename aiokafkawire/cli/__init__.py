@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from aiokafkawire.cli.standard_streams import replace_closed_streams
+from aiokafkawire.cli.standard_streams import flush_stdout, replace_closed_streams
 
 __all__ = ("main",)
 
@@ -33,3 +33,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    finally:
+        flush_stdout()

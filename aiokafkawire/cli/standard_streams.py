@@ -11,6 +11,7 @@ from aiokafkawire.cli.error_text import CommandFailed
 
 __all__ = (
     "ClosedStream",
+    "flush_stdout",
     "print_stderr",
     "redirect_to_null",
     "replace_closed_streams",
@@ -78,6 +79,19 @@ def print_stderr(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         redirect_to_null(sys.stderr)
+
+
+def flush_stdout() -> None:
+    """Write buffered output, or discard it if stdout cannot take it.
+
+    The interpreter would try again at exit, report the error a second time and exit with 120.
+    """
+    if isinstance(sys.stdout, ClosedStream):
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        redirect_to_null(sys.stdout)
 
 
 def redirect_to_null(stream: TextIO) -> None:

@@ -126,7 +126,9 @@ def test_what_needs_no_stream_does_without(tmp_path: Path):
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("decode", FRAME)])
-def test_a_full_disk_is_one_line(arguments: tuple[str, ...]):
+def test_a_full_disk_is_one_line(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    # Unbuffered output fails at once, and leaves nothing to write at exit.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     done = closing(">/dev/full", *arguments)
     assert done.returncode == 1
     assert done.stderr == b"aiokafkawire: [Errno 28] No space left on device\n"
