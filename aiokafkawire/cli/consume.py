@@ -173,7 +173,7 @@ async def read_all(
     shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     async with Consumer(**options) as consumer:
         if formatter is None:
-            formatter = json_formatter(consumer._source)
+            formatter = json_formatter(consumer._fetch_node)
         reader = Reader(consumer, plan, formatter, OutputStream(sys.stdout.fileno()))
         await reader.prepare()
         async with Progress("records", shown=shown) as progress:

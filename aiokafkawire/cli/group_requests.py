@@ -234,7 +234,7 @@ async def resolve_offsets(
     lister = OffsetLister(session.cluster, session.runtime, READ_UNCOMMITTED)
 
     async def list_offsets(timestamp: int) -> dict[TopicPartition, int]:
-        found = await lister.all(dict.fromkeys(led, timestamp), session.deadline)
+        found = await lister.list_all(dict.fromkeys(led, timestamp), session.deadline)
         return {tp: offset.offset for tp, offset in found.items() if offset is not None}
 
     ends = await list_offsets(LATEST)

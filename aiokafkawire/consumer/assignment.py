@@ -10,35 +10,35 @@ from aiokafkawire.records import FetchedBatches, OffloadedBatch, Records
 from aiokafkawire.runtime import copy_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .buffer import MAX_CALLERS, TAKE_BYTES, Cursor, FetchBuffer
-from .counters import Counters
-from .partition import Damaged, Partition, Positioned, Refused
+from .counters import ConsumerCounters
+from .fetch_buffer import MAX_CALLERS, TAKE_BYTES, FetchBuffer, RecordCursor
+from .partition import AssignedPartition, CorruptionFound, ErrorPending, Fetching
 
-__all__ = ("Assignment", "to_commit")
+__all__ = ("ConsumerAssignment", "offsets_to_commit")
 
 
-class Assignment:
+class ConsumerAssignment:
     """Owned partitions by name.
 
-    What a call costs goes by the partitions that have something to give or to tell (`_filled`, in
-    the order of their turns, and `_troubles`), not by those that are owned. `roomy`: the
-    partitions whose fetched bytes the last call took below `room_bytes`, or that it found damaged.
-    `stopped`: the last call gave nothing as it took long enough, or as `offloaded` has to be
-    unpacked first.
+    What a call costs goes by the partitions that have something to give or to tell (`_with_data`,
+    in the order of their turns, and `_failed`), not by those that are owned. `below_low_watermark`:
+    the partitions whose fetched bytes the last call took below `low_watermark_bytes`, or that it
+    found damaged. `decoding_suspended`: the last call gave nothing as it took long enough, or as
+    `offloaded` has to be unpacked first.
     """
 
-    def __init__(self, room_bytes: int = 0) -> None:
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._filled: dict[Partition, None] = {}
-        self._troubles: dict[Partition, None] = {}
-        self._room_bytes = room_bytes
-        self.roomy: list[Partition] = []
-        self.stopped = False
+    def __init__(self, low_watermark_bytes: int = 0) -> None:
+        self._partitions: dict[TopicPartition, AssignedPartition] = {}
+        self._with_data: dict[AssignedPartition, None] = {}
+        self._failed: dict[AssignedPartition, None] = {}
+        self._low_watermark_bytes = low_watermark_bytes
+        self.below_low_watermark: list[AssignedPartition] = []
+        self.decoding_suspended = False
         self.offloaded: OffloadedBatch | None = None
-        self._given: dict[object, dict[FetchBuffer, None]] = {}
-        self._cursor: Cursor | None = None
-        self._passing_over = False
-        self.counters = Counters()
+        self._delivered_to: dict[object, dict[FetchBuffer, None]] = {}
+        self._cursor: RecordCursor | None = None
+        self._excluding = False
+        self.counters = ConsumerCounters()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -53,7 +53,7 @@ class Assignment:
         """Whether all of these are owned."""
         return partitions.keys() <= self._partitions.keys()
 
-    def get(self, tp: TopicPartition) -> Partition | None:
+    def get(self, tp: TopicPartition) -> AssignedPartition | None:
         """A partition, if it is owned."""
         return self._partitions.get(tp)
 
@@ -62,71 +62,71 @@ class Assignment:
         """The owned partitions, sorted."""
         return tuple(sorted(self._partitions))
 
-    def values(self) -> list[Partition]:
+    def values(self) -> list[AssignedPartition]:
         """The partitions, in the order in which they came."""
         return list(self._partitions.values())
 
-    def add(self, partition: Partition) -> None:
+    def add(self, partition: AssignedPartition) -> None:
         """Own a partition; its turn is the last."""
         replaced = self._partitions.get(partition.tp)
         if replaced is not None:
             self.remove([replaced])
         self._partitions[partition.tp] = partition
-        partition.tell(self._troubles)
-        self.filled(partition)
+        partition.track_failure_in(self._failed)
+        self.on_records_fetched(partition)
 
-    def filled(self, partition: Partition) -> None:
+    def on_records_fetched(self, partition: AssignedPartition) -> None:
         """Something was fetched of a partition; it may have gone meanwhile."""
         if self._partitions.get(partition.tp) is not partition:
             return
         if partition.buffer is not None and not partition.buffer.empty:
-            self._filled.setdefault(partition)
+            self._with_data.setdefault(partition)
 
-    def remove(self, partitions: Iterable[Partition]) -> None:
+    def remove(self, partitions: Iterable[AssignedPartition]) -> None:
         """Take partitions out; one that was replaced by another of its name stays."""
         for partition in partitions:
             if self._partitions.get(partition.tp) is partition:
                 del self._partitions[partition.tp]
-                self._filled.pop(partition, None)
-                partition.tell(None)
+                self._with_data.pop(partition, None)
+                partition.track_failure_in(None)
 
-    def with_data(self) -> list[Partition]:
+    def partitions_with_data(self) -> list[AssignedPartition]:
         """The partitions that have something to give, and perhaps some that have not any more."""
-        return list(self._filled)
+        return list(self._with_data)
 
     # --- giving ---
 
-    def came_back(self, caller: object) -> None:
+    def mark_processed(self, caller: object) -> None:
         """A caller calls again: what it was given is processed."""
-        for buffer in self._given.pop(caller, ()):
-            buffer.came_back(caller)
+        for buffer in self._delivered_to.pop(caller, ()):
+            buffer.mark_processed(caller)
 
-    def _note(self, caller: object, buffer: FetchBuffer) -> None:
-        buffers = self._given.setdefault(caller, {})
+    def _note_delivery(self, caller: object, buffer: FetchBuffer) -> None:
+        buffers = self._delivered_to.setdefault(caller, {})
         buffers[buffer] = None
-        if len(self._given) > MAX_CALLERS:
+        if len(self._delivered_to) > MAX_CALLERS:
             # What the oldest was given is then never taken for processed.
-            del self._given[next(iter(self._given))]
+            del self._delivered_to[next(iter(self._delivered_to))]
 
-    def open(self, caller: object) -> Cursor | None:
+    def open_cursor(self, caller: object) -> RecordCursor | None:
         """A cursor over the next records there are; raises what a partition is broken by."""
-        self._pass_over(None)
-        self._begin()
-        for partition, buffer in self._turns(None):
+        self._exclude_others(None)
+        self._reset_result()
+        for partition, buffer in self._in_order(None):
             before = buffer.size_bytes
             try:
-                cursor = buffer.open(caller)
+                cursor = buffer.open_cursor(caller)
             except KafkaError as error:
-                raise self._damaged(partition, error) from None
-            self._took(before, partition, buffer)
+                raise self._mark_corrupt(partition, error) from None
+            self._note_low_watermark(before, partition, buffer)
             if cursor is not None:
-                self._note(caller, buffer)
-                self._had_turn(partition)
+                self._note_delivery(caller, buffer)
+                self._move_to_end(partition)
                 self._count_cursor()
                 self._cursor = cursor
                 return cursor
-            if buffer.stopped_at is not None:
-                self._stop_at(buffer.stopped_at)
+            if buffer.suspended_batches is not None:
+                self._suspend_decoding(buffer.suspended_batches)
                 break
         return None
 
@@ -136,17 +136,18 @@ class Assignment:
         max_records: int,
         only: Collection[TopicPartition] | None = None,
         *,
-        one: bool = False,
+        single_partition: bool = False,
     ) -> dict[TopicPartition, Records]:
-        """Up to `max_records` records of the partitions whose turn it is, or of `one` of them.
+        """Up to `max_records` records of the partitions whose turn it is, or of `single_partition`
+        of them.
 
         Raises what a partition is broken by, unless there are records of others to give first.
         """
-        given: dict[TopicPartition, Records] = {}
+        taken: dict[TopicPartition, Records] = {}
         left, remaining_bytes = max_records, TAKE_BYTES
-        self._pass_over(only)
-        self._begin()
-        for partition, buffer in self._turns(only):
+        self._exclude_others(only)
+        self._reset_result()
+        for partition, buffer in self._in_order(only):
             before = buffer.size_bytes
             parts: list[Records] = []
             try:
@@ -158,34 +159,36 @@ class Assignment:
                     parts.append(records)
                     left -= len(records)
             except KafkaError as error:
-                self._damaged(partition, error)
-                if not given and not parts:
+                self._mark_corrupt(partition, error)
+                if not taken and not parts:
                     raise
-            self._took(before, partition, buffer)
+            self._note_low_watermark(before, partition, buffer)
             if parts:
-                given[partition.tp] = _joined(parts)
-                self._note(caller, buffer)
-                self._had_turn(partition)
-            if not given and (buffer.stopped_at is not None or remaining_bytes <= 0):
-                self._stop_at(buffer.stopped_at)
+                taken[partition.tp] = _concatenate(parts)
+                self._note_delivery(caller, buffer)
+                self._move_to_end(partition)
+            if not taken and (buffer.suspended_batches is not None or remaining_bytes <= 0):
+                self._suspend_decoding(buffer.suspended_batches)
                 break
-            if not left or remaining_bytes <= 0 or (given and one):
+            if not left or remaining_bytes <= 0 or (taken and single_partition):
                 break
-        self.counters.records_given += max_records - left
-        return given
+        self.counters.records_consumed += max_records - left
+        return taken
 
-    def _begin(self) -> None:
-        self.roomy = []
-        self.stopped = False
+    def _reset_result(self) -> None:
+        self.below_low_watermark = []
+        self.decoding_suspended = False
         self.offloaded = None
 
-    def _stop_at(self, batches: FetchedBatches | None) -> None:
-        self.stopped = True
+    def _suspend_decoding(self, batches: FetchedBatches | None) -> None:
+        self.decoding_suspended = True
         self.offloaded = None if batches is None else batches.offloaded
 
-    def _took(self, before: int, partition: Partition, buffer: FetchBuffer) -> None:
-        if buffer.size_bytes < self._room_bytes <= before:
-            self.roomy.append(partition)
+    def _note_low_watermark(
+        self, before: int, partition: AssignedPartition, buffer: FetchBuffer
+    ) -> None:
+        if buffer.size_bytes < self._low_watermark_bytes <= before:
+            self.below_low_watermark.append(partition)
 
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how the partitions stand."""
@@ -194,92 +197,95 @@ class Assignment:
 
     def _count_cursor(self) -> None:
         if self._cursor is not None:
-            self.counters.records_given += self._cursor.take_count()
+            self.counters.records_consumed += self._cursor.take_delivered_count()
 
-    def raise_broken(self) -> None:
+    def raise_failed(self) -> None:
         """Raise what keeps a partition from being read, if the application may hear of it.
 
         What may go away by itself is raised once for all partitions of a topic.
         """
-        for partition in list(self._troubles):
-            error = partition.hear()
+        for partition in list(self._failed):
+            error = partition.take_error()
             if error is not None:
-                for other in list(self._troubles):
-                    if other.tp.topic == partition.tp.topic and _is_refused_so(other, error):
-                        other.hear()
+                for other in list(self._failed):
+                    if other.tp.topic == partition.tp.topic and _has_same_error(other, error):
+                        other.take_error()
                 raise copy_of(error)
 
-    def _pass_over(self, only: Collection[TopicPartition] | None) -> None:
+    def _exclude_others(self, only: Collection[TopicPartition] | None) -> None:
         """Note which partitions the application does not ask for."""
-        if only is None and not self._passing_over:
+        if only is None and not self._excluding:
             return
-        self._passing_over = only is not None
+        self._excluding = only is not None
         for tp, partition in self._partitions.items():
-            partition.passed_over = only is not None and tp not in only
+            partition.excluded = only is not None and tp not in only
 
-    def _turns(
+    def _in_order(
         self, only: Collection[TopicPartition] | None
-    ) -> Iterator[tuple[Partition, FetchBuffer]]:
+    ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
         """Those with something to give, the one whose turn is next first."""
-        for partition in list(self._filled):
+        for partition in list(self._with_data):
             buffer = partition.readable
             if buffer is None:
                 buffer = partition.buffer
                 if buffer is None or buffer.empty:
-                    del self._filled[partition]
+                    del self._with_data[partition]
             elif buffer.empty:
-                del self._filled[partition]
+                del self._with_data[partition]
             elif only is None or partition.tp in only:
                 yield partition, buffer
 
-    def _had_turn(self, partition: Partition) -> None:
-        self._filled.pop(partition, None)
-        self._filled[partition] = None
+    def _move_to_end(self, partition: AssignedPartition) -> None:
+        self._with_data.pop(partition, None)
+        self._with_data[partition] = None
 
-    def _damaged(self, partition: Partition, error: KafkaError) -> KafkaError:
-        assert isinstance(partition.state, Positioned)
-        partition.handle(Damaged(partition.state, error))
-        self.roomy.append(partition)
+    def _mark_corrupt(self, partition: AssignedPartition, error: KafkaError) -> KafkaError:
+        assert isinstance(partition.state, Fetching)
+        partition.handle(CorruptionFound(partition.state, error))
+        self.below_low_watermark.append(partition)
         return error
 
     # --- committing ---
 
-    def read_up_to(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def delivered_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """All that was given, processed or not, and not known to be committed."""
         found = {
-            tp: partition.read_up_to()
+            tp: partition.delivered_offset()
             for tp, partition in self._partitions.items()
-            if partition.position != partition.acknowledged
+            if partition.position != partition.committed
         }
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
-    def acknowledged(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator keeps these offsets."""
         for tp, offset in offsets.items():
             partition = self._partitions.get(tp)
             if partition is not None:
-                partition.acknowledged = offset.offset
+                partition.committed = offset.offset
 
 
-def to_commit(
-    partitions: Iterable[Partition],
-    asked: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
+def offsets_to_commit(
+    partitions: Iterable[AssignedPartition],
+    pending: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is processed and neither known to be committed nor `asked` to be."""
-    found = {partition.tp: partition.to_commit(asked.get(partition.tp)) for partition in partitions}
+    """What is processed and neither known to be committed nor `pending` to be."""
+    found = {
+        partition.tp: partition.offset_to_commit(pending.get(partition.tp))
+        for partition in partitions
+    }
     return {tp: offset for tp, offset in found.items() if offset is not None}
 
 
-def _is_refused_so(partition: Partition, error: KafkaError) -> bool:
+def _has_same_error(partition: AssignedPartition, error: KafkaError) -> bool:
     """Whether a broker refused the partition as it did another."""
     state = partition.state
-    if not isinstance(state, Refused):
+    if not isinstance(state, ErrorPending):
         return False
     code = getattr(error, "code", None)
     return type(state.error) is type(error) and getattr(state.error, "code", None) == code
 
 
-def _joined(parts: list[Records]) -> Records:
+def _concatenate(parts: list[Records]) -> Records:
     if len(parts) == 1:
         return parts[0]
     segments = [segment for records in parts for segment in records.segments]

@@ -41,36 +41,36 @@ from aiokafkawire.types import (
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-from .arguments import (
-    CommitArgument,
-    checked_offset,
-    offsets_to_commit,
-    only_partitions,
-    times_to_look_up,
-)
-from .buffer import Cursor, Lease
-from .core import Core
-from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
+from .fetch_buffer import RecordCursor, UnprocessedRange
+from .partition import AssignedPartition, OffsetSpec, ResetOffset, Seek, SeekToCommitted
+from .session import ConsumerSession
 from .subscription import (
-    Manual,
-    Nothing,
-    Pattern,
+    ManualAssignment,
+    NoSubscription,
     RebalanceListener,
+    SubscribedPattern,
+    SubscribedTopics,
     Subscription,
-    Topics,
-    checked_listener,
-    pattern_of,
-    topics_of,
+    parse_pattern,
+    parse_topics,
+    validate_listener,
+)
+from .validation import (
+    CommitArgument,
+    parse_commit_argument,
+    validate_offset,
+    validate_partitions,
+    validate_timestamps,
 )
 
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
-QUIET_CLOSE_S = 0.75
+FAST_CLOSE_S = 0.75
 """How long a consumer may take to leave with nothing to commit, by a cancellation (Ctrl-C), or
 after one of its tasks failed."""
 
 
-class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
+class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     """Reads topics, alone or as a member of a group.
 
     ::
@@ -111,7 +111,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
             fields=fields_of(client_id=self.config.client_id, group=group_id),
         )
         try:
-            self._wanted: Subscription = topics_of(topics) if topics else Nothing()
+            self._subscription: Subscription = parse_topics(topics) if topics else NoSubscription()
         except ValueError as error:
             raise InvalidOption(str(error)) from None
         self._listener: RebalanceListener | None = None
@@ -139,52 +139,52 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> Core:
-        core = Core(self.config, runtime, host, self._assignors)
-        await core.start()
-        core.subscribe(self._wanted, self._listener)
-        return core
+    async def _start(self, runtime: Runtime, host: Host) -> ConsumerSession:
+        session = ConsumerSession(self.config, runtime, host, self._assignors)
+        await session.start()
+        session.subscribe(self._subscription, self._listener)
+        return session
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
-        core = self._lifecycle.session
-        if core is None:
-            await self._lifecycle.leave(_goodbye, NEVER)
+        session = self._lifecycle.session
+        if session is None:
+            await self._lifecycle.leave(_close_session, NEVER)
             return None
-        if core.group is not None and core.group.rebalance.called_back(current_task()):
+        if session.group is not None and session.group.rebalance.is_callback_task(current_task()):
             raise IllegalState(
                 "a rebalance listener cannot stop its consumer, which waits for the listener to"
                 " return: raise an exception in it, and stop after the call that lets it out"
             )
         if left_with is None:
-            core.assignment.came_back(current_task())
+            session.assignment.mark_processed(current_task())
         cancelled = left_with is not None and not isinstance(left_with, Exception)
         # After a defect nobody may be there who does what a goodbye waits for.
-        hurry = cancelled or self._lifecycle.phase is Phase.BROKEN
-        now = core.runtime.clock.now()
+        fast = cancelled or self._lifecycle.phase is Phase.BROKEN
+        now = session.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
-        if hurry or not core.unsaved:
-            deadline = min(deadline, now + QUIET_CLOSE_S)
-        limit = deadline if hurry else core.close_limit(deadline)
+        if fast or not session.has_pending_commits:
+            deadline = min(deadline, now + FAST_CLOSE_S)
+        limit = deadline if fast else session.close_limit(deadline)
 
-        async def goodbye(core: Core) -> None:
-            core.changed()
-            await core.close(deadline, limit)
+        async def close(session: ConsumerSession) -> None:
+            session.on_state_changed()
+            await session.close(deadline, limit)
 
-        await self._lifecycle.leave(goodbye, limit)
-        return self._lifecycle.untold() or core.untold()
+        await self._lifecycle.leave(close, limit)
+        return self._lifecycle.untold() or session.unreported_error()
 
     @property
-    def _running(self) -> Core:
-        core = self._lifecycle.session
-        if core is not None and self._lifecycle.phase is Phase.CLOSING and core.in_callback:
+    def _running(self) -> ConsumerSession:
+        session = self._lifecycle.session
+        if session is not None and self._lifecycle.phase is Phase.CLOSING and session.in_callback:
             # The listener may still seek and commit what is about to go.
-            return core
+            return session
         return self._lifecycle.running_here()
 
-    def _deadline(self, core: Core, timeout_ms: float | None = None) -> float:
+    def _deadline(self, session: ConsumerSession, timeout_ms: float | None = None) -> float:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return core.runtime.clock.now() + limit / 1000
+        return session.runtime.clock.now() + limit / 1000
 
     # --- what to read ---
 
@@ -201,13 +201,13 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `IllegalState` after `assign`,
         `TypeError` and `ValueError` for what can name no topic.
         """
-        names = topics_of(topics)
+        names = parse_topics(topics)
         if bool(names.topics) == (pattern is not None):
             raise ValueError("subscribe takes topics or a pattern, one of both")
-        wanted: Subscription = names if pattern is None else pattern_of(pattern)
-        if isinstance(self._wanted, Manual):
+        wanted: Subscription = names if pattern is None else parse_pattern(pattern)
+        if isinstance(self._subscription, ManualAssignment):
             raise IllegalState("partitions are assigned by hand: call unsubscribe() first")
-        self._want(wanted, checked_listener(listener))
+        self._set_subscription(wanted, validate_listener(listener))
 
     def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, whatever a group does; replaces what was before.
@@ -216,26 +216,26 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         `IllegalState` while topics are subscribed to, `TypeError` for what is no partition.
         """
         chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
-        if not isinstance(self._wanted, Manual | Nothing):
+        if not isinstance(self._subscription, ManualAssignment | NoSubscription):
             raise IllegalState("topics are subscribed to: call unsubscribe() first")
-        self._want(Manual(chosen), None)
+        self._set_subscription(ManualAssignment(chosen), None)
 
     def unsubscribe(self) -> None:
         """Read nothing: partitions are given back, and the group is left."""
-        self._want(Nothing(), self._listener)
+        self._set_subscription(NoSubscription(), self._listener)
 
-    def _want(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
+    def _set_subscription(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
         if self._lifecycle.phase not in {Phase.NEW, Phase.STARTING}:
             self._running.subscribe(wanted, listener)
-        self._wanted, self._listener = wanted, listener
+        self._subscription, self._listener = wanted, listener
 
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to; of a pattern those that match it at present."""
-        wanted, core = self._wanted, self._lifecycle.session
-        if isinstance(wanted, Topics):
+        wanted, session = self._subscription, self._lifecycle.session
+        if isinstance(wanted, SubscribedTopics):
             return frozenset(wanted.topics)
-        if isinstance(wanted, Pattern) and core is not None:
-            return frozenset(wanted.matches(core.cluster.metadata))
+        if isinstance(wanted, SubscribedPattern) and session is not None:
+            return frozenset(wanted.matches(session.cluster.metadata))
         return frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -275,18 +275,20 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         to `asyncio.wait_for`, which before Python 3.12 calls from another task each time, so that
         nothing counts as processed.
         """
-        core = self._running
+        session = self._running
         if partitions:
-            limit = NEVER if timeout_ms is None else self._deadline(core, timeout_ms)
-            found = await self._many(core, only_partitions(partitions) or None, 1, limit)
+            limit = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
+            found = await self._get_records(
+                session, validate_partitions(partitions) or None, 1, limit
+            )
             return next((records[0] for records in found.values()), None)
         caller = current_task()
-        await core.checkpoint()
-        record = core.next_buffered(caller)
+        await session.checkpoint()
+        record = session.next_buffered(caller)
         if record is not None:
             return record
-        deadline = NEVER if timeout_ms is None else self._deadline(core, timeout_ms)
-        return await self._next(core, caller, deadline)
+        deadline = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
+        return await self._get_record(session, caller, deadline)
 
     async def getmany(
         self,
@@ -300,49 +302,53 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         came. Raises as `getone` does. May be cancelled: what was not returned is given by the next
         call.
         """
-        core = self._running
+        session = self._running
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records must be at least 1, not {limit}")
-        only = only_partitions(partitions) or None
-        return await self._many(core, only, limit, self._deadline(core, timeout_ms))
+        only = validate_partitions(partitions) or None
+        return await self._get_records(session, only, limit, self._deadline(session, timeout_ms))
 
-    async def _next(self, core: Core, owner: object, deadline: float) -> Record | None:
+    async def _get_record(
+        self, session: ConsumerSession, owner: object, deadline: float
+    ) -> Record | None:
         caller = current_task()
-        core.enter(caller)
+        session.poll_started(caller)
         try:
             while True:
                 self._lifecycle.running()
-                core.check()
-                record = core.next_record(owner, caller)
+                session.raise_errors()
+                record = session.next_record(owner, caller)
                 if record is not None:
                     return record
-                if not await core.unpack() and not await core.wait(deadline):
+                if not await session.continue_decoding() and not await session.wait(deadline):
                     return None
         finally:
-            core.leave()
+            session.poll_finished()
 
-    async def _many(
+    async def _get_records(
         self,
-        core: Core,
+        session: ConsumerSession,
         only: list[TopicPartition] | None,
         max_records: int,
         deadline: float,
         *,
-        one: bool = False,
+        single_partition: bool = False,
     ) -> dict[TopicPartition, Records]:
         caller = current_task()
-        core.enter(caller)
+        session.poll_started(caller)
         try:
-            await core.checkpoint()
+            await session.checkpoint()
             while True:
                 self._lifecycle.running()
-                core.check()
-                records = core.take(caller, max_records, only, one=one)
-                if records or (not await core.unpack() and not await core.wait(deadline)):
+                session.raise_errors()
+                records = session.take(caller, max_records, only, single_partition=single_partition)
+                if records or (
+                    not await session.continue_decoding() and not await session.wait(deadline)
+                ):
                     return records
         finally:
-            core.leave()
+            session.poll_finished()
 
     # --- offsets ---
 
@@ -354,22 +360,22 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         if the partition is not owned: another member reads it from its last commit.
         Raises `TypeError` or `ValueError` for what is neither, before anything is sent.
         """
-        core = self._running
-        group = core.need_group()
+        session = self._running
+        group = session.require_group()
         group.member.touched()
         if isinstance(offsets, Mapping):
             wanted: dict[TopicPartition, OffsetAndMetadata] = {}
             async for items in in_slices([*offsets.items()]):
-                wanted |= offsets_to_commit(core.assignment, dict(items))
-            await core.commit(wanted)
+                wanted |= parse_commit_argument(session.assignment, dict(items))
+            await session.commit(wanted)
         elif offsets is not None:
-            await core.commit(offsets_to_commit(core.assignment, offsets))
+            await session.commit(parse_commit_argument(session.assignment, offsets))
         else:
-            core.raise_lost()
-            await core.commit(core.assignment.read_up_to())
+            session.raise_lost_partitions()
+            await session.commit(session.assignment.delivered_offsets())
             # All that was given counts as processed: a rebalance that waited may go on.
-            core.enter(current_task())
-            core.leave()
+            session.poll_started(current_task())
+            session.poll_finished()
 
     async def committed(
         self, *partitions: PartitionArgument, stable: bool = False
@@ -381,31 +387,33 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         `RequestTimedOut` after `default_api_timeout_ms`, `BrokerError`, `UnsupportedVersion`, and
         `InvalidOption` without a `group_id`.
         """
-        core = self._running
-        group = core.need_group()
-        wanted = topic_partitions(partitions) or list(core.assignment.names)
+        session = self._running
+        group = session.require_group()
+        wanted = topic_partitions(partitions) or list(session.assignment.names)
         if not wanted:
             return {}
-        return dict(await group.offsets.fetch(wanted, self._deadline(core), stable=stable))
+        return dict(await group.offsets.fetch(wanted, self._deadline(session), stable=stable))
 
     async def position(self, partition: AnyPartition) -> int:
         """The offset of the next record to be given; waits until it is known and validated.
 
         Raises `NoOffset`, or `RequestTimedOut` after `default_api_timeout_ms`.
         """
-        core = self._running
-        deadline = self._deadline(core)
+        session = self._running
+        deadline = self._deadline(session)
         await checkpoint()
-        while (position := core.settled(self._owned(core, partition))) is None:
-            core.raise_broken()
-            if not await core.wait(deadline):
+        while (
+            position := session.validated_position(self._owned_partition(session, partition))
+        ) is None:
+            session.raise_failed()
+            if not await session.wait(deadline):
                 topic, number = partition
-                failure = core.last_failure
+                failure = session.last_failure
                 why = "" if failure is None else f"; the last error: {failure}"
                 raise RequestTimedOut(
                     f"the position was not found in time{why}", topic=topic, partition=number
                 ) from failure
-            core = self._running
+            session = self._running
         return position
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -424,8 +432,8 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         (`send_offsets_to_transaction(consumer)`), or in a database along with the results. Takes
         what `commit` takes, and raises `TypeError` and `ValueError` as that does.
         """
-        core = self._running
-        core.assignment.acknowledged(offsets_to_commit(core.assignment, offsets))
+        session = self._running
+        session.assignment.mark_committed(parse_commit_argument(session.assignment, offsets))
 
     def group_metadata(self) -> GroupMetadata:
         """Which member of its group this is, for a transaction that commits its offsets (KIP-447).
@@ -435,7 +443,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         (-1, "") before the first rebalance, and when partitions are assigned by hand. Raises
         `InvalidOption` without a `group_id`.
         """
-        return self._running.need_group().metadata()
+        return self._running.require_group().metadata()
 
     def seek(self, partition: AnyPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at this offset; what was fetched before is dropped.
@@ -443,36 +451,36 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         Takes effect at once. Raises `IllegalState` for a partition that is not assigned, and
         `TypeError` or `ValueError` for what is no offset.
         """
-        core = self._running
-        to = checked_offset(offset)
-        found = self._owned(core, partition)
+        session = self._running
+        to = validate_offset(offset)
+        found = self._owned_partition(session, partition)
         first = found.position is None
-        found.handle(SoughtTo(to.offset, to.leader_epoch))
+        found.handle(Seek(to.offset, to.leader_epoch))
         if first:
-            core.positioner.log.sought(found)
-        core.moved()
+            session.position_resolver.log.note_seek(found)
+        session.on_position_changed()
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         """Go to the first offset of these partitions, or of all assigned ones."""
-        await self._reset(partitions, ResetTo(LogPoint.EARLIEST))
+        await self._reset(partitions, ResetOffset(OffsetSpec.EARLIEST))
 
     async def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Go to the end of these partitions, or of all assigned ones."""
-        await self._reset(partitions, ResetTo(LogPoint.LATEST))
+        await self._reset(partitions, ResetOffset(OffsetSpec.LATEST))
 
     async def seek_to_committed(self, *partitions: PartitionArgument) -> None:
         """Go back to what the group has committed; where nothing is, auto_offset_reset rules."""
-        self._running.need_group()
-        await self._reset(partitions, ToCommitted())
+        self._running.require_group()
+        await self._reset(partitions, SeekToCommitted())
 
     async def _reset(
-        self, partitions: tuple[PartitionArgument, ...], event: ResetTo | ToCommitted
+        self, partitions: tuple[PartitionArgument, ...], event: ResetOffset | SeekToCommitted
     ) -> None:
-        core = self._running
-        chosen = topic_partitions(partitions) or core.assignment.names
+        session = self._running
+        chosen = topic_partitions(partitions) or session.assignment.names
         for tp in chosen:
-            self._owned(core, tp).handle(event)
-        core.moved()
+            self._owned_partition(session, tp).handle(event)
+        session.on_position_changed()
         for tp in chosen:
             try:
                 await self.position(tp)
@@ -481,8 +489,8 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
                 if partitions or tp in self._running.assignment:
                     raise
 
-    def _owned(self, core: Core, tp: AnyPartition) -> Partition:
-        partition = core.assignment.get(topic_partition(tp))
+    def _owned_partition(self, session: ConsumerSession, tp: AnyPartition) -> AssignedPartition:
+        partition = session.assignment.get(topic_partition(tp))
         if partition is None:
             raise IllegalState(
                 "the partition is not assigned to this consumer", topic=tp[0], partition=tp[1]
@@ -504,28 +512,30 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         return frozenset(p.tp for p in self._running.assignment.values() if p.paused)
 
     def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
-        core = self._running
+        session = self._running
         for tp in topic_partitions(partitions):
             # mutation: resume-ignored
-            self._owned(core, tp).paused = paused
-        core.moved()
+            self._owned_partition(session, tp).paused = paused
+        session.on_position_changed()
 
     # --- what the cluster has ---
 
     async def beginning_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
         """The first offset that each partition still has (ListOffsets, as the next two)."""
-        return await self._ends(partitions, LogPoint.EARLIEST)
+        return await self._list_offsets(partitions, OffsetSpec.EARLIEST)
 
     async def end_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that this consumer may see."""
-        return await self._ends(partitions, LogPoint.LATEST)
+        return await self._list_offsets(partitions, OffsetSpec.LATEST)
 
-    async def _ends(
-        self, partitions: tuple[PartitionArgument, ...], point: LogPoint
+    async def _list_offsets(
+        self, partitions: tuple[PartitionArgument, ...], point: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        core = self._running
-        wanted = topic_partitions(partitions) or core.assignment.names
-        found = await core.lister.all(dict.fromkeys(wanted, int(point)), self._deadline(core))
+        session = self._running
+        wanted = topic_partitions(partitions) or session.assignment.names
+        found = await session.lister.list_all(
+            dict.fromkeys(wanted, int(point)), self._deadline(session)
+        )
         return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
 
     async def offsets_for_times(
@@ -535,19 +545,21 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
 
         Raises `UnsupportedVersion` on brokers before 0.10.1 (KIP-79), `RequestTimedOut`.
         """
-        core = self._running
-        return await core.lister.all(times_to_look_up(timestamps_ms), self._deadline(core))
+        session = self._running
+        return await session.lister.list_all(
+            validate_timestamps(timestamps_ms), self._deadline(session)
+        )
 
-    def _source(self, tp: TopicPartition) -> NodeId:
+    def _fetch_node(self, tp: TopicPartition) -> NodeId:
         """The broker that a partition is read from: its leader, or a replica that is nearer.
 
         -1 if none is known.
         """
-        core = self._running
-        owned = core.assignment.get(tp)
-        if owned is not None and owned.replica is not None:
-            return owned.replica.node
-        leader = core.cluster.metadata.leader(tp)
+        session = self._running
+        owned = session.assignment.get(tp)
+        if owned is not None and owned.preferred_replica is not None:
+            return owned.preferred_replica.node
+        leader = session.cluster.metadata.leader(tp)
         return -1 if leader is None else leader.node
 
     def lag(self, partition: AnyPartition) -> int | None:
@@ -555,21 +567,21 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
 
         None before the first fetch. With read_committed the end is the last stable offset.
         """
-        return self._owned(self._running, partition).lag
+        return self._owned_partition(self._running, partition).lag
 
     def highwater(self, partition: AnyPartition) -> int | None:
         """The high watermark, as of the last fetch: the offset after the last replicated record.
 
         None before the first fetch.
         """
-        return self._owned(self._running, partition).high_watermark
+        return self._owned_partition(self._running, partition).high_watermark
 
     def last_stable_offset(self, partition: AnyPartition) -> int | None:
         """Before which offset all transactions are over, as of the last fetch.
 
         None before the first fetch, and from brokers before 0.11.
         """
-        return self._owned(self._running, partition).last_stable_offset
+        return self._owned_partition(self._running, partition).last_stable_offset
 
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
@@ -609,18 +621,20 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic. Raises `UnknownTopic`."""
-        core = self._running
-        return tuple((await core.cluster.topic(topic, self._deadline(core))).partitions)
+        session = self._running
+        return tuple((await session.cluster.topic(topic, self._deadline(session))).partitions)
 
     async def topics(self) -> tuple[str, ...]:
         """The names of all topics that this client may see, in order."""
-        core = self._running
+        session = self._running
 
         def build(version: int) -> MetadataRequest:
             return MetadataRequest(topics=None if version else [])
 
         request: ByVersion[MetadataResponse] = ByVersion(ApiKey.METADATA, build)
-        response = await core.cluster.request(request, to=AnyNode(), deadline=self._deadline(core))
+        response = await session.cluster.request(
+            request, to=AnyNode(), deadline=self._deadline(session)
+        )
         return tuple(sorted(topic.name for topic in response.topics if topic.name))
 
 
@@ -629,9 +643,9 @@ class RecordIterator:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        core = consumer._running
-        self._touched = None if core.group is None else core.group.member.touched
-        self._cursor = Cursor((), Lease(0))
+        session = consumer._running
+        self._record_poll = None if session.group is None else session.group.member.touched
+        self._cursor = RecordCursor((), UnprocessedRange(0))
 
     def __aiter__(self) -> Self:
         return self
@@ -640,15 +654,15 @@ class RecordIterator:
         """The next record. Lets other tasks run at least every 256 records."""
         for record in self._cursor.ready:
             # mutation: iterated-records-do-not-reset-poll-timer
-            if self._touched is not None:
-                self._touched()
+            if self._record_poll is not None:
+                self._record_poll()
             return record
         await self._consumer._running.checkpoint()
-        core = self._consumer._running
-        found = await self._consumer._next(core, self, NEVER)
+        session = self._consumer._running
+        found = await self._consumer._get_record(session, self, NEVER)
         assert found is not None
-        if core.cursor is not None and core.cursor.owner is self:
-            self._cursor = core.cursor
+        if session.cursor is not None and session.cursor.owner is self:
+            self._cursor = session.cursor
         return found
 
 
@@ -664,11 +678,11 @@ class BatchIterator:
     async def __anext__(self) -> Records:
         """The next records of one partition."""
         consumer = self._consumer
-        found = await consumer._many(
-            consumer._running, None, consumer.config.max_poll_records, NEVER, one=True
+        found = await consumer._get_records(
+            consumer._running, None, consumer.config.max_poll_records, NEVER, single_partition=True
         )
         return next(iter(found.values()))
 
 
-async def _goodbye(core: Core) -> None:
-    await core.cluster.aclose()
+async def _close_session(session: ConsumerSession) -> None:
+    await session.cluster.aclose()

@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from aiokafkawire.types import TopicPartition
 
-from .partition import Partition
+from .partition import AssignedPartition
 
-__all__ = ("Counters",)
+__all__ = ("ConsumerCounters",)
 
 MAX_LAGS = 1_000
 """Partitions whose lag is among the metrics: those with the largest."""
@@ -18,39 +18,41 @@ MAX_LAGS = 1_000
 Numbers = dict[str, int | float]
 
 
-class Counters:
+class ConsumerCounters:
     """Counters since the consumer was entered. Who does something counts it."""
 
     def __init__(self) -> None:
-        self.records_given = 0
+        self.records_consumed = 0
         self.bytes_fetched = 0
         self.fetches = 0
         self.fetch_failures = 0
         self.commits = 0
         self.commit_failures = 0
         self.rebalances = 0
-        self._latency_s = 0.0
-        self._longest_s = 0.0
+        self._latency_sum_s = 0.0
+        self._latency_max_s = 0.0
 
-    def fetched(self, latency_s: float) -> None:
+    def record_fetch(self, latency_s: float) -> None:
         """A fetch was answered after so long."""
         self.fetches += 1
-        self._latency_s += latency_s
-        self._longest_s = max(self._longest_s, latency_s)
+        self._latency_sum_s += latency_s
+        self._latency_max_s = max(self._latency_max_s, latency_s)
 
-    def snapshot(self, partitions: Collection[Partition]) -> Numbers:
+    def snapshot(self, partitions: Collection[AssignedPartition]) -> Numbers:
         """All numbers, with what the owned partitions show at present."""
         lags = {p.tp: lag for p in partitions if (lag := p.lag) is not None}
         buffers = [p.buffer for p in partitions if p.buffer is not None]
         return {
             "assigned_partitions": len(partitions),
             "paused_partitions": sum(partition.paused for partition in partitions),
-            "records_consumed_total": self.records_given,
+            "records_consumed_total": self.records_consumed,
             "bytes_fetched_total": self.bytes_fetched,
             "fetches_total": self.fetches,
             "fetch_failures_total": self.fetch_failures,
-            "fetch_latency_ms_avg": 1_000 * self._latency_s / self.fetches if self.fetches else 0.0,
-            "fetch_latency_ms_max": 1_000 * self._longest_s,
+            "fetch_latency_ms_avg": 1_000 * self._latency_sum_s / self.fetches
+            if self.fetches
+            else 0.0,
+            "fetch_latency_ms_max": 1_000 * self._latency_max_s,
             "records_lag_max": max(lags.values(), default=0),
             "buffered_records": sum(b.fetch_offset - b.position for b in buffers),
             "buffered_bytes": sum(b.size_bytes for b in buffers),

@@ -17,16 +17,16 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode
 
-from .planner import FetchPart
+from .fetch_planner import PartitionFetch
 
 __all__ = (
     "TRANSITIONS",
     "Accepted",
-    "Beginning",
     "FetchSession",
-    "Going",
-    "Lost",
+    "NewSession",
+    "OpenSession",
     "Rejected",
+    "ResponseLost",
     "SessionRequest",
 )
 
@@ -39,17 +39,17 @@ LAST_VERSION_WITH_NAMES = 12
 class SessionRequest(NamedTuple):
     """One fetch: the partitions to name in it, and those that are not wanted any more.
 
-    `wanted` is all that the node knows then, made of `chosen` and `ids`. `max_version` keeps to the
-    versions that name topics where one of them has no id.
+    `partitions` is all that the node knows then, made of `planned` and `ids`. `max_version` keeps
+    to the versions that name topics where one of them has no id.
     """
 
     session_id: int
     epoch: int
-    parts: tuple[FetchPart, ...]
+    parts: tuple[PartitionFetch, ...]
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
-    wanted: Mapping[TopicPartition, FetchPart]
+    partitions: Mapping[TopicPartition, PartitionFetch]
     max_version: int | None
-    chosen: tuple[FetchPart, ...] = ()
+    planned: tuple[PartitionFetch, ...] = ()
     ids: Mapping[str, UUID] = MappingProxyType({})
 
 
@@ -57,28 +57,30 @@ class SessionRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """The next request names all partitions. It ends the session `ends`, if that is not 0."""
+class NewSession:
+    """The next request names all partitions. It ends the session `previous_session_id`, if that is
+    not 0.
+    """
 
-    ends: int = NO_SESSION
+    previous_session_id: int = NO_SESSION
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
-    """The next request bears `epoch`, and names what is not as in `wanted`.
+class OpenSession:
+    """The next request bears `epoch`, and names what is not as in `partitions`.
 
-    That is what `chosen` and `ids` said: the same objects again name nothing.
+    That is what `planned` and `ids` said: the same objects again name nothing.
     """
 
     session_id: int
     epoch: int
-    wanted: Mapping[TopicPartition, FetchPart]
+    partitions: Mapping[TopicPartition, PartitionFetch]
     max_version: int | None
-    chosen: tuple[FetchPart, ...] = ()
+    planned: tuple[PartitionFetch, ...] = ()
     ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
-State = Beginning | Going
+State = NewSession | OpenSession
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -100,11 +102,11 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ResponseLost:
     """No answer came: the node may have gone on with the session, or not."""
 
 
-Event = Accepted | Rejected | Lost
+Event = Accepted | Rejected | ResponseLost
 
 
 class FetchSession:
@@ -113,49 +115,58 @@ class FetchSession:
     __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self.state: State = Beginning()
+        self.state: State = NewSession()
 
     def handle(self, event: Event) -> None:
         """Go to the next state."""
         self.state = transition(TRANSITIONS, self.state, event)(self.state, event)
 
-    def request(self, parts: Iterable[FetchPart], ids: Mapping[str, UUID]) -> SessionRequest:
+    def request(self, parts: Iterable[PartitionFetch], ids: Mapping[str, UUID]) -> SessionRequest:
         """What to send in order to fetch exactly these partitions."""
-        chosen = tuple(parts)
+        planned = tuple(parts)
         known = ZERO_UUID not in ids.values()
         max_version = None if known else LAST_VERSION_WITH_NAMES
         state = self.state
-        if isinstance(state, Going) and chosen is state.chosen and ids == state.ids:
+        if isinstance(state, OpenSession) and planned is state.planned and ids == state.ids:
             return SessionRequest(
-                state.session_id, state.epoch, (), (), state.wanted, max_version, chosen, ids
+                state.session_id, state.epoch, (), (), state.partitions, max_version, planned, ids
             )
-        wanted = {part.partition.tp: part for part in chosen}
-        if isinstance(state, Going) and (
+        partitions = {part.partition.tp: part for part in planned}
+        if isinstance(state, OpenSession) and (
             # A session is by names or by ids from beginning to end.
             state.max_version != max_version
-            or any(_is_another(state.wanted.get(tp), now) for tp, now in wanted.items())
+            or any(_was_reassigned(state.partitions.get(tp), now) for tp, now in partitions.items())
             or any(topic in state.ids and state.ids[topic] != id for topic, id in ids.items())
         ):
-            state = Beginning(state.session_id)
-        if isinstance(state, Beginning):
+            state = NewSession(state.session_id)
+        if isinstance(state, NewSession):
             return SessionRequest(
-                state.ends, FIRST_EPOCH, chosen, (), wanted, max_version, chosen, ids
+                state.previous_session_id,
+                FIRST_EPOCH,
+                planned,
+                (),
+                partitions,
+                max_version,
+                planned,
+                ids,
             )
-        before = state.wanted
+        before = state.partitions
         return SessionRequest(
             state.session_id,
             state.epoch,
-            tuple(p for p in chosen if not _is_known(before.get(p.partition.tp), p)),
+            tuple(p for p in planned if not _is_unchanged(before.get(p.partition.tp), p)),
             # mutation: fetch-session-never-forgets-partitions
-            tuple((tp, state.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in wanted),
-            wanted,
+            tuple(
+                (tp, state.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in partitions
+            ),
+            partitions,
             max_version,
-            chosen,
+            planned,
             ids,
         )
 
 
-def _is_another(was: FetchPart | None, now: FetchPart) -> bool:
+def _was_reassigned(was: PartitionFetch | None, now: PartitionFetch) -> bool:
     """Whether the partition was lost and came back: its node says nothing twice.
 
     One request cannot both leave out and name it: by names (before version 13) they are the same.
@@ -163,7 +174,7 @@ def _is_another(was: FetchPart | None, now: FetchPart) -> bool:
     return was is not None and was.partition is not now.partition
 
 
-def _is_known(was: FetchPart | None, now: FetchPart) -> bool:
+def _is_unchanged(was: PartitionFetch | None, now: PartitionFetch) -> bool:
     """Whether the node remembers the partition with the very values that it is to be fetched by."""
     if was is None or was is now:
         return was is not None
@@ -175,46 +186,46 @@ def _is_known(was: FetchPart | None, now: FetchPart) -> bool:
     )
 
 
-def _begun(state: Beginning, event: Accepted) -> State:
+def _session_opened(state: NewSession, event: Accepted) -> State:
     if event.session_id <= NO_SESSION:
-        return Beginning()
+        return NewSession()
     request = event.request
-    return Going(
+    return OpenSession(
         event.session_id,
         FIRST_EPOCH + 1,
-        request.wanted,
+        request.partitions,
         request.max_version,
-        request.chosen,
+        request.planned,
         request.ids,
     )
 
 
-def _gone_on(state: Going, event: Accepted) -> State:
+def _session_continued(state: OpenSession, event: Accepted) -> State:
     if event.session_id != state.session_id or event.request.epoch != state.epoch:
         # The node closed the session, or the request was the first of a new one.
-        return _begun(Beginning(), event)
+        return _session_opened(NewSession(), event)
     epoch = FIRST_EPOCH + 1 if state.epoch == MAX_EPOCH else state.epoch + 1
     request = event.request
-    return Going(
-        state.session_id, epoch, request.wanted, state.max_version, request.chosen, request.ids
+    return OpenSession(
+        state.session_id, epoch, request.partitions, state.max_version, request.planned, request.ids
     )
 
 
-def _rejected(state: State, event: Rejected) -> State:
+def _session_rejected(state: State, event: Rejected) -> State:
     if event.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-        return Beginning()
-    return _over(state, Lost())
+        return NewSession()
+    return _response_lost(state, ResponseLost())
 
 
-def _over(state: State, event: Lost) -> State:
-    return Beginning(state.session_id) if isinstance(state, Going) else state
+def _response_lost(state: State, event: ResponseLost) -> State:
+    return NewSession(state.session_id) if isinstance(state, OpenSession) else state
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[Any, Any], State]] = {
-    (Beginning, Accepted): _begun,
-    (Beginning, Rejected): _rejected,
-    (Beginning, Lost): _over,
-    (Going, Accepted): _gone_on,
-    (Going, Rejected): _rejected,
-    (Going, Lost): _over,
+    (NewSession, Accepted): _session_opened,
+    (NewSession, Rejected): _session_rejected,
+    (NewSession, ResponseLost): _response_lost,
+    (OpenSession, Accepted): _session_continued,
+    (OpenSession, Rejected): _session_rejected,
+    (OpenSession, ResponseLost): _response_lost,
 }

@@ -41,53 +41,53 @@ from aiokafkawire.wire.messages.fetch import (
     PartitionData,
 )
 
-from .assignment import Assignment
-from .counters import Counters
-from .fetch_session import Accepted, FetchSession, Lost, Rejected, SessionRequest
+from .assignment import ConsumerAssignment
+from .counters import ConsumerCounters
+from .fetch_planner import FetchLimits, FetchPlan, FetchPlanner, PartitionFetch
+from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost, SessionRequest
 from .partition import (
-    Damaged,
-    EpochEnded,
-    OutOfRange,
-    Partition,
-    Positioned,
-    ReadReplica,
-    Refusal,
+    AssignedPartition,
+    CorruptionFound,
+    EpochEndFetched,
+    Fetching,
+    OffsetOutOfRange,
+    PartitionFailed,
+    PreferredReadReplica,
 )
-from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
-__all__ = ("Fetcher", "fetch_request", "isolation_of")
+__all__ = ("Fetcher", "fetch_request", "isolation_level")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """What a response takes beside the records of a message that is fetched by itself."""
 
-FIRST_WITH_EPOCHS = 12
+FIRST_WITH_DIVERGING_EPOCH = 12
 """From this version on a broker says where its log parts from what was fetched."""
 
 INLINE_BYTES = 256 * 1024
 """What a batch may take, compressed and decompressed, to be unpacked on the event loop: about a
 millisecond."""
 
-BUSY_S = 0.002
+YIELD_AFTER_S = 0.002
 """How long an answer is looked at before others have a turn."""
 
-FOLLOWERS_CHECK_S = 1.0
+FOLLOWER_CHECK_INTERVAL_S = 1.0
 """How often it is looked whether partitions have been fetched from followers for long enough."""
 
-BRIEF_WAIT_MS = 100
+SHORT_FETCH_WAIT_MS = 100
 """How long a fetch may wait at the broker that leaves out a partition which is full."""
 
 
-def isolation_of(config: ConsumerConfig) -> IsolationLevel:
+def isolation_level(config: ConsumerConfig) -> IsolationLevel:
     """The isolation level under the protocol's number."""
     return IsolationLevel[config.isolation_level.upper()]
 
 
-class Answered(NamedTuple):
+class PartitionResponse(NamedTuple):
     """One partition's part of an answer."""
 
-    part: FetchPart
+    part: PartitionFetch
     data: PartitionData
 
 
@@ -95,8 +95,8 @@ class Fetcher:
     """Keeps the buffers of an assignment filled.
 
     `on_data` is called when there is something to give or to raise, `on_change` when a position is
-    lost, `heard` after each answer (None) or failure of a node, `raise_once` with an error that
-    time alone does not mend.
+    lost, `on_result` after each answer (None) or failure of a node, `raise_in_next_call` with an
+    error that time alone does not mend.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class Fetcher:
         host: Host,
         config: ConsumerConfig,
         *,
-        assignment: Assignment,
+        assignment: ConsumerAssignment,
         on_data: Callable[[], None],
         on_change: Callable[[], None],
-        heard: Callable[[KafkaError | None], None],
-        raise_once: Callable[[Exception], None],
-        counters: Counters | None = None,
+        on_result: Callable[[KafkaError | None], None],
+        raise_in_next_call: Callable[[Exception], None],
+        counters: ConsumerCounters | None = None,
     ) -> None:
         self._cluster = cluster
         self._runtime = runtime
@@ -120,63 +120,63 @@ class Fetcher:
         self._assignment = assignment
         self._on_data = on_data
         self._on_change = on_change
-        self._heard = heard
-        self._raise_once = raise_once
-        self._counters = counters or Counters()
+        self._on_result = on_result
+        self._raise_in_next_call = raise_in_next_call
+        self._counters = counters or ConsumerCounters()
         self._planner = FetchPlanner(
             FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         )
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._limit = RateLimit()
+        self._rate_limit = RateLimit()
         self._failures: dict[NodeId, int] = {}
         self._sessions: dict[NodeId, FetchSession] = {}
         self._wake = Signal()
-        self._look_at_all = True
-        self._changed: dict[Partition, None] = {}
-        self._followers_at = 0.0
+        self._check_all = True
+        self._changed: dict[AssignedPartition, None] = {}
+        self._next_follower_check = 0.0
 
     def wake(self) -> None:
         """Something changed that may call for a fetch: positions, leaders."""
-        self._look_at_all = True
+        self._check_all = True
         self._wake.set()
 
-    def look_at(self, partitions: Iterable[Partition]) -> None:
+    def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
         """Nothing changed but these partitions."""
         self._changed.update(dict.fromkeys(partitions))
         self._wake.set()
 
-    def gave(self) -> None:
+    def on_records_delivered(self) -> None:
         """The application was given something: there may be room for more."""
-        if self._planner.held_back or self._assignment.roomy:
-            self.look_at(self._assignment.roomy)
+        if self._planner.buffers_full or self._assignment.below_low_watermark:
+            self.wake_for(self._assignment.below_low_watermark)
 
     async def run(self) -> None:
         """Plan and begin fetches, until the host stops."""
-        followed: MetadataSnapshot | None = None
+        seen_metadata: MetadataSnapshot | None = None
         while self._host.running:
             metadata = self._cluster.metadata
-            is_new = metadata is not followed
+            is_new = metadata is not seen_metadata
             if is_new:
-                followed = metadata
+                seen_metadata = metadata
                 self._forget_all_but(metadata.nodes)
-                self._look_at_all = True
-            await self._look(metadata, follow=is_new)
+                self._check_all = True
+            await self._update_planner(metadata, follow=is_new)
             now = self._runtime.clock.now()
-            filled = self._assignment.with_data()
-            for plan in self._planner.begin(filled, metadata.leader, now):
+            with_data = self._assignment.partitions_with_data()
+            for plan in self._planner.start_fetches(with_data, metadata.leader, now):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            await self._wake.wait(self._planner.next_deadline(self._planner.rested, now))
+            await self._wake.wait(self._planner.next_deadline(self._planner.backing_off, now))
 
-    async def _look(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
+    async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
         """Look at what changed since the last time, a slice at a time.
 
-        With `follow` partitions follow their leaders first: those whose leader is another now do
-        not wait for the old one's answer.
+        With `update_leader` partitions follow their leaders first: those whose leader is another
+        now do not wait for the old one's answer.
         """
         planner, owned = self._planner, self._assignment
-        if self._look_at_all:
-            self._look_at_all = False
-            self._changed.update(dict.fromkeys((*planner.known(), *owned.values())))
+        if self._check_all:
+            self._check_all = False
+            self._changed.update(dict.fromkeys((*planner.planned_partitions(), *owned.values())))
         self._changed.update(dict.fromkeys(self._due(self._runtime.clock.now())))
         changed, self._changed = self._changed, {}
         async for partitions in in_slices([*changed]):
@@ -186,16 +186,20 @@ class Fetcher:
                     planner.forget(partition)
                     continue
                 if follow:
-                    partition.follow(metadata.leader(partition.tp))
-                planner.look(partition, metadata.leader, now, metadata.nodes)
+                    partition.update_leader(metadata.leader(partition.tp))
+                planner.update(partition, metadata.leader, now, metadata.nodes)
 
-    def _due(self, now: float) -> list[Partition]:
+    def _due(self, now: float) -> list[AssignedPartition]:
         """The partitions that have waited for a time, or for a fetch from another node."""
-        due = [p for p in self._planner.rested if p.not_before <= now]
+        due = [p for p in self._planner.backing_off if p.not_before <= now]
         due += self._planner.deferred
-        if now >= self._followers_at:
-            self._followers_at = now + FOLLOWERS_CHECK_S
-            due += [p for p in self._planner.followers if not p.replica or p.replica.until <= now]
+        if now >= self._next_follower_check:
+            self._next_follower_check = now + FOLLOWER_CHECK_INTERVAL_S
+            due += [
+                p
+                for p in self._planner.followers
+                if not p.preferred_replica or p.preferred_replica.until <= now
+            ]
         return due
 
     def _forget_all_but(self, nodes: Container[NodeId]) -> None:
@@ -209,133 +213,137 @@ class Fetcher:
         topics = {part.partition.tp.topic: None for part in plan.parts}
         ids = {topic: self._cluster.metadata.topic_id(topic) for topic in topics}
         session = self._sessions.setdefault(plan.node, FetchSession())
-        asked = session.request(plan.parts, ids)
-        outcome: Accepted | Rejected | Lost = Lost()
-        rest_until: float | None = None
+        session_request = session.request(plan.parts, ids)
+        outcome: Accepted | Rejected | ResponseLost = ResponseLost()
+        backoff_until: float | None = None
         began = clock.now()
         try:
             response = await self._cluster.request(
                 ByVersion(
                     ApiKey.FETCH,
-                    lambda version: fetch_request(asked, self._config, version, brief=plan.brief),
+                    lambda version: fetch_request(
+                        session_request, self._config, version, short_wait=plan.short_wait
+                    ),
                 ),
                 to=Node(plan.node),
-                max_version=asked.max_version,
+                max_version=session_request.max_version,
                 deadline=began + timeout_s,
                 retry=False,
             )
             if response.error_code == ErrorCode.NONE:
-                outcome = Accepted(asked, response.session_id)
+                outcome = Accepted(session_request, response.session_id)
             else:
                 outcome = Rejected(response.error_code)
             self._failures.pop(plan.node, None)
-            self._heard(None)
-            self._counters.fetched(clock.now() - began)
-            pause_at = clock.now() + BUSY_S
-            for _ in self._take(plan, response, ids):
+            self._on_result(None)
+            self._counters.record_fetch(clock.now() - began)
+            pause_at = clock.now() + YIELD_AFTER_S
+            for _ in self._handle_response(plan, response, ids):
                 if clock.now() > pause_at:
                     await checkpoint()
-                    pause_at = clock.now() + BUSY_S
+                    pause_at = clock.now() + YIELD_AFTER_S
         except ClientClosed:
             # The consumer is being closed: there is nobody to tell.
             return
         except KafkaError as error:
-            self._heard(error)
-            rest_until = self._failed(plan, error)
+            self._on_result(error)
+            backoff_until = self._on_fetch_failed(plan, error)
         finally:
             self._log_session(plan.node, outcome)
             session.handle(outcome)
-            self._planner.finished(plan, rest_until)
+            self._planner.finished(plan, backoff_until)
             self._wake.set()
 
-    def _failed(self, plan: FetchPlan, error: KafkaError) -> float:
+    def _on_fetch_failed(self, plan: FetchPlan, error: KafkaError) -> float:
         """Leave a node that failed alone for a while, and tell what time does not mend."""
         failures = self._failures[plan.node] = self._failures.get(plan.node, 0) + 1
         self._counters.fetch_failures += 1
         self._cluster.request_update()
         for part in plan.parts:
             if part.from_follower:
-                part.partition.replica = None
+                part.partition.preferred_replica = None
                 self._changed[part.partition] = None
         if isinstance(error, UnknownServerError):
             self._log_server_error(plan.node, error)
         elif not error.retriable:
-            self._raise_once(error)
+            self._raise_in_next_call(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
 
-    def _take(
+    def _handle_response(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
     ) -> Iterator[None]:
         """Take an answer over piece by piece: tiny batches take their time."""
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
-        for part, data in answered(plan, response, ids):
+        for part, data in match_response(plan, response, ids):
             fetched_range = FetchedRange(part.offset, ANY_LEADER_EPOCH)
-            if part.awaited and data.error_code == ErrorCode.NONE and data.records:
+            if part.is_current and data.error_code == ErrorCode.NONE and data.records:
                 high = data.high_watermark if data.high_watermark >= 0 else None
                 for found in iter_fetched_range(data.records, part.offset, high):
                     if found is None:
                         yield
                     else:
                         fetched_range = found
-            if not part.awaited:
+            if not part.is_current:
                 continue
             self._changed[part.partition] = None
             if data.error_code != ErrorCode.NONE:
-                self._refused(plan.node, part, data)
+                self._on_partition_error(plan.node, part, data)
             elif data.diverging_epoch.epoch >= 0:
-                self._diverged(part, data)
+                self._on_diverging_epoch(part, data)
             else:
                 self._store(plan.node, part, data, fetched_range)
             yield
 
     def _store(
-        self, node: NodeId, part: FetchPart, data: PartitionData, fetched_range: FetchedRange
+        self, node: NodeId, part: PartitionFetch, data: PartitionData, fetched_range: FetchedRange
     ) -> None:
         partition = part.partition
-        self._note_ends(partition, data)
+        self._update_watermarks(partition, data)
         follower = data.preferred_read_replica
         if follower >= 0 and follower != node:
             until = self._runtime.clock.now() + self._config.metadata_max_age_ms / 1000
-            partition.replica = ReadReplica(follower, until)
+            partition.preferred_replica = PreferredReadReplica(follower, until)
         else:
             partition.failures = 0
         records = data.records
         if records is None or not len(records):
             return
-        if fetched_range.end <= part.offset and self._cut_off(part, partial_message_size(records)):
+        if fetched_range.end <= part.offset and self._is_oversized(
+            part, partial_message_size(records)
+        ):
             return
         partition.max_bytes = None
-        batches = self._decoded(part, data, partition.high_watermark)
+        batches = self._decode(part, data, partition.high_watermark)
         if fetched_range.end <= part.offset:
-            self._must_advance(part, batches)
+            self._fail_without_progress(part, batches)
             return
         part.buffer.add(batches, len(records), fetched_range)
-        self._assignment.filled(partition)
+        self._assignment.on_records_fetched(partition)
         self._counters.bytes_fetched += len(records)
         self._on_data()
 
-    def _note_ends(self, partition: Partition, data: PartitionData) -> None:
+    def _update_watermarks(self, partition: AssignedPartition, data: PartitionData) -> None:
         """Take over where the log ends; -1 says that it is not known."""
         high, stable = data.high_watermark, data.last_stable_offset
         partition.high_watermark = high if high >= 0 else None
         partition.last_stable_offset = stable if stable >= 0 else None
-        committed_only = isolation_of(self._config) is IsolationLevel.READ_COMMITTED
-        partition.known_end = (
+        committed_only = isolation_level(self._config) is IsolationLevel.READ_COMMITTED
+        partition.readable_end = (
             partition.last_stable_offset
             if committed_only and stable >= 0
             else partition.high_watermark
         )
 
-    def _decoded(
-        self, part: FetchPart, data: PartitionData, high_watermark: int | None
+    def _decode(
+        self, part: PartitionFetch, data: PartitionData, high_watermark: int | None
     ) -> FetchedBatches:
         return decode_fetch(
             *part.partition.tp,
             data.records,
             part.offset,
             check_crcs=self._config.check_crcs,
-            isolation=isolation_of(self._config),
+            isolation=isolation_level(self._config),
             aborted=[
                 (aborted.producer_id, aborted.first_offset)
                 for aborted in data.aborted_transactions or ()
@@ -345,7 +353,7 @@ class Fetcher:
             max_inline_bytes=INLINE_BYTES,
         )
 
-    def _must_advance(self, part: FetchPart, batches: FetchedBatches) -> None:
+    def _fail_without_progress(self, part: PartitionFetch, batches: FetchedBatches) -> None:
         """The answer brings reading no further: it would be asked for for ever."""
         topic, number = part.partition.tp
         error = CorruptRecords(
@@ -358,18 +366,18 @@ class Fetcher:
             batches.take(1)
         except CorruptRecords as damage:
             error = damage
-        self._break(part, error)
+        self._fail(part, error)
 
-    def _break(self, part: FetchPart, error: KafkaError) -> None:
+    def _fail(self, part: PartitionFetch, error: KafkaError) -> None:
         """Reading cannot go on where this was fetched; what came before is given first."""
         if part.buffer.empty:
-            part.partition.handle(Damaged(part.state, error))
+            part.partition.handle(CorruptionFound(part.state, error))
         else:
-            part.buffer.end_with(error, self._config.max_partition_fetch_bytes)
-            self._assignment.filled(part.partition)
+            part.buffer.end_with_error(error, self._config.max_partition_fetch_bytes)
+            self._assignment.on_records_fetched(part.partition)
         self._on_data()
 
-    def _cut_off(self, part: FetchPart, size_bytes: int | None) -> bool:
+    def _is_oversized(self, part: PartitionFetch, size_bytes: int | None) -> bool:
         """A first message larger than the limit (before Fetch version 3): ask with a larger one."""
         if size_bytes is None or size_bytes <= part.max_bytes:
             return False
@@ -386,16 +394,18 @@ class Fetcher:
             partition=number,
             offset=part.offset,
         )
-        self._break(part, error)
+        self._fail(part, error)
         return True
 
-    def _diverged(self, part: FetchPart, data: PartitionData) -> None:
+    def _on_diverging_epoch(self, part: PartitionFetch, data: PartitionData) -> None:
         """The leader has other records than those that were read (KIP-595)."""
         end = data.diverging_epoch
-        self._rest(part.partition)
-        self._tell_if_the_same(part, EpochEnded(part.state, end.epoch, end.end_offset))
+        self._back_off(part.partition)
+        self._report_unless_recreated(part, EpochEndFetched(part.state, end.epoch, end.end_offset))
 
-    def _tell_if_the_same(self, part: FetchPart, event: EpochEnded | OutOfRange) -> None:
+    def _report_unless_recreated(
+        self, part: PartitionFetch, event: EpochEndFetched | OffsetOutOfRange
+    ) -> None:
         """Tell a partition that the log has not what was read, unless it is another topic's.
 
         Where fetches bear names, one that was deleted and made again answers so too. Its id is in
@@ -406,22 +416,27 @@ class Fetcher:
             partition.handle(event)
             self._on_change()
         elif self._host.running:  # else the consumer is being closed: there is nobody to tell
-            self._planner.doubt(state)
-            self._host.spawn(self._tell_later, partition, state, event, name="doubt-position")
+            self._planner.suspend(state)
+            self._host.spawn(
+                self._report_after_metadata_update, partition, state, event, name="check-topic-id"
+            )
 
-    async def _tell_later(
-        self, partition: Partition, state: Positioned, event: EpochEnded | OutOfRange
+    async def _report_after_metadata_update(
+        self,
+        partition: AssignedPartition,
+        state: Fetching,
+        event: EpochEndFetched | OffsetOutOfRange,
     ) -> None:
         deadline = self._runtime.clock.now() + self._config.request_timeout_ms / 1000
         try:
             self._cluster.request_update()
             await self._cluster.wait_update(self._cluster.metadata.version, deadline)
         finally:
-            self._planner.doubted(state)
+            self._planner.resume(state)
         partition.handle(event)
         self._on_change()
 
-    def _refused(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
+    def _on_partition_error(self, node: NodeId, part: PartitionFetch, data: PartitionData) -> None:
         partition = part.partition
         code = data.error_code
         error = error_for(
@@ -432,20 +447,20 @@ class Fetcher:
             partition=partition.tp.partition,
             offset=part.offset,
         )
-        self._rest(partition)
+        self._back_off(partition)
         # mutation: missing-offset-on-follower-resets-position
         if part.from_follower and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Whatever is the matter with the follower, the leader knows better.
-            partition.replica = None
+            partition.preferred_replica = None
             self._cluster.request_update()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._tell_if_the_same(part, OutOfRange(part.state, error))
+            self._report_unless_recreated(part, OffsetOutOfRange(part.state, error))
         elif code == ErrorCode.CORRUPT_MESSAGE:
-            self._break(part, error)
+            self._fail(part, error)
         elif isinstance(error, UnknownServerError):
             self._log_server_error(partition.tp, error)
         elif not error.retriable:
-            partition.handle(Refusal(part.state, error))
+            partition.handle(PartitionFailed(part.state, error))
             self._on_data()
         else:
             if data.current_leader.leader_id >= 0:
@@ -456,23 +471,23 @@ class Fetcher:
 
     def _log_server_error(self, kind: object, error: KafkaError) -> None:
         logger.log(
-            self._limit.level(logging.WARNING, kind, self._runtime.clock.now()),
+            self._rate_limit.level(logging.WARNING, kind, self._runtime.clock.now()),
             "%s: fetch failed: %s; trying again",
             self._host.name,
             error,
             extra=fields_of(self._host.fields, error=error),
         )
 
-    def _log_session(self, node: NodeId, event: Accepted | Rejected | Lost) -> None:
+    def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
         """Log a fetch session that ended before the consumer ended it."""
         if isinstance(event, Accepted) or not logger.isEnabledFor(logging.DEBUG):
             return
-        why = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
+        reason = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
         logger.debug(
             "%s: fetch session with broker %d starts over: %s",
             self._host.name,
             node,
-            why,
+            reason,
             extra=fields_of(
                 self._host.fields,
                 broker=str(node),
@@ -480,7 +495,7 @@ class Fetcher:
             ),
         )
 
-    def _rest(self, partition: Partition) -> None:
+    def _back_off(self, partition: AssignedPartition) -> None:
         """Leave a partition alone for a while, the longer the oftener it failed in a row."""
         partition.failures += 1
         delay_s = self._backoff.delay(partition.failures, self._runtime.rng)
@@ -491,46 +506,54 @@ class Fetcher:
 
 
 def fetch_request(
-    asked: SessionRequest, config: ConsumerConfig, version: int, *, brief: bool = False
+    session_request: SessionRequest,
+    config: ConsumerConfig,
+    version: int,
+    *,
+    short_wait: bool = False,
 ) -> FetchRequest:
     """One Fetch as its session has it; topics bear names and, where known, ids."""
     topics: dict[str, FetchTopic] = {}
-    for part in asked.parts:
+    for part in session_request.parts:
         topic, number = part.partition.tp
         entry = topics.get(topic)
         if entry is None:
-            topic_id = asked.ids.get(topic, ZERO_UUID)
+            topic_id = session_request.ids.get(topic, ZERO_UUID)
             entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
         entry.partitions.append(
             FetchPartition(
                 partition=number,
                 current_leader_epoch=part.leader_epoch,
                 fetch_offset=part.offset,
-                last_fetched_epoch=part.fetch_epoch if version >= FIRST_WITH_EPOCHS else -1,
+                last_fetched_epoch=part.fetch_epoch
+                if version >= FIRST_WITH_DIVERGING_EPOCH
+                else -1,
                 partition_max_bytes=part.max_bytes,
             )
         )
     forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
-    for (topic, number), topic_id in asked.forgotten:
+    for (topic, number), topic_id in session_request.forgotten:
         left_out = forgotten.setdefault(
             (topic, topic_id), ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
         )
         left_out.partitions.append(number)
     wait_ms = config.fetch_max_wait_ms
     return FetchRequest(
-        max_wait_ms=min(wait_ms, BRIEF_WAIT_MS) if brief else wait_ms,
+        max_wait_ms=min(wait_ms, SHORT_FETCH_WAIT_MS) if short_wait else wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
-        isolation_level=isolation_of(config),
-        session_id=asked.session_id,
-        session_epoch=asked.epoch,
+        isolation_level=isolation_level(config),
+        session_id=session_request.session_id,
+        session_epoch=session_request.epoch,
         topics=list(topics.values()),
         forgotten_topics_data=list(forgotten.values()),
         rack_id=config.client_rack,
     )
 
 
-def answered(plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]) -> Iterator[Answered]:
+def match_response(
+    plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
+) -> Iterator[PartitionResponse]:
     """The parts of an answer that were asked for, each once."""
     if not response.responses:
         return
@@ -541,4 +564,4 @@ def answered(plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]) -> 
         for data in topic.partitions:
             part = parts.pop(TopicPartition(name, data.partition_index), None)
             if part is not None:
-                yield Answered(part, data)
+                yield PartitionResponse(part, data)

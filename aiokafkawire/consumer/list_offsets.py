@@ -20,7 +20,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from .answers import CONSUMER_REPLICA_ID, Answers, by_leader
+from .partition_results import CONSUMER_REPLICA_ID, PartitionResults, by_leader
 
 __all__ = ("ListedOffsets", "OffsetLister")
 
@@ -29,7 +29,7 @@ FIRST_WITH_TIMESTAMPS = 1
 """Version 0 knows the starts of segments only, by the time of their files."""
 
 
-ListedOffsets = Answers[OffsetAndTimestamp | None]
+ListedOffsets = PartitionResults[OffsetAndTimestamp | None]
 """What one node said: an offset (None: no record is that young) or an error for each."""
 
 
@@ -43,7 +43,7 @@ class OffsetLister:
         self._isolation = isolation
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
-    async def at_node(
+    async def list_from_node(
         self, node: NodeId, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> ListedOffsets:
         """Ask one node, once. Does not raise for what it answers."""
@@ -64,7 +64,7 @@ class OffsetLister:
             for entry in topic.partitions:
                 tp = TopicPartition(topic.name, entry.partition_index)
                 if tp in timestamps:
-                    listed.add(tp, *_read(entry))
+                    listed.add(tp, *_partition_result(entry))
         for failure in listed.failed.values():
             # What has no reason may pass, and asking again does no harm.
             failure.retriable |= isinstance(failure, UnknownServerError)
@@ -72,7 +72,7 @@ class OffsetLister:
             self._cluster.request_update()
         return listed
 
-    async def all(
+    async def list_all(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Ask all leaders until each partition is answered.
@@ -81,62 +81,69 @@ class OffsetLister:
         `RequestTimedOut` at the deadline.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        left = dict(timestamps)
-        told: dict[TopicPartition, KafkaError] = {}
+        remaining = dict(timestamps)
+        errors: dict[TopicPartition, KafkaError] = {}
         attempt = 0
-        absences, seen = 0, self._cluster.metadata.version
-        while left:
+        missing_rounds, seen_version = 0, self._cluster.metadata.version
+        while remaining:
             attempt += 1
             failed: dict[TopicPartition, KafkaError] = {}
             try:
-                for topic in dict.fromkeys(tp.topic for tp in left):
+                for topic in dict.fromkeys(tp.topic for tp in remaining):
                     await self._cluster.topic(topic, deadline)
             except RequestTimedOut:
                 # A pause may end behind the deadline: what was wrong before it says more.
-                if told:
-                    _raise_late(attempt, next(iter(told)), told)
+                if errors:
+                    _raise_timeout(attempt, next(iter(errors)), errors)
                 raise
-            told = {tp: e for tp, e in told.items() if not isinstance(e, UnknownTopic)}
-            absent = self._absent(left)
-            told |= absent
+            errors = {tp: e for tp, e in errors.items() if not isinstance(e, UnknownTopic)}
+            missing = self._missing_partitions(remaining)
+            errors |= missing
             version = self._cluster.metadata.version
-            if not absent:
-                absences = 0
-            elif version != seen:
-                absences, seen = absences + 1, version
-            if absences >= UNKNOWN_ANSWERS and not self._cluster.config.allow_auto_create_topics:
-                raise next(iter(absent.values()))
-            for node, tps in by_leader(self._cluster.metadata, left).items():
-                listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
+            if not missing:
+                missing_rounds = 0
+            elif version != seen_version:
+                missing_rounds, seen_version = missing_rounds + 1, version
+            if (
+                missing_rounds >= UNKNOWN_ANSWERS
+                and not self._cluster.config.allow_auto_create_topics
+            ):
+                raise next(iter(missing.values()))
+            for node, tps in by_leader(self._cluster.metadata, remaining).items():
+                listed = await self.list_from_node(
+                    node, {tp: remaining[tp] for tp in tps}, deadline
+                )
                 found |= listed.found
                 failed |= listed.failed
             for tp, error in failed.items():
                 # The last attempt may have had no time left: what was wrong before says more.
-                if tp not in told or not isinstance(error, RequestTimedOut):
-                    told[tp] = error
-            left = {tp: timestamp for tp, timestamp in left.items() if tp not in found}
+                if tp not in errors or not isinstance(error, RequestTimedOut):
+                    errors[tp] = error
+            remaining = {tp: timestamp for tp, timestamp in remaining.items() if tp not in found}
             for error in failed.values():
                 if not error.retriable:
                     raise error
-            if left:
-                await self._pause(attempt, next(iter(left)), told, deadline)
+            if remaining:
+                await self._pause(attempt, next(iter(remaining)), errors, deadline)
         return {tp: found[tp] for tp in timestamps}
 
     async def _pause(
         self,
         attempt: int,
         tp: TopicPartition,
-        told: Mapping[TopicPartition, KafkaError],
+        errors: Mapping[TopicPartition, KafkaError],
         deadline: float,
     ) -> None:
         self._cluster.request_update()
-        again_at = self._runtime.clock.now() + self._backoff.delay(attempt, self._runtime.rng)
-        if again_at < deadline:
-            await self._runtime.clock.sleep_until(again_at)
+        retry_at = self._runtime.clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+        if retry_at < deadline:
+            await self._runtime.clock.sleep_until(retry_at)
             return
-        _raise_late(attempt, tp, told)
+        _raise_timeout(attempt, tp, errors)
 
-    def _absent(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+    def _missing_partitions(
+        self, tps: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError]:
         """What to tell of partitions that their topics lack, if they do not come."""
         topics = self._cluster.metadata.topics
         return {
@@ -173,7 +180,7 @@ class OffsetLister:
         return ByVersion(ApiKey.LIST_OFFSETS, build)
 
 
-def _read(entry: ListOffsetsPartitionResponse) -> tuple[int, OffsetAndTimestamp | None]:
+def _partition_result(entry: ListOffsetsPartitionResponse) -> tuple[int, OffsetAndTimestamp | None]:
     """The error code, and what is there without one.
 
     A log in a format without timestamps has no record of any time.
@@ -191,15 +198,15 @@ def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
     return OffsetAndTimestamp(offset, entry.timestamp, entry.leader_epoch)
 
 
-def _raise_late(
-    attempt: int, tp: TopicPartition, told: Mapping[TopicPartition, KafkaError]
+def _raise_timeout(
+    attempt: int, tp: TopicPartition, errors: Mapping[TopicPartition, KafkaError]
 ) -> NoReturn:
-    cause = told.get(tp)
+    cause = errors.get(tp)
     if isinstance(cause, UnknownTopic):
         raise cause
-    why = "" if cause is None else f"; the last error: {cause}"
+    reason = "" if cause is None else f"; the last error: {cause}"
     raise RequestTimedOut(
-        f"no leader answered with the offset before the deadline{why}",
+        f"no leader answered with the offset before the deadline{reason}",
         api="ListOffsets",
         topic=tp.topic,
         partition=tp.partition,

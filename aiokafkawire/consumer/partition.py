@@ -29,35 +29,35 @@ from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
-from .buffer import FetchBuffer
+from .fetch_buffer import FetchBuffer
 
 __all__ = (
     "TRANSITIONS",
-    "Ago",
+    "AssignedPartition",
     "AwaitingCommitted",
-    "Broken",
-    "CommittedKnown",
-    "Damaged",
-    "EpochEnded",
+    "BeforeNow",
+    "CommittedOffsetFetched",
+    "CorruptionFound",
+    "EpochEndFetched",
+    "ErrorPending",
+    "ErrorReported",
+    "Fetching",
+    "Halted",
     "LeaderChanged",
-    "Listed",
-    "LogPoint",
     "LookupFailed",
-    "OutOfRange",
-    "Partition",
-    "Positioned",
-    "ReadReplica",
-    "Refusal",
-    "Refused",
-    "Renewed",
+    "OffsetListed",
+    "OffsetOutOfRange",
+    "OffsetSpec",
+    "PartitionFailed",
+    "PreferredReadReplica",
+    "ResetOffset",
     "ResetReason",
-    "ResetTo",
     "Resetting",
-    "SoughtTo",
-    "ToCommitted",
-    "Told",
+    "Seek",
+    "SeekToCommitted",
+    "TopicRecreated",
     "Validating",
-    "reset_point",
+    "reset_target",
 )
 
 logger = logging.getLogger("aiokafkawire.consumer")
@@ -65,7 +65,7 @@ logger = logging.getLogger("aiokafkawire.consumer")
 NO_OFFSET = -1
 
 
-class LogPoint(IntEnum):
+class OffsetSpec(IntEnum):
     """The ends of a log, as ListOffsets has them in place of a timestamp."""
 
     LATEST = -1
@@ -73,7 +73,7 @@ class LogPoint(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ago:
+class BeforeNow:
     """A time before the one at which it is asked for."""
 
     milliseconds: int
@@ -89,19 +89,19 @@ class ResetReason(Enum):
     RECREATED = "topic recreated"
 
 
-class ReadReplica(NamedTuple):
+class PreferredReadReplica(NamedTuple):
     """The node that a leader would have a reader fetch from (KIP-392), until a time."""
 
     node: NodeId
     until: float
 
 
-def reset_point(policy: str) -> LogPoint | Ago | None:
+def reset_target(policy: str) -> OffsetSpec | BeforeNow | None:
     """Where `auto_offset_reset` begins; None for "none"."""
     duration_ms = reset_duration_ms(policy)
     if duration_ms is not None:
-        return Ago(duration_ms)
-    return {"earliest": LogPoint.EARLIEST, "latest": LogPoint.LATEST}.get(policy)
+        return BeforeNow(duration_ms)
+    return {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}.get(policy)
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class AwaitingCommitted:
 class Resetting:
     """The offset of a timestamp (milliseconds), or of an end of the log, is needed."""
 
-    timestamp: int | Ago
+    timestamp: int | BeforeNow
     not_before: float = 0.0
-    why: ResetReason = ResetReason.SEEK
+    reason: ResetReason = ResetReason.SEEK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ class Validating:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Positioned:
+class Fetching:
     """Reading. The buffer holds the position, which fits the log of `leader`, if one is known."""
 
     buffer: FetchBuffer
@@ -145,18 +145,18 @@ class Positioned:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refused:
+class ErrorPending:
     """A broker refused something for a reason that may go away: the application has to hear it.
 
-    It is raised once, and then `then` is tried again.
+    It is raised once, and then `resume_state` is tried again.
     """
 
     error: KafkaError
-    then: AwaitingCommitted | Resetting | Validating | Positioned
+    resume_state: AwaitingCommitted | Resetting | Validating | Fetching
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Broken:
+class Halted:
     """Reading cannot go on by itself; each call of the application raises `error`.
 
     `buffer` is where it had come to, if it had begun.
@@ -166,20 +166,20 @@ class Broken:
     buffer: FetchBuffer | None = None
 
 
-State = AwaitingCommitted | Resetting | Validating | Positioned | Refused | Broken
+State = AwaitingCommitted | Resetting | Validating | Fetching | ErrorPending | Halted
 
 
 # --- events -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedKnown:
+class CommittedOffsetFetched:
     asked: State
     offset: OffsetAndMetadata | None
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class OffsetListed:
     """`offset` is None if no record is that young: reading then begins at the end."""
 
     asked: State
@@ -190,11 +190,11 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class LookupFailed:
-    """Asking failed; the same is asked again at `again_at`, unless that cannot help."""
+    """Asking failed; the same is asked again at `retry_at`, unless that cannot help."""
 
     asked: State
     error: KafkaError
-    again_at: float
+    retry_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEnded:
+class EpochEndFetched:
     """Where the epoch of the fetch offset ended in the leader's log.
 
     `leader_epoch` is the largest epoch there up to the one asked for; both are -1 if there is none.
@@ -215,23 +215,23 @@ class EpochEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class SoughtTo:
+class Seek:
     offset: int
     leader_epoch: int = ANY_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
-class ResetTo:
+class ResetOffset:
     timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
-class ToCommitted:
+class SeekToCommitted:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfRange:
+class OffsetOutOfRange:
     """The log has not the offset that was fetched."""
 
     asked: State
@@ -239,7 +239,7 @@ class OutOfRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class CorruptionFound:
     """What was fetched cannot be read."""
 
     asked: State
@@ -247,7 +247,7 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PartitionFailed:
     """The partition cannot be read at present."""
 
     asked: State
@@ -255,60 +255,60 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ErrorReported:
     """The application has heard of the refusal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Renewed:
+class TopicRecreated:
     """The topic was deleted and made anew: old offsets mean nothing."""
 
 
 Event = (
-    CommittedKnown
-    | Listed
+    CommittedOffsetFetched
+    | OffsetListed
     | LookupFailed
     | LeaderChanged
-    | EpochEnded
-    | SoughtTo
-    | ResetTo
-    | ToCommitted
-    | OutOfRange
-    | Damaged
-    | Refusal
-    | Told
-    | Renewed
+    | EpochEndFetched
+    | Seek
+    | ResetOffset
+    | SeekToCommitted
+    | OffsetOutOfRange
+    | CorruptionFound
+    | PartitionFailed
+    | ErrorReported
+    | TopicRecreated
 )
 
 
-class Partition:
+class AssignedPartition:
     """One partition from its assignment to its end.
 
-    `policy` is auto_offset_reset. `passed_over` partitions were left out by the last call for
-    records, which named others. `revoked` partitions give and fetch nothing any more, and may
-    still be committed. `high_watermark` and `last_stable_offset` are as the last fetch told,
-    `known_end` the one of them where the log ends for this reader. `not_before` is when it may be
-    fetched again after `failures` in a row, `max_bytes` a limit of its own for a message that is
-    larger than the usual one, `replica` a follower to fetch from. `acknowledged` is the offset
-    that the coordinator is known to keep. `fields` are the consumer's, for log lines.
+    `policy` is auto_offset_reset. `excluded` partitions were left out by the last call for
+    records, which named others. `pending_revocation` partitions give and fetch nothing any more,
+    and may still be committed. `high_watermark` and `last_stable_offset` are as the last fetch
+    told, `readable_end` the one of them where the log ends for this reader. `not_before` is when it
+    may be fetched again after `failures` in a row, `max_bytes` a limit of its own for a message
+    that is larger than the usual one, `preferred_replica` a follower to fetch from. `committed` is
+    the offset that the coordinator is known to keep. `fields` are the consumer's, for log lines.
     """
 
     __slots__ = (
-        "_given",
-        "_troubles",
-        "acknowledged",
+        "_delivered",
+        "_failed",
+        "committed",
+        "excluded",
         "failures",
         "fields",
         "high_watermark",
-        "known_end",
         "last_stable_offset",
         "max_bytes",
         "not_before",
-        "passed_over",
         "paused",
+        "pending_revocation",
         "policy",
-        "replica",
-        "revoked",
+        "preferred_replica",
+        "readable_end",
         "state",
         "tp",
     )
@@ -325,18 +325,18 @@ class Partition:
         self.policy = policy
         self.state = state
         self.paused = False
-        self.passed_over = False
-        self.revoked = False
-        self._given: tuple[int, int] | None = None  # out of buffers that are gone
-        self._troubles: dict[Partition, None] | None = None
-        self.acknowledged: int | None = None
+        self.excluded = False
+        self.pending_revocation = False
+        self._delivered: tuple[int, int] | None = None  # out of buffers that are gone
+        self._failed: dict[AssignedPartition, None] | None = None
+        self.committed: int | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
-        self.known_end: int | None = None
+        self.readable_end: int | None = None
         self.not_before = 0.0
         self.failures = 0
         self.max_bytes: int | None = None
-        self.replica: ReadReplica | None = None
+        self.preferred_replica: PreferredReadReplica | None = None
 
     def handle(self, event: Event) -> None:
         """Go to the next state. An answer to a state that is over has no effect."""
@@ -344,55 +344,55 @@ class Partition:
         # mutation: stale-response-accepted-after-seek
         if asked is not self.state:
             return
-        self._given = self.given
+        self._delivered = self.delivered
         self.state = transition(TRANSITIONS, self.state, event)(self, self.state, event)
-        if not isinstance(self.state, Positioned):
+        if not isinstance(self.state, Fetching):
             self.max_bytes = None
-        self._tell()
+        self._update_failed()
 
-    def tell(self, troubles: dict[Partition, None] | None) -> None:
-        """Be among `troubles` whenever the application has to hear of this partition."""
-        if self._troubles is not None:
-            self._troubles.pop(self, None)
-        self._troubles = troubles
-        self._tell()
+    def track_failure_in(self, failed: dict[AssignedPartition, None] | None) -> None:
+        """Be among `failed` whenever the application has to hear of this partition."""
+        if self._failed is not None:
+            self._failed.pop(self, None)
+        self._failed = failed
+        self._update_failed()
 
-    def _tell(self) -> None:
-        if self._troubles is None:
+    def _update_failed(self) -> None:
+        if self._failed is None:
             return
-        if isinstance(self.state, Broken | Refused):
-            self._troubles[self] = None
+        if isinstance(self.state, Halted | ErrorPending):
+            self._failed[self] = None
         else:
-            self._troubles.pop(self, None)
+            self._failed.pop(self, None)
 
-    def follow(self, leader: Leader | None) -> None:
+    def update_leader(self, leader: Leader | None) -> None:
         """Have the position validated, if it is not known to fit the log of this leader."""
         state = self.state
-        if not isinstance(state, Positioned | Validating) or leader is None:
+        if not isinstance(state, Fetching | Validating) or leader is None:
             return
         if state.leader != leader:
             self.handle(LeaderChanged(leader))
 
-    def hear(self) -> KafkaError | None:
+    def take_error(self) -> KafkaError | None:
         """What the application has to hear of this partition now, if anything."""
         state = self.state
-        if self.paused or self.revoked or not isinstance(state, Broken | Refused):
+        if self.paused or self.pending_revocation or not isinstance(state, Halted | ErrorPending):
             return None
-        if isinstance(state, Refused):
-            self.handle(Told())
+        if isinstance(state, ErrorPending):
+            self.handle(ErrorReported())
         return state.error
 
     @property
     def buffer(self) -> FetchBuffer | None:
-        """What is known of the position; it gives records only while `Positioned`."""
-        state = self.state.then if isinstance(self.state, Refused) else self.state
+        """What is known of the position; it gives records only while `Fetching`."""
+        state = self.state.resume_state if isinstance(self.state, ErrorPending) else self.state
         return None if isinstance(state, AwaitingCommitted | Resetting) else state.buffer
 
     @property
     def readable(self) -> FetchBuffer | None:
         """The buffer to give records from, if any may be given."""
         # mutation: paused-partition-read
-        if self.paused or self.revoked or not isinstance(self.state, Positioned):
+        if self.paused or self.pending_revocation or not isinstance(self.state, Fetching):
             return None
         return self.state.buffer
 
@@ -405,25 +405,25 @@ class Partition:
     @property
     def lag(self) -> int | None:
         """How far the position is behind the end as of the last fetch, if both are known."""
-        position, end = self.position, self.known_end
+        position, end = self.position, self.readable_end
         return None if position is None or end is None else max(end - position, 0)
 
     @property
-    def given(self) -> tuple[int, int] | None:
+    def delivered(self) -> tuple[int, int] | None:
         """The range of offsets that the application was given."""
         buffer = self.buffer
-        now = None if buffer is None else buffer.given
-        if now is None or self._given is None:
-            return now or self._given
-        return min(now[0], self._given[0]), max(now[1], self._given[1])
+        now = None if buffer is None else buffer.delivered
+        if now is None or self._delivered is None:
+            return now or self._delivered
+        return min(now[0], self._delivered[0]), max(now[1], self._delivered[1])
 
-    def forget_given(self) -> None:
+    def forget_delivered(self) -> None:
         """What was given was of another log."""
-        self._given = None
+        self._delivered = None
         if self.buffer is not None:
-            self.buffer.forget_given()
+            self.buffer.forget_delivered()
 
-    def to_commit(self, asked: OffsetAndMetadata | None = None) -> OffsetAndMetadata | None:
+    def offset_to_commit(self, asked: OffsetAndMetadata | None = None) -> OffsetAndMetadata | None:
         """What of it is processed, unless the coordinator is known to keep as much already.
 
         Or was `asked` to: a commit by hand may have been of more, as long as it was given.
@@ -431,14 +431,14 @@ class Partition:
         buffer = self.buffer
         if buffer is None:
             return None
-        known = self.acknowledged if asked is None else asked.offset
+        known = self.committed if asked is None else asked.offset
         # mutation: seek-back-not-committed
         if known is not None and buffer.processed <= known <= buffer.position:
             return None
         # mutation: commit-off-by-one
         return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)
 
-    def read_up_to(self) -> OffsetAndMetadata | None:
+    def delivered_offset(self) -> OffsetAndMetadata | None:
         """All that was given, processed or not."""
         buffer = self.buffer
         if buffer is None:
@@ -446,23 +446,23 @@ class Partition:
         return OffsetAndMetadata(buffer.position, leader_epoch=buffer.leader_epoch)
 
     @property
-    def uncommitted(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether the application was given something that is not known to be committed.
 
         Not what it went back behind since: that it is given anew.
         """
-        given, position = self.given, self.position
+        given, position = self.delivered, self.position
         if given is None or position is None:
             return False
         read = min(given[1], position)
-        return self.acknowledged is None or self.acknowledged < read
+        return self.committed is None or self.committed < read
 
 
-def _by_policy(p: Partition, why: ResetReason, text: str) -> State:
-    point = reset_point(p.policy)
+def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) -> State:
+    point = reset_target(p.policy)
     if point is not None:
-        return Resetting(point, why=why)
-    return Broken(
+        return Resetting(point, reason=reason)
+    return Halted(
         NoOffset(
             f"{text}, and auto_offset_reset is 'none': seek to go on",
             partitions=(p.tp,),
@@ -474,50 +474,50 @@ def _by_policy(p: Partition, why: ResetReason, text: str) -> State:
     )
 
 
-def _start_at_committed(p: Partition, state: State, event: CommittedKnown) -> State:
+def _start_at_committed(p: AssignedPartition, state: State, event: CommittedOffsetFetched) -> State:
     if event.offset is None:
-        return _by_policy(p, ResetReason.NOT_COMMITTED, "nothing is committed")
-    p.acknowledged = event.offset.offset
-    return Positioned(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
+        return _apply_reset_policy(p, ResetReason.NOT_COMMITTED, "nothing is committed")
+    p.committed = event.offset.offset
+    return Fetching(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
 
 
-def _start_at_listed(p: Partition, state: Resetting, event: Listed) -> State:
+def _start_at_listed(p: AssignedPartition, state: Resetting, event: OffsetListed) -> State:
     if event.offset is None:
-        return Resetting(LogPoint.LATEST, why=state.why)
-    return Positioned(FetchBuffer(event.offset, event.leader_epoch), event.leader)
+        return Resetting(OffsetSpec.LATEST, reason=state.reason)
+    return Fetching(FetchBuffer(event.offset, event.leader_epoch), event.leader)
 
 
-def _seek(p: Partition, state: State, event: SoughtTo) -> State:
-    return Positioned(FetchBuffer(event.offset, event.leader_epoch))
+def _on_seek(p: AssignedPartition, state: State, event: Seek) -> State:
+    return Fetching(FetchBuffer(event.offset, event.leader_epoch))
 
 
-def _reset(p: Partition, state: State, event: ResetTo) -> State:
+def _on_reset(p: AssignedPartition, state: State, event: ResetOffset) -> State:
     return Resetting(event.timestamp)
 
 
-def _ask_committed(p: Partition, state: State, event: ToCommitted) -> State:
+def _on_seek_to_committed(p: AssignedPartition, state: State, event: SeekToCommitted) -> State:
     return AwaitingCommitted()
 
 
-def _ask_again(p: Partition, state: AwaitingCommitted, event: LookupFailed) -> State:
+def _retry_committed(p: AssignedPartition, state: AwaitingCommitted, event: LookupFailed) -> State:
     # mutation: reset-to-latest-after-lookup-error
-    again = AwaitingCommitted(event.again_at)
-    return again if event.error.retriable else Refused(event.error, again)
+    again = AwaitingCommitted(event.retry_at)
+    return again if event.error.retriable else ErrorPending(event.error, again)
 
 
-def _list_again(p: Partition, state: Resetting, event: LookupFailed) -> State:
-    again = replace(state, not_before=event.again_at)
-    return again if event.error.retriable else Refused(event.error, again)
+def _retry_reset(p: AssignedPartition, state: Resetting, event: LookupFailed) -> State:
+    again = replace(state, not_before=event.retry_at)
+    return again if event.error.retriable else ErrorPending(event.error, again)
 
 
-def _validate_again(p: Partition, state: Validating, event: LookupFailed) -> State:
-    if _cannot_be_asked(event.error):
-        return Positioned(state.buffer, state.leader)
-    again = Validating(state.buffer, state.leader, event.again_at, state.failures + 1)
-    return again if event.error.retriable else Refused(event.error, again)
+def _retry_validation(p: AssignedPartition, state: Validating, event: LookupFailed) -> State:
+    if _is_validation_unsupported(event.error):
+        return Fetching(state.buffer, state.leader)
+    again = Validating(state.buffer, state.leader, event.retry_at, state.failures + 1)
+    return again if event.error.retriable else ErrorPending(event.error, again)
 
 
-def _cannot_be_asked(error: KafkaError) -> bool:
+def _is_validation_unsupported(error: KafkaError) -> bool:
     """Whether a broker does not tell a consumer where epochs end (before 2.3 only to brokers)."""
     refused = (
         isinstance(error, BrokerError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -525,33 +525,39 @@ def _cannot_be_asked(error: KafkaError) -> bool:
     return refused or isinstance(error, UnsupportedVersion)
 
 
-def _follow(p: Partition, state: Positioned | Validating, event: LeaderChanged) -> State:
-    p.replica = None
+def _on_leader_changed(
+    p: AssignedPartition, state: Fetching | Validating, event: LeaderChanged
+) -> State:
+    p.preferred_replica = None
     p.not_before = 0.0
-    return _doubt(state.buffer, event.leader)
+    return _validate_if_possible(state.buffer, event.leader)
 
 
-def _doubt(buffer: FetchBuffer, leader: Leader) -> State:
+def _validate_if_possible(buffer: FetchBuffer, leader: Leader) -> State:
     """Have a position validated, where that can be done."""
     if ANY_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
-        return Positioned(buffer, leader)
+        return Fetching(buffer, leader)
     return Validating(buffer, leader)
 
 
-def _compare(p: Partition, state: Positioned | Validating, event: EpochEnded) -> State:
+def _compare_epoch_end(
+    p: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
+) -> State:
     """Whether the leader's log has what was fetched, as far as its epochs tell."""
     buffer, leader = state.buffer, state.leader
     if event.end_offset >= buffer.fetch_offset and event.leader_epoch != ANY_LEADER_EPOCH:
         buffer.correct_epoch(min(event.leader_epoch, buffer.fetch_epoch))
-        return Positioned(buffer, leader)
+        return Fetching(buffer, leader)
     if buffer.fetch_offset > buffer.position:
         # It may be that only what was not given yet is gone.
-        buffer.drop()
-        return Positioned(buffer) if leader is None else _doubt(buffer, leader)
-    return _truncated(p, state, event)
+        buffer.discard()
+        return Fetching(buffer) if leader is None else _validate_if_possible(buffer, leader)
+    return _on_truncated(p, state, event)
 
 
-def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) -> State:
+def _on_truncated(
+    p: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
+) -> State:
     position = state.buffer.position
     known = NO_OFFSET not in {event.end_offset, event.leader_epoch}
     what = f"the log was cut: its leader has other records before offset {position}"
@@ -566,7 +572,7 @@ def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) 
             diverging_offset=event.end_offset if known else None,
             leader_epoch=event.leader_epoch if known else None,
         )
-        return Broken(error, state.buffer)
+        return Halted(error, state.buffer)
     if not known:
         logger.warning(
             "%s: %s; continuing by auto_offset_reset=%s",
@@ -575,67 +581,71 @@ def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) 
             p.policy,
             extra=fields_of(p.fields, tp=p.tp, offset=position),
         )
-        return _by_policy(p, ResetReason.TRUNCATED, what)
+        return _apply_reset_policy(p, ResetReason.TRUNCATED, what)
     logger.warning(
         "%s: %s; continuing there",
         p.tp,
         what,
         extra=fields_of(p.fields, tp=p.tp, offset=event.end_offset),
     )
-    return Positioned(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
+    return Fetching(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 
 
-def _out_of_range(p: Partition, state: Positioned, event: OutOfRange) -> State:
+def _on_out_of_range(p: AssignedPartition, state: Fetching, event: OffsetOutOfRange) -> State:
     # mutation: fetched-records-dropped-when-out-of-range
     if not state.buffer.empty:
         # What was fetched before is still given; the next fetch finds out again.
         return state
-    return _by_policy(p, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}")
+    return _apply_reset_policy(
+        p, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}"
+    )
 
 
-def _break(p: Partition, state: Positioned, event: Damaged) -> State:
-    return Broken(event.error, state.buffer)
+def _halt(p: AssignedPartition, state: Fetching, event: CorruptionFound) -> State:
+    return Halted(event.error, state.buffer)
 
 
-def _refuse(p: Partition, state: Resetting | Validating | Positioned, event: Refusal) -> State:
-    return Refused(event.error, replace(state))
+def _hold_error(
+    p: AssignedPartition, state: Resetting | Validating | Fetching, event: PartitionFailed
+) -> State:
+    return ErrorPending(event.error, replace(state))
 
 
-def _try_again(p: Partition, state: Refused, event: Told) -> State:
-    return state.then
+def _resume(p: AssignedPartition, state: ErrorPending, event: ErrorReported) -> State:
+    return state.resume_state
 
 
-def _start_over(p: Partition, state: State, event: Renewed) -> State:
-    p.acknowledged = None
-    p.forget_given()
-    p.replica = None
-    return _by_policy(p, ResetReason.RECREATED, "the topic was deleted and made anew")
+def _restart(p: AssignedPartition, state: State, event: TopicRecreated) -> State:
+    p.committed = None
+    p.forget_delivered()
+    p.preferred_replica = None
+    return _apply_reset_policy(p, ResetReason.RECREATED, "the topic was deleted and made anew")
 
 
-TRANSITIONS: Mapping[tuple[type, type], Callable[[Partition, Any, Any], State]] = {
+TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], State]] = {
     **{
         (state, event): handler
-        for state in (AwaitingCommitted, Resetting, Validating, Positioned, Refused, Broken)
+        for state in (AwaitingCommitted, Resetting, Validating, Fetching, ErrorPending, Halted)
         for event, handler in (
-            (SoughtTo, _seek),
-            (ResetTo, _reset),
-            (ToCommitted, _ask_committed),
-            (Renewed, _start_over),
+            (Seek, _on_seek),
+            (ResetOffset, _on_reset),
+            (SeekToCommitted, _on_seek_to_committed),
+            (TopicRecreated, _restart),
         )
     },
-    (AwaitingCommitted, CommittedKnown): _start_at_committed,
-    (AwaitingCommitted, LookupFailed): _ask_again,
-    (Resetting, Listed): _start_at_listed,
-    (Resetting, LookupFailed): _list_again,
-    (Resetting, Refusal): _refuse,
-    (Validating, LeaderChanged): _follow,
-    (Validating, EpochEnded): _compare,
-    (Validating, LookupFailed): _validate_again,
-    (Validating, Refusal): _refuse,
-    (Positioned, LeaderChanged): _follow,
-    (Positioned, EpochEnded): _compare,
-    (Positioned, OutOfRange): _out_of_range,
-    (Positioned, Damaged): _break,
-    (Positioned, Refusal): _refuse,
-    (Refused, Told): _try_again,
+    (AwaitingCommitted, CommittedOffsetFetched): _start_at_committed,
+    (AwaitingCommitted, LookupFailed): _retry_committed,
+    (Resetting, OffsetListed): _start_at_listed,
+    (Resetting, LookupFailed): _retry_reset,
+    (Resetting, PartitionFailed): _hold_error,
+    (Validating, LeaderChanged): _on_leader_changed,
+    (Validating, EpochEndFetched): _compare_epoch_end,
+    (Validating, LookupFailed): _retry_validation,
+    (Validating, PartitionFailed): _hold_error,
+    (Fetching, LeaderChanged): _on_leader_changed,
+    (Fetching, EpochEndFetched): _compare_epoch_end,
+    (Fetching, OffsetOutOfRange): _on_out_of_range,
+    (Fetching, CorruptionFound): _halt,
+    (Fetching, PartitionFailed): _hold_error,
+    (ErrorPending, ErrorReported): _resume,
 }

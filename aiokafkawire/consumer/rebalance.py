@@ -18,12 +18,12 @@ from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_parti
 from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task, in_slices
 from aiokafkawire.types import TopicPartition
 
-from .assignment import Assignment, to_commit
-from .counters import Counters
-from .partition import AwaitingCommitted, Partition
+from .assignment import ConsumerAssignment, offsets_to_commit
+from .counters import ConsumerCounters
+from .partition import AssignedPartition, AwaitingCommitted
 from .subscription import RebalanceListener
 
-__all__ = ("Hooks", "Rebalance")
+__all__ = ("ConsumerCallbacks", "RebalanceHandler")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -37,33 +37,34 @@ Callback = Callable[[Collection[TopicPartition]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
+class ConsumerCallbacks:
     """What of the consumer a rebalance reaches.
 
-    `stop_giving`: the application's next call must look anew. `changed`: calls that wait look
-    again, and fetching and positions too. `raise_once`: the next call raises this. `counters`:
-    where it is counted.
+    `stop_delivery`: the application's next call must look anew. `on_state_changed`: calls that wait
+    look again, and fetching and positions too. `raise_in_next_call`: the next call raises this.
+    `counters`: where it is counted.
     """
 
-    stop_giving: Callable[[], None]
-    changed: Callable[[], None]
-    raise_once: Callable[[Exception], None]
-    heard: Callable[[KafkaError | None], None]
-    counters: Counters = field(default_factory=Counters)
+    stop_delivery: Callable[[], None]
+    on_state_changed: Callable[[], None]
+    raise_in_next_call: Callable[[Exception], None]
+    on_result: Callable[[KafkaError | None], None]
+    counters: ConsumerCounters = field(default_factory=ConsumerCounters)
 
 
-class Turn(NamedTuple):
+class CallbackSlot(NamedTuple):
     """A callback's place in the order: after the end of the one before."""
 
-    before: anyio.Event | None
-    over: anyio.Event
+    previous: anyio.Event | None
+    done: anyio.Event
 
 
-class Rebalance:
+class RebalanceHandler:
     """The owner of a group member's partitions (`group.coordinator.PartitionOwner`).
 
-    `lost` and `unsent` are partitions that went with records that were given and not committed, and
-    why: those that were lost, for the next `commit()`, and all, for the next `positions()`.
+    `lost_uncommitted` and `released_uncommitted` are partitions that went with records that were
+    given and not committed, and why: those that were lost, for the next `commit()`, and all, for
+    the next `positions()`.
     """
 
     def __init__(
@@ -72,33 +73,33 @@ class Rebalance:
         host: Host,
         config: ConsumerConfig,
         *,
-        assignment: Assignment,
+        assignment: ConsumerAssignment,
         offsets: GroupOffsets,
-        hooks: Hooks,
+        callbacks: ConsumerCallbacks,
     ) -> None:
         self._clock = runtime.clock
         self._host = host
         self._config = config
         self._assignment = assignment
         self._offsets = offsets
-        self._hooks = hooks
-        self._limit = RateLimit()
-        self._mine: dict[TopicPartition, Partition] = {}
-        self._going: frozenset[TopicPartition] = frozenset()
+        self._callbacks = callbacks
+        self._rate_limit = RateLimit()
+        self._owned: dict[TopicPartition, AssignedPartition] = {}
+        self._being_revoked: frozenset[TopicPartition] = frozenset()
         self._last_callback: anyio.Event | None = None
         self._running_callbacks = 0
         self._callback_task: object = None
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
-        self.lost: dict[TopicPartition, str] = {}
-        self.unsent: dict[TopicPartition, str] = {}
+        self.lost_uncommitted: dict[TopicPartition, str] = {}
+        self.released_uncommitted: dict[TopicPartition, str] = {}
 
     @property
     def in_callback(self) -> bool:
         """Whether the application is being told, so that nothing may be given."""
         return self._running_callbacks > 0
 
-    def called_back(self, task: object) -> bool:
+    def is_callback_task(self, task: object) -> bool:
         """Whether it is this task that runs a callback."""
         return task is self._callback_task
 
@@ -106,7 +107,7 @@ class Rebalance:
 
     def entered_generation(self, generation: Generation, owned: Collection[TopicPartition]) -> None:
         """A rebalance is over: what is owned may be committed in the new generation."""
-        self._hooks.counters.rebalances += 1
+        self._callbacks.counters.rebalances += 1
         self._offsets.rejoined(generation.number, owned)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -116,59 +117,63 @@ class Rebalance:
         also if it brought nothing.
         """
         for tp in partitions:
-            partition = Partition(
+            partition = AssignedPartition(
                 tp, self._config.auto_offset_reset, AwaitingCommitted(), self._host.fields
             )
-            self._mine[tp] = partition
+            self._owned[tp] = partition
             self._assignment.add(partition)
-        self._hooks.changed()
+        self._callbacks.on_state_changed()
         if self.listener is not None:
-            self._tell_later(self.listener.on_partitions_assigned, partitions)
+            self._schedule_callback(self.listener.on_partitions_assigned, partitions)
 
-    def narrow(self, topics: Collection[str]) -> None:
+    def limit_to_topics(self, topics: Collection[str]) -> None:
         """Give nothing of topics that are not subscribed to, until their partitions have gone.
 
         With none the group is left, and all goes, whatever is subscribed to next.
         """
         if not topics:
-            self.withdraw(tuple(self._mine))
-        for tp, partition in self._mine.items():
-            if tp not in self._going:
-                partition.revoked = tp.topic not in topics
+            self.withdraw(tuple(self._owned))
+        for tp, partition in self._owned.items():
+            if tp not in self._being_revoked:
+                partition.pending_revocation = tp.topic not in topics
 
     def withdraw(self, partitions: Collection[TopicPartition]) -> None:
         """Give nothing of these any more; they can be committed until they are revoked."""
-        self._going = frozenset(partitions)
-        for partition in self._of(partitions):
-            partition.revoked = True
-        self._hooks.stop_giving()
+        self._being_revoked = frozenset(partitions)
+        for partition in self._find_owned(partitions):
+            partition.pending_revocation = True
+        self._callbacks.stop_delivery()
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Call back, commit what is processed, and let go.
 
         What is lost while that goes on may be back before it is over: that stays.
         """
-        going = self._of(partitions)
+        going = self._find_owned(partitions)
         if self.listener is not None:
-            await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
+            await self._run_callback(
+                self.listener.on_partitions_revoked, partitions, self._reserve_slot()
+            )
         # mutation: no-commit-on-revocation
-        await self.commit_processed(self._still_mine(going))
-        partitions = [partition.tp for partition in self._still_mine(going)]
+        await self.commit_processed(self._still_owned(going))
+        partitions = [partition.tp for partition in self._still_owned(going)]
         uncommitted: list[TopicPartition] = []
-        for partition in self._let_go(partitions):
-            if not self._config.enable_auto_commit and partition.uncommitted:
-                self.unsent[partition.tp] = REVOKED
+        for partition in self._release(partitions):
+            if not self._config.enable_auto_commit and partition.has_uncommitted:
+                self.released_uncommitted[partition.tp] = REVOKED
                 uncommitted.append(partition.tp)
         self._log_revoked(partitions, uncommitted)
         self._offsets.ended(partitions, REVOKED, lost=False)
-        self._hooks.changed()
+        self._callbacks.on_state_changed()
 
     def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
         """These are gone: nothing is committed, and a later commit of them fails."""
-        self._hooks.stop_giving()
-        for partition in self._let_go(partitions):
-            if partition.uncommitted:
-                self.lost[partition.tp] = self.unsent[partition.tp] = reason
+        self._callbacks.stop_delivery()
+        for partition in self._release(partitions):
+            if partition.has_uncommitted:
+                self.lost_uncommitted[partition.tp] = self.released_uncommitted[partition.tp] = (
+                    reason
+                )
         self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
         logger.warning(
             "Group %s: lost %s without a commit: %s (%s)",
@@ -179,8 +184,8 @@ class Rebalance:
             extra=fields_of(self._host.fields, partitions=len(partitions)),
         )
         if self.listener is not None:
-            self._tell_later(self.listener.on_partitions_lost, partitions)
-        self._hooks.changed()
+            self._schedule_callback(self.listener.on_partitions_lost, partitions)
+        self._callbacks.on_state_changed()
 
     def _log_revoked(
         self, partitions: Collection[TopicPartition], uncommitted: Collection[TopicPartition]
@@ -198,40 +203,40 @@ class Rebalance:
             extra=fields_of(self._host.fields, partitions=len(partitions)),
         )
 
-    def _of(self, partitions: Collection[TopicPartition]) -> list[Partition]:
+    def _find_owned(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
         """Those that the group gave: one assigned by hand meanwhile may have the same name."""
-        return [self._mine[tp] for tp in partitions if tp in self._mine]
+        return [self._owned[tp] for tp in partitions if tp in self._owned]
 
-    def _still_mine(self, partitions: Iterable[Partition]) -> list[Partition]:
-        return [p for p in partitions if self._mine.get(p.tp) is p]
+    def _still_owned(self, partitions: Iterable[AssignedPartition]) -> list[AssignedPartition]:
+        return [p for p in partitions if self._owned.get(p.tp) is p]
 
-    def _let_go(self, partitions: Collection[TopicPartition]) -> list[Partition]:
-        gone = self._of(partitions)
-        self._going = self._going.difference(partitions)
+    def _release(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
+        gone = self._find_owned(partitions)
+        self._being_revoked = self._being_revoked.difference(partitions)
         for partition in gone:
-            del self._mine[partition.tp]
+            del self._owned[partition.tp]
         self._assignment.remove(gone)
         return gone
 
-    def giving_back(self, partitions: Iterable[TopicPartition]) -> bool:
+    def is_any_being_revoked(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether one of these is about to go: a commit of it cannot wait for the rebalance."""
-        return any(tp in self._mine and self._mine[tp].revoked for tp in partitions)
+        return any(tp in self._owned and self._owned[tp].pending_revocation for tp in partitions)
 
     def interrupt(self) -> None:
         """A revocation waits for the application's next call."""
-        self._hooks.stop_giving()
+        self._callbacks.stop_delivery()
 
     def heard(self, failure: KafkaError | None) -> None:
         """The coordinator answered, or could not be reached."""
-        self._hooks.heard(failure)
+        self._callbacks.on_result(failure)
 
     def changed(self) -> None:
         """The membership is in another state."""
-        self._hooks.changed()
+        self._callbacks.on_state_changed()
 
     # --- committing ---
 
-    async def commit_processed(self, partitions: Sequence[Partition]) -> None:
+    async def commit_processed(self, partitions: Sequence[AssignedPartition]) -> None:
         """The last commit of partitions that go; a failure is logged, and they go all the same.
 
         What the application asked for and what is not acknowledged yet goes with it.
@@ -242,7 +247,7 @@ class Rebalance:
             owned = [p for p in some if self._is_owned(p)]
             offsets = self._offsets.pending(partition.tp for partition in owned)
             if self._config.enable_auto_commit:
-                offsets |= to_commit(owned, offsets)
+                offsets |= offsets_to_commit(owned, offsets)
             if offsets:
                 tickets.append(self._offsets.submit(offsets, last=True))
                 count += len(offsets)
@@ -253,7 +258,7 @@ class Rebalance:
         try:
             await self._offsets.acknowledged(tickets, deadline)
         except KafkaError as error:
-            self._hooks.counters.commit_failures += 1
+            self._callbacks.counters.commit_failures += 1
             logger.warning(
                 "Group %s: the commit before revocation failed: %s; records since the last commit"
                 " are read again",
@@ -262,13 +267,15 @@ class Rebalance:
                 extra=fields_of(self._host.fields, error=error, partitions=count),
             )
 
-    def _is_owned(self, partition: Partition) -> bool:
+    def _is_owned(self, partition: AssignedPartition) -> bool:
         tp = partition.tp
-        return self._mine.get(tp) is partition or self._assignment.get(tp) is partition
+        return self._owned.get(tp) is partition or self._assignment.get(tp) is partition
 
     # --- callbacks ---
 
-    def _tell_later(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
+    def _schedule_callback(
+        self, callback: Callback, partitions: Collection[TopicPartition]
+    ) -> None:
         if not self._host.running:
             return
         if self._running_callbacks >= MAX_CALLBACKS:
@@ -277,34 +284,38 @@ class Rebalance:
                 f" {len(partitions)} partitions ({getattr(callback, '__name__', callback)})"
             )
             logger.log(
-                self._limit.level(logging.ERROR, None, self._clock.now()),
+                self._rate_limit.level(logging.ERROR, None, self._clock.now()),
                 "Group %s: %s",
                 self._config.group_id,
                 failure,
                 extra=fields_of(self._host.fields, error=failure),
             )
-            self._hooks.raise_once(failure)
+            self._callbacks.raise_in_next_call(failure)
             return
         # The turn is taken here: tasks need not start in the order in which they are spawned.
         self._host.spawn(
-            self._tell, callback, partitions, self._take_turn(), name="rebalance-callback"
+            self._run_callback,
+            callback,
+            partitions,
+            self._reserve_slot(),
+            name="rebalance-callback",
         )
 
-    def _take_turn(self) -> Turn:
+    def _reserve_slot(self) -> CallbackSlot:
         self._running_callbacks += 1
-        turn = Turn(self._last_callback, anyio.Event())
-        self._last_callback = turn.over
-        return turn
+        slot = CallbackSlot(self._last_callback, anyio.Event())
+        self._last_callback = slot.done
+        return slot
 
-    async def _tell(
-        self, callback: Callback, partitions: Collection[TopicPartition], turn: Turn
+    async def _run_callback(
+        self, callback: Callback, partitions: Collection[TopicPartition], slot: CallbackSlot
     ) -> None:
         """One callback at a time, in their order. What it raises, the application's call raises."""
         name = getattr(callback, "__name__", "the rebalance callback")
         try:
-            if turn.before is not None:
-                await turn.before.wait()
-            error = await self._call(name, callback, partitions)
+            if slot.previous is not None:
+                await slot.previous.wait()
+            error = await self._invoke(name, callback, partitions)
             if error is not None:
                 logger.info(
                     "Group %s: %s raised %r; the next call raises it",
@@ -313,13 +324,13 @@ class Rebalance:
                     error,
                     extra=fields_of(self._host.fields, error=error),
                 )
-                self._hooks.raise_once(error)
+                self._callbacks.raise_in_next_call(error)
         finally:
-            turn.over.set()
+            slot.done.set()
             self._running_callbacks -= 1
-            self._hooks.changed()
+            self._callbacks.on_state_changed()
 
-    async def _call(
+    async def _invoke(
         self, name: str, callback: Callback, partitions: Collection[TopicPartition]
     ) -> Exception | None:
         """Run a callback up to its deadline; what it raised.

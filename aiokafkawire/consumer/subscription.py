@@ -14,15 +14,15 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.primitives import check_string
 
 __all__ = (
-    "Manual",
-    "Nothing",
-    "Pattern",
+    "ManualAssignment",
+    "NoSubscription",
     "RebalanceListener",
+    "SubscribedPattern",
+    "SubscribedTopics",
     "Subscription",
-    "Topics",
-    "checked_listener",
-    "pattern_of",
-    "topics_of",
+    "parse_pattern",
+    "parse_topics",
+    "validate_listener",
 )
 
 
@@ -50,7 +50,7 @@ class RebalanceListener:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NoSubscription:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics whose metadata this needs, beside those that it looks for."""
@@ -58,12 +58,12 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class SubscribedTopics:
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class SubscribedPattern:
     """All topics whose whole name matches, those included that come to be later."""
 
     pattern: re.Pattern[str]
@@ -84,7 +84,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Manual:
+class ManualAssignment:
     partitions: tuple[TopicPartition, ...]
 
     @cached_property
@@ -92,10 +92,10 @@ class Manual:
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 
 
-Subscription = Nothing | Topics | Pattern | Manual
+Subscription = NoSubscription | SubscribedTopics | SubscribedPattern | ManualAssignment
 
 
-def topics_of(topics: Iterable[str]) -> Topics:
+def parse_topics(topics: Iterable[str]) -> SubscribedTopics:
     """Check and order the names of topics; a single string is taken for one name.
 
     Raises `TypeError` or `ValueError` for what no topic can be named.
@@ -113,7 +113,7 @@ def topics_of(topics: Iterable[str]) -> Topics:
                 f"{name!r:.300} can be no topic, whose name has letters of ASCII, digits, '.', '_'"
                 f" and '-' only{_hint_for_bad_name(name)}"
             )
-    return Topics(tuple(dict.fromkeys(names)))
+    return SubscribedTopics(tuple(dict.fromkeys(names)))
 
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -139,7 +139,7 @@ def _hint_for_bad_name(name: str) -> str:
     return ""
 
 
-def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:
+def parse_pattern(pattern: str | re.Pattern[str]) -> SubscribedPattern:
     """What a regular expression selects. Raises `ValueError`, `TypeError`."""
     try:
         compiled = re.compile(pattern)
@@ -147,31 +147,33 @@ def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:
         raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
     if not isinstance(compiled.pattern, str):
         raise TypeError(f"a pattern is a string, not {pattern!r}")
-    return Pattern(compiled)
+    return SubscribedPattern(compiled)
 
 
-CALLS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+LISTENER_METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 
-MISSPELT = 0.92
+TYPO_SIMILARITY = 0.92
 """A method whose name is so near to that of a call (1 is the same) was meant to be it."""
 
 
-def checked_listener(listener: Any) -> RebalanceListener | None:
+def validate_listener(listener: Any) -> RebalanceListener | None:
     """A listener that has all the methods, and overrides one. Raises `TypeError`."""
     if listener is None:
         return None
     if isinstance(listener, type) or not all(
-        callable(getattr(listener, name, None)) for name in CALLS
+        callable(getattr(listener, name, None)) for name in LISTENER_METHODS
     ):
         raise TypeError(f"a listener is an object derived from RebalanceListener, not {listener!r}")
     for name in dir(listener):
-        near = difflib.get_close_matches(name, CALLS, n=1, cutoff=MISSPELT)
-        if near and name not in CALLS and not name.startswith("_"):
+        near = difflib.get_close_matches(name, LISTENER_METHODS, n=1, cutoff=TYPO_SIMILARITY)
+        if near and name not in LISTENER_METHODS and not name.startswith("_"):
             raise TypeError(f"{name} of the listener is never called: is it {near[0]}?")
     inherited = [
         getattr(getattr(listener, name), "__func__", None) is vars(RebalanceListener)[name]
-        for name in CALLS
+        for name in LISTENER_METHODS
     ]
     if all(inherited) and type(listener) is not RebalanceListener:
-        raise TypeError(f"the listener {listener!r} overrides none of {', '.join(CALLS)}")
+        raise TypeError(
+            f"the listener {listener!r} overrides none of {', '.join(LISTENER_METHODS)}"
+        )
     return cast("RebalanceListener", listener)

@@ -3,28 +3,34 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.consumer import assignment as assignment_module
-from aiokafkawire.consumer.assignment import Assignment, to_commit
-from aiokafkawire.consumer.buffer import CURSOR_RECORDS, FetchBuffer
-from aiokafkawire.consumer.partition import Broken, Damaged, Partition, Positioned, SoughtTo
+from aiokafkawire.consumer.assignment import ConsumerAssignment, offsets_to_commit
+from aiokafkawire.consumer.fetch_buffer import CURSOR_RECORDS, FetchBuffer
+from aiokafkawire.consumer.partition import (
+    AssignedPartition,
+    CorruptionFound,
+    Fetching,
+    Halted,
+    Seek,
+)
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
 from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .logs import P0, P1, fetched, log
+from .record_data import P0, P1, fetched, log
 
 P2 = TopicPartition("orders", 2)
 
 
-def partition(tp: TopicPartition, data: bytes = b"") -> Partition:
+def partition(tp: TopicPartition, data: bytes = b"") -> AssignedPartition:
     buffer = FetchBuffer(0)
     if data:
         buffer.add(fetched(data, 0, tp), len(data), find_fetched_range(data, 0))
-    return Partition(tp, "earliest", Positioned(buffer))
+    return AssignedPartition(tp, "earliest", Fetching(buffer))
 
 
-def assignment(*partitions: Partition) -> Assignment:
-    owned = Assignment()
+def assignment(*partitions: AssignedPartition) -> ConsumerAssignment:
+    owned = ConsumerAssignment()
     for one in partitions:
         owned.add(one)
     return owned
@@ -54,11 +60,11 @@ def test_what_is_fetched_of_a_partition_that_went_meanwhile_is_not_given() -> No
     gone = partition(P0, log(3))
     owned = assignment(gone)
     owned.remove([gone])
-    owned.filled(gone)
+    owned.on_records_fetched(gone)
     assert owned.take("a", 10) == {}
     again = partition(P0)
     owned.add(again)
-    owned.filled(gone)
+    owned.on_records_fetched(gone)
     assert owned.take("a", 10) == {}
 
 
@@ -77,7 +83,7 @@ def test_what_is_taken_can_be_restricted() -> None:
     owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
     assert list(owned.take("a", 10, [P1])) == [P1]
     owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
-    assert list(owned.take("a", 10, one=True)) == [P0]
+    assert list(owned.take("a", 10, single_partition=True)) == [P0]
 
 
 def test_records_over_several_batches_and_chunks_come_as_one() -> None:
@@ -88,7 +94,7 @@ def test_records_over_several_batches_and_chunks_come_as_one() -> None:
     taken = assignment(one).take("a", 100)[P0]
     assert taken.offsets() == list(range(8))
     assert taken.next_offset == 8
-    assert one.given == (0, 8)
+    assert one.delivered == (0, 8)
 
 
 def test_records_over_several_chunks_have_the_epoch_of_batches_without_records() -> None:
@@ -111,76 +117,76 @@ def test_damage_waits_until_others_records_are_given() -> None:
     owned = assignment(partition(P1, log(2)), partition(P0, bytes(bad)))
     assert list(owned.take("a", 10)) == [P1]
     with pytest.raises(CorruptRecords):
-        owned.raise_broken()
+        owned.raise_failed()
     broken = owned.get(P0)
     assert broken is not None
     broken.paused = True
-    owned.raise_broken()
+    owned.raise_failed()
 
 
 def test_damage_comes_out_of_take_and_open() -> None:
     bad = bytearray(log(2))
     bad[-1] ^= 1
-    for give in (lambda o: o.take("a", 10), lambda o: o.open("a")):
+    for give in (lambda o: o.take("a", 10), lambda o: o.open_cursor("a")):
         owned = assignment(partition(P0, bytes(bad)))
         with pytest.raises(CorruptRecords) as told:
             give(owned)
         assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
-        assert isinstance(owned.get(P0).state, Broken)  # type: ignore[union-attr]
+        assert isinstance(owned.get(P0).state, Halted)  # type: ignore[union-attr]
 
 
 def test_a_cursor_gives_so_many_and_then_stops() -> None:
     owned = assignment(partition(P0, log(CURSOR_RECORDS + 50)))
-    cursor = owned.open("a")
+    cursor = owned.open_cursor("a")
     assert cursor is not None
-    given = 0
+    taken = 0
     while cursor.next() is not None:
-        given += 1
-    assert given == CURSOR_RECORDS
-    assert owned.get(P0).given == (0, CURSOR_RECORDS)  # type: ignore[union-attr]
+        taken += 1
+    assert taken == CURSOR_RECORDS
+    assert owned.get(P0).delivered == (0, CURSOR_RECORDS)  # type: ignore[union-attr]
 
 
 def test_a_paused_partition_opens_no_cursor() -> None:
     owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
     owned.get(P0).paused = True  # type: ignore[union-attr]
-    cursor = owned.open("a")
+    cursor = owned.open_cursor("a")
     assert cursor is not None
     assert cursor.next().partition == 1  # type: ignore[union-attr]
-    owned.get(P1).revoked = True  # type: ignore[union-attr]
-    assert owned.open("a") is None
+    owned.get(P1).pending_revocation = True  # type: ignore[union-attr]
+    assert owned.open_cursor("a") is None
 
 
 def test_what_is_committed() -> None:
     owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
     owned.take("a", 3)
-    assert owned.read_up_to()[P0].offset == 3
-    assert to_commit(owned.values())[P0].offset == 0
-    owned.came_back("a")
-    assert to_commit(owned.values())[P0] == OffsetAndMetadata(3, leader_epoch=0)
-    assert to_commit([]) == {}
-    owned.acknowledged({P0: OffsetAndMetadata(3), P2: OffsetAndMetadata(1)})
-    assert P0 not in to_commit(owned.values())
-    assert P0 not in owned.read_up_to()
+    assert owned.delivered_offsets()[P0].offset == 3
+    assert offsets_to_commit(owned.values())[P0].offset == 0
+    owned.mark_processed("a")
+    assert offsets_to_commit(owned.values())[P0] == OffsetAndMetadata(3, leader_epoch=0)
+    assert offsets_to_commit([]) == {}
+    owned.mark_committed({P0: OffsetAndMetadata(3), P2: OffsetAndMetadata(1)})
+    assert P0 not in offsets_to_commit(owned.values())
+    assert P0 not in owned.delivered_offsets()
 
 
 def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_for() -> None:
-    owned = Assignment()
+    owned = ConsumerAssignment()
     for tp in (P0, P1):
         owned.add(partition(tp))
-    flags = lambda: [p.passed_over for p in owned.values()]  # noqa: E731
+    flags = lambda: [p.excluded for p in owned.values()]  # noqa: E731
     owned.take("a", 10, [P1])
     assert flags() == [True, False]
     owned.take("a", 10)
     assert flags() == [False, False]
     owned.take("a", 10, [P0])
     assert flags() == [False, True]
-    owned.open("a")
+    owned.open_cursor("a")
     assert flags() == [False, False]
 
 
 def test_records_are_counted_one_by_one_and_many_at_once() -> None:
     owned = assignment(partition(P0, log(300)))
-    cursor = owned.open("a")
+    cursor = owned.open_cursor("a")
     assert cursor is not None
     for expected in range(1, CURSOR_RECORDS + 1):
         cursor.next()
@@ -188,58 +194,58 @@ def test_records_are_counted_one_by_one_and_many_at_once() -> None:
             assert owned.metrics()["records_consumed_total"] == expected
     assert cursor.next() is None
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS
-    cursor = owned.open("a")
+    cursor = owned.open_cursor("a")
     assert cursor is not None
     cursor.next()
     assert sum(map(len, owned.take("a", 10).values())) == 10
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
-    owned.open("a")
+    owned.open_cursor("a")
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
 
 
 def test_what_was_committed_by_hand_is_not_taken_back() -> None:
     owned = assignment(partition(P0, log(5)))
     owned.take("a", 3)
-    by_hand = owned.read_up_to()
-    assert to_commit(owned.values(), by_hand) == {}
-    owned.acknowledged(by_hand)
-    assert to_commit(owned.values()) == {}
-    owned.came_back("a")
+    by_hand = owned.delivered_offsets()
+    assert offsets_to_commit(owned.values(), by_hand) == {}
+    owned.mark_committed(by_hand)
+    assert offsets_to_commit(owned.values()) == {}
+    owned.mark_processed("a")
     owned.take("a", 1)
-    owned.came_back("a")
-    assert to_commit(owned.values(), by_hand)[P0].offset == 4
-    owned.get(P0).handle(SoughtTo(1))  # type: ignore[union-attr]
-    assert to_commit(owned.values(), by_hand)[P0].offset == 1
+    owned.mark_processed("a")
+    assert offsets_to_commit(owned.values(), by_hand)[P0].offset == 4
+    owned.get(P0).handle(Seek(1))  # type: ignore[union-attr]
+    assert offsets_to_commit(owned.values(), by_hand)[P0].offset == 1
 
 
 # --- what takes long --------------------------------------------------------------------------
 
 
-def offloaded(tp: TopicPartition) -> Partition:
+def offloaded(tp: TopicPartition) -> AssignedPartition:
     """A partition whose one batch is to be unpacked first."""
     data = log(3)
     buffer = FetchBuffer(0)
     batches = decode_fetch(*tp, data, 0, max_inline_bytes=len(data) - 1)
     buffer.add(batches, len(data), find_fetched_range(data, 0))
-    return Partition(tp, "earliest", Positioned(buffer))
+    return AssignedPartition(tp, "earliest", Fetching(buffer))
 
 
 @pytest.mark.parametrize("how", ["take", "open"])
 def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(how: str) -> None:
     owned = assignment(partition(P1, log(900)), offloaded(P0))
-    give = (lambda: owned.take("a", 300)) if how == "take" else (lambda: owned.open("a"))
+    give = (lambda: owned.take("a", 300)) if how == "take" else (lambda: owned.open_cursor("a"))
     assert give()
-    assert not owned.stopped
+    assert not owned.decoding_suspended
     for _ in range(2):
         assert not give()
-        assert owned.stopped
+        assert owned.decoding_suspended
     assert owned.offloaded is not None
     owned.offloaded.decompress()
     if how == "take":
         assert list(owned.take("a", 300)) == [P0, P1]
     else:
-        assert owned.open("a").next().partition == P0.partition  # type: ignore[union-attr]
-    assert (owned.stopped, owned.offloaded) == (False, None)
+        assert owned.open_cursor("a").next().partition == P0.partition  # type: ignore[union-attr]
+    assert (owned.decoding_suspended, owned.offloaded) == (False, None)
 
 
 def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +254,7 @@ def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPa
     sizes = [sum(map(len, owned.take("a", 100).values())) for _ in range(4)]
     assert sum(sizes) == 12
     assert max(sizes) <= 6
-    assert not owned.stopped
+    assert not owned.decoding_suspended
 
 
 def test_what_has_nothing_to_show_does_not_hide_that_there_is_more(
@@ -258,56 +264,56 @@ def test_what_has_nothing_to_show_does_not_hide_that_there_is_more(
     control = control_batch(1, 0, commit=True, coordinator_epoch=1, timestamp_ms=5)
     owned = assignment(partition(P0, control), partition(P1, log(1)))
     assert owned.take("a", 1) == {}
-    assert owned.stopped
-    while not (given := owned.take("a", 1)):
-        assert owned.stopped
-    assert list(given) == [P1]
+    assert owned.decoding_suspended
+    while not (taken := owned.take("a", 1)):
+        assert owned.decoding_suspended
+    assert list(taken) == [P1]
 
 
 def test_room_is_made_where_what_is_left_goes_below_what_is_wanted() -> None:
     data = log(*[1] * 10)
     one = partition(P0, data)
-    owned = Assignment(len(data) // 2)
+    owned = ConsumerAssignment(len(data) // 2)
     owned.add(one)
     made = []
     for _ in range(10):
         owned.take("a", 1)
-        made.append(bool(owned.roomy))
+        made.append(bool(owned.below_low_watermark))
     assert made == [False] * 5 + [True] + [False] * 4
 
 
 def test_a_call_looks_at_what_was_fetched_and_not_at_all_that_is_owned() -> None:
     looked_at = []
 
-    class Watched(Partition):
+    class Watched(AssignedPartition):
         @property
         def readable(self) -> FetchBuffer | None:
             looked_at.append(self.tp)
             return super().readable
 
-        def hear(self) -> KafkaError | None:
+        def take_error(self) -> KafkaError | None:
             looked_at.append(self.tp)
-            return super().hear()
+            return super().take_error()
 
-    owned = Assignment()
+    owned = ConsumerAssignment()
     for number in range(50):
         tp = TopicPartition("orders", number)
-        owned.add(Watched(tp, "earliest", Positioned(FetchBuffer(0))))
+        owned.add(Watched(tp, "earliest", Fetching(FetchBuffer(0))))
     full, broken = owned.get(P0), owned.get(P1)
     assert full is not None
     assert broken is not None
     data = log(5)
     assert full.buffer is not None
     full.buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
-    owned.filled(full)
-    owned.raise_broken()
+    owned.on_records_fetched(full)
+    owned.raise_failed()
     assert list(owned.take("a", 5)) == [P0]
     assert owned.take("a", 5) == {}
     assert set(looked_at) == {P0}
-    assert isinstance(broken.state, Positioned)
-    broken.handle(Damaged(broken.state, CorruptRecords("damage")))
+    assert isinstance(broken.state, Fetching)
+    broken.handle(CorruptionFound(broken.state, CorruptRecords("damage")))
     with pytest.raises(CorruptRecords):
-        owned.raise_broken()
-    broken.handle(SoughtTo(7))
-    owned.raise_broken()
+        owned.raise_failed()
+    broken.handle(Seek(7))
+    owned.raise_failed()
     assert set(looked_at) == {P0, P1}

@@ -14,7 +14,7 @@ import sniffio
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.consumer.assignment import to_commit
+from aiokafkawire.consumer.assignment import offsets_to_commit
 from aiokafkawire.consumer.fetcher import INLINE_BYTES
 from aiokafkawire.errors import (
     BrokerError,
@@ -271,9 +271,9 @@ async def test_records_of_another_task_wait_until_that_task_calls_again() -> Non
                 await read(reader, 5)
                 await reader.getone(timeout_ms=0)
                 assignment = reader._running.assignment
-                assert to_commit(assignment.values())[P0].offset == 2
+                assert offsets_to_commit(assignment.values())[P0].offset == 2
                 go_on.set()
-            assert to_commit(assignment.values())[P0].offset == 8
+            assert offsets_to_commit(assignment.values())[P0].offset == 8
 
 
 async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> None:
@@ -325,7 +325,7 @@ async def test_the_next_record_is_that_of_the_consumer_too() -> None:
         await produce(broker, "orders", 0, numbers(0, 20))
         async with consumer(broker, "orders", group_id="g") as reader:
             assert [(await anext(reader)).offset for _ in range(3)] == [0, 1, 2]
-            assert to_commit(reader._running.assignment.values())[P0].offset == 2
+            assert offsets_to_commit(reader._running.assignment.values())[P0].offset == 2
 
 
 # --- positions --------------------------------------------------------------------------------

@@ -3,23 +3,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.counters import MAX_LAGS, Counters
-from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
+from aiokafkawire.consumer.counters import MAX_LAGS, ConsumerCounters
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Fetching
 from aiokafkawire.records import find_fetched_range
 from aiokafkawire.types import TopicPartition
 
-from .logs import P0, P1, fetched, log
+from .record_data import P0, P1, fetched, log
 
 
 def test_nothing_done_is_all_zeros() -> None:
-    assert set(Counters().snapshot([]).values()) == {0}
+    assert set(ConsumerCounters().snapshot([]).values()) == {0}
 
 
 def test_fetches_are_counted_with_their_latency() -> None:
-    counters = Counters()
-    counters.fetched(0.1)
-    counters.fetched(0.3)
+    counters = ConsumerCounters()
+    counters.record_fetch(0.1)
+    counters.record_fetch(0.3)
     numbers = counters.snapshot([])
     assert numbers["fetches_total"] == 2
     assert round(numbers["fetch_latency_ms_avg"], 6) == 200
@@ -30,32 +30,32 @@ def test_the_partitions_tell_lag_and_buffers() -> None:
     buffer = FetchBuffer(5)
     data = log(4, start=5)
     buffer.add(fetched(data, 5), len(data), find_fetched_range(data, 5))
-    reading = Partition(P0, "earliest", Positioned(buffer))
-    reading.known_end = 11
-    waiting = Partition(P1, "earliest", AwaitingCommitted())
+    reading = AssignedPartition(P0, "earliest", Fetching(buffer))
+    reading.readable_end = 11
+    waiting = AssignedPartition(P1, "earliest", AwaitingCommitted())
     waiting.paused = True
-    numbers = Counters().snapshot([reading, waiting])
+    numbers = ConsumerCounters().snapshot([reading, waiting])
     assert (numbers["assigned_partitions"], numbers["paused_partitions"]) == (2, 1)
     assert numbers["records_lag_max"] == 6
     assert (numbers["buffered_records"], numbers["buffered_bytes"]) == (4, len(data))
 
 
-def lagging(tp: TopicPartition, lag: int) -> Partition:
-    partition = Partition(tp, "earliest", Positioned(FetchBuffer(5)))
-    partition.known_end = 5 + lag
+def lagging(tp: TopicPartition, lag: int) -> AssignedPartition:
+    partition = AssignedPartition(tp, "earliest", Fetching(FetchBuffer(5)))
+    partition.readable_end = 5 + lag
     return partition
 
 
 def test_the_lag_of_each_partition_is_there_once_it_is_known() -> None:
-    waiting = Partition(P1, "earliest", Positioned(FetchBuffer(5)))
-    numbers = Counters().snapshot([lagging(P0, 6), waiting])
+    waiting = AssignedPartition(P1, "earliest", Fetching(FetchBuffer(5)))
+    numbers = ConsumerCounters().snapshot([lagging(P0, 6), waiting])
     lags = {name: lag for name, lag in numbers.items() if name.startswith("records_lag{")}
     assert lags == {f'records_lag{{topic="{P0.topic}",partition="0"}}': 6}
 
 
 def test_of_very_many_partitions_the_largest_lags_are_there() -> None:
     partitions = [lagging(TopicPartition("t", n), n) for n in range(MAX_LAGS + 5)]
-    numbers = Counters().snapshot(partitions)
+    numbers = ConsumerCounters().snapshot(partitions)
     lags = [lag for name, lag in numbers.items() if name.startswith("records_lag{")]
     assert sorted(lags) == list(range(5, MAX_LAGS + 5))
     assert numbers["records_lag_max"] == MAX_LAGS + 4
@@ -65,4 +65,6 @@ def test_the_documentation_lists_all_numbers() -> None:
     page = (Path(__file__).parents[2] / "docs" / "consumer.md").read_text()
     _, _, section = page.partition("## Lag and metrics")
     section, _, _ = section.partition("\n## ")
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Counters().snapshot([]))
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(
+        ConsumerCounters().snapshot([])
+    )

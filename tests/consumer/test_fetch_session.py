@@ -14,64 +14,64 @@ from hypothesis import strategies as st
 
 from aiokafkawire.broker import Answer, Broker, Drop
 from aiokafkawire.consumer import fetch_session as f
-from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.partition import Partition, Positioned
-from aiokafkawire.consumer.planner import FetchPart
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_planner import PartitionFetch
+from aiokafkawire.consumer.partition import AssignedPartition, Fetching
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 
 from .helpers import consumer, eventually, numbers, parts, produce, read, until
-from .logs import P0, P1
+from .record_data import P0, P1
 
 IDS = {"orders": UUID(int=5)}
 
 
 @cache
-def partition_of(tp: TopicPartition, time: int) -> Partition:
-    return Partition(tp, "earliest", Positioned(FetchBuffer(0)))
+def partition_of(tp: TopicPartition, time: int) -> AssignedPartition:
+    return AssignedPartition(tp, "earliest", Fetching(FetchBuffer(0)))
 
 
-def part(tp: TopicPartition, offset: int = 0, *, time: int = 1) -> FetchPart:
+def part(tp: TopicPartition, offset: int = 0, *, time: int = 1) -> PartitionFetch:
     """A partition as it was owned for the first time, or later."""
-    state = Positioned(FetchBuffer(offset))
-    return FetchPart(partition_of(tp, time), state, state.buffer, offset, 1, 1_000, -1, False)
+    state = Fetching(FetchBuffer(offset))
+    return PartitionFetch(partition_of(tp, time), state, state.buffer, offset, 1, 1_000, -1, False)
 
 
-def sent(session: f.FetchSession, *tps: FetchPart, ids: Mapping[str, UUID] = IDS) -> Any:
+def sent(session: f.FetchSession, *tps: PartitionFetch, ids: Mapping[str, UUID] = IDS) -> Any:
     return session.request(tps, ids)
 
 
-def going(*tps: FetchPart, session_id: int = 9) -> f.FetchSession:
+def going(*tps: PartitionFetch, session_id: int = 9) -> f.FetchSession:
     session = f.FetchSession()
     session.handle(f.Accepted(sent(session, *tps), session_id))
     return session
 
 
-STATES = {"Beginning": f.FetchSession, "Going": lambda: going(part(P0))}
+STATES = {"NewSession": f.FetchSession, "OpenSession": lambda: going(part(P0))}
 EVENTS: dict[str, Any] = {
     "Accepted": lambda session: f.Accepted(sent(session, part(P0)), 9),
     "Accepted by 0": lambda session: f.Accepted(sent(session, part(P0)), 0),
     "Accepted by another": lambda session: f.Accepted(sent(session, part(P0)), 3),
     "Rejected id": lambda session: f.Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
     "Rejected epoch": lambda session: f.Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH),
-    "Lost": lambda session: f.Lost(),
+    "ResponseLost": lambda session: f.ResponseLost(),
 }
 EXPECTED = {
-    "Beginning": {
+    "NewSession": {
         "Accepted": (9, 1),
         "Accepted by 0": 0,
         "Accepted by another": (3, 1),
         "Rejected id": 0,
         "Rejected epoch": 0,
-        "Lost": 0,
+        "ResponseLost": 0,
     },
-    "Going": {
+    "OpenSession": {
         "Accepted": (9, 2),
         "Accepted by 0": 0,
         "Accepted by another": (3, 1),
         "Rejected id": 0,
         "Rejected epoch": 9,
-        "Lost": 9,
+        "ResponseLost": 9,
     },
 }
 
@@ -83,14 +83,14 @@ def test_every_state_and_event(state: str, event: str) -> None:
     session.handle(EVENTS[event](session))
     match EXPECTED[state][event]:
         case (session_id, epoch):
-            assert isinstance(session.state, f.Going)
+            assert isinstance(session.state, f.OpenSession)
             assert (session.state.session_id, session.state.epoch) == (session_id, epoch)
-        case ends:
-            assert session.state == f.Beginning(ends)
+        case previous_session_id:
+            assert session.state == f.NewSession(previous_session_id)
 
 
 def test_the_table_is_whole() -> None:
-    states, events = (f.Beginning, f.Going), (f.Accepted, f.Rejected, f.Lost)
+    states, events = (f.NewSession, f.OpenSession), (f.Accepted, f.Rejected, f.ResponseLost)
     assert set(f.TRANSITIONS) == {(state, event) for state in states for event in events}
 
 
@@ -129,10 +129,10 @@ def test_a_session_is_by_names_or_by_ids() -> None:
 
 def test_epochs_wrap_to_one() -> None:
     session = going(part(P0))
-    assert isinstance(session.state, f.Going)
-    session.state = f.Going(9, f.MAX_EPOCH, session.state.wanted, None)
+    assert isinstance(session.state, f.OpenSession)
+    session.state = f.OpenSession(9, f.MAX_EPOCH, session.state.partitions, None)
     session.handle(f.Accepted(sent(session, part(P0)), 9))
-    assert isinstance(session.state, f.Going)
+    assert isinstance(session.state, f.OpenSession)
     assert session.state.epoch == 1
 
 
@@ -174,14 +174,14 @@ def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataOb
     session, node = f.FetchSession(), Node()
     tps = parts("orders", 4)
     for _ in range(data.draw(st.integers(1, 15))):
-        chosen = [part(tp, data.draw(st.integers(0, 2))) for tp in tps if data.draw(st.booleans())]
-        asked = session.request(chosen, IDS)
+        planned = [part(tp, data.draw(st.integers(0, 2))) for tp in tps if data.draw(st.booleans())]
+        asked = session.request(planned, IDS)
         match data.draw(st.sampled_from(OUTCOMES)):
             case "lost before":
-                session.handle(f.Lost())
+                session.handle(f.ResponseLost())
             case "lost after":
                 node.answer(asked, full=False)
-                session.handle(f.Lost())
+                session.handle(f.ResponseLost())
             case what:
                 if what == "forgot":
                     node.sessions.clear()
@@ -189,7 +189,7 @@ def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataOb
                 if code:
                     session.handle(f.Rejected(code))
                 else:
-                    assert fetched == {p.partition.tp: p.offset for p in chosen}
+                    assert fetched == {p.partition.tp: p.offset for p in planned}
                     session.handle(f.Accepted(asked, session_id))
 
 

@@ -15,11 +15,11 @@ from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer import fetcher
-from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
-from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
-from aiokafkawire.consumer.partition import OutOfRange, Partition, Positioned
-from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
+from aiokafkawire.consumer.fetcher import SHORT_FETCH_WAIT_MS, fetch_request, match_response
+from aiokafkawire.consumer.partition import AssignedPartition, Fetching, OffsetOutOfRange
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecords, RecordTooLarge
 from aiokafkawire.records import fetched_range
 from aiokafkawire.records.batch import batch_crc
@@ -34,24 +34,24 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
-from .logs import P0, P1, log
+from .record_data import P0, P1, log
 
 TOPIC_ID = UUID(int=5)
 
 
 def plan() -> FetchPlan:
-    owned = [Partition(tp, "earliest", Positioned(FetchBuffer(3))) for tp in (P0, P1)]
+    owned = [AssignedPartition(tp, "earliest", Fetching(FetchBuffer(3))) for tp in (P0, P1)]
     (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(owned, lambda tp: Leader(1, 4), 0.0)
     return found
 
 
-def asked(plan: FetchPlan) -> SessionRequest:
+def session_request(plan: FetchPlan) -> SessionRequest:
     return FetchSession().request(plan.parts, {"orders": TOPIC_ID})
 
 
 def test_a_request_names_topics_and_their_ids() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"})
-    request = fetch_request(asked(plan()), config, 17)
+    request = fetch_request(session_request(plan()), config, 17)
     assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
     assert (request.session_id, request.session_epoch) == (0, 0)
     (topic,) = request.topics
@@ -65,10 +65,10 @@ def test_a_request_names_topics_and_their_ids() -> None:
 @pytest.mark.parametrize("version", range(FetchRequest.min_version, 18))
 def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
-    state = Positioned(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
-    positions = [Partition(P0, "earliest", state)]
+    state = Fetching(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
+    positions = [AssignedPartition(P0, "earliest", state)]
     (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: Leader(1, 4), 0.0)
-    request = fetch_request(asked(found), config, version)
+    request = fetch_request(session_request(found), config, version)
     wire.encode(request, version)
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
 
@@ -81,9 +81,10 @@ def data(index: int, **fields: Any) -> PartitionData:
 def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
-        fetch_request(asked(plan()), config, 17, brief=brief).max_wait_ms for brief in (True, False)
+        fetch_request(session_request(plan()), config, 17, short_wait=short_wait).max_wait_ms
+        for short_wait in (True, False)
     ]
-    assert waits == [BRIEF_WAIT_MS, 500]
+    assert waits == [SHORT_FETCH_WAIT_MS, 500]
 
 
 def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
@@ -94,7 +95,7 @@ def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
         response = FetchResponse(responses=[other, told])
         got = [
             (entry.part.partition.tp, entry.data.partition_index)
-            for entry in answered(whole, response, {"orders": TOPIC_ID})
+            for entry in match_response(whole, response, {"orders": TOPIC_ID})
         ]
         assert got == [(P1, 1), (P0, 0)]
 
@@ -219,11 +220,11 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
         async with consumer(broker, "orders") as reader:
             await reader.getmany(timeout_ms=50)  # the topic is known then
             session = reader._lifecycle.session
-            partition = Partition(P0, "earliest", Positioned(FetchBuffer(0)))
+            partition = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(0)))
             part = SimpleNamespace(partition=partition, state=partition.state)
             error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
             broker.on(ApiKey.METADATA, Delay(30))
-            session.fetcher._tell_if_the_same(part, OutOfRange(partition.state, error))
+            session.fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
             await anyio.sleep(0.05)
             # The task that refreshes metadata ends first, and the others hear of it.
             refreshed = session.cluster._refresher._changed
@@ -242,10 +243,10 @@ async def test_an_offset_that_is_lost_while_the_consumer_is_closed_is_told_to_no
         async with consumer(broker, "orders") as reader:
             await reader.getmany(timeout_ms=50)  # the topic is known then
             fetcher = reader._lifecycle.session.fetcher
-            partition = Partition(P0, "earliest", Positioned(FetchBuffer(0)))
+            partition = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(0)))
             part = SimpleNamespace(partition=partition, state=partition.state)
         error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
-        fetcher._tell_if_the_same(part, OutOfRange(partition.state, error))
+        fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
         assert not partition.failures
 
 
@@ -412,7 +413,7 @@ async def test_a_long_answer_is_taken_over_while_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetched_range, "CHUNK_BATCHES", 1)
-    monkeypatch.setattr(fetcher, "BUSY_S", -1.0)
+    monkeypatch.setattr(fetcher, "YIELD_AFTER_S", -1.0)
     turns: list[int] = []
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

@@ -20,7 +20,7 @@ from aiokafkawire.wire.messages.list_offsets import ListOffsetsResponse
 from tests.short_timeouts import api_timeout
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce
-from .logs import P0, P1
+from .record_data import P0, P1
 
 
 async def ends(reader: Consumer, *tps: TopicPartition) -> dict[TopicPartition, int]:
@@ -34,7 +34,7 @@ async def ends(reader: Consumer, *tps: TopicPartition) -> dict[TopicPartition, i
         Close(),
         Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
         Answer(ErrorCode.OFFSET_NOT_AVAILABLE),
-        lambda seen: ListOffsetsResponse(topics=[]),
+        lambda seen_version: ListOffsetsResponse(topics=[]),
     ],
 )
 async def test_what_passes_is_asked_again(action: Any) -> None:

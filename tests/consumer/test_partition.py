@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.consumer import partition as p
-from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import (
     BrokerError,
     ConnectionLost,
@@ -22,7 +22,7 @@ from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-from .logs import P0, fetched, gave, log
+from .record_data import P0, fetched, log, mark_delivered
 
 ERROR = CorruptRecords("damaged")
 LOST = ConnectionLost("gone")
@@ -31,60 +31,62 @@ OLD, NEW = Leader(1, 2), Leader(3, 4)
 
 STATES = {
     "AwaitingCommitted": p.AwaitingCommitted,
-    "Resetting": lambda: p.Resetting(p.LogPoint.LATEST),
+    "Resetting": lambda: p.Resetting(p.OffsetSpec.LATEST),
     "Validating": lambda: p.Validating(FetchBuffer(7, 2), OLD),
-    "Positioned": lambda: p.Positioned(FetchBuffer(7, 2), OLD),
-    "Refused": lambda: p.Refused(ERROR, p.Positioned(FetchBuffer(7, 2), OLD)),
-    "Broken": lambda: p.Broken(ERROR),
+    "Fetching": lambda: p.Fetching(FetchBuffer(7, 2), OLD),
+    "ErrorPending": lambda: p.ErrorPending(ERROR, p.Fetching(FetchBuffer(7, 2), OLD)),
+    "Halted": lambda: p.Halted(ERROR),
 }
 EVENTS: dict[str, Any] = {
-    "CommittedKnown": lambda s: p.CommittedKnown(s, OffsetAndMetadata(5, leader_epoch=3)),
-    "Listed": lambda s: p.Listed(s, 5, 3),
+    "CommittedOffsetFetched": lambda s: p.CommittedOffsetFetched(
+        s, OffsetAndMetadata(5, leader_epoch=3)
+    ),
+    "OffsetListed": lambda s: p.OffsetListed(s, 5, 3),
     "LookupFailed": lambda s: p.LookupFailed(s, LOST, 9.0),
     "LeaderChanged": lambda s: p.LeaderChanged(NEW),
-    "EpochEnded": lambda s: p.EpochEnded(s, 2, 5),
-    "SoughtTo": lambda s: p.SoughtTo(5, 3),
-    "ResetTo": lambda s: p.ResetTo(p.LogPoint.EARLIEST),
-    "ToCommitted": lambda s: p.ToCommitted(),
-    "OutOfRange": lambda s: p.OutOfRange(s, ERROR),
-    "Damaged": lambda s: p.Damaged(s, ERROR),
-    "Refusal": lambda s: p.Refusal(s, ERROR),
-    "Told": lambda s: p.Told(),
-    "Renewed": lambda s: p.Renewed(),
+    "EpochEndFetched": lambda s: p.EpochEndFetched(s, 2, 5),
+    "Seek": lambda s: p.Seek(5, 3),
+    "ResetOffset": lambda s: p.ResetOffset(p.OffsetSpec.EARLIEST),
+    "SeekToCommitted": lambda s: p.SeekToCommitted(),
+    "OffsetOutOfRange": lambda s: p.OffsetOutOfRange(s, ERROR),
+    "CorruptionFound": lambda s: p.CorruptionFound(s, ERROR),
+    "PartitionFailed": lambda s: p.PartitionFailed(s, ERROR),
+    "ErrorReported": lambda s: p.ErrorReported(),
+    "TopicRecreated": lambda s: p.TopicRecreated(),
 }
 ALWAYS = {
-    "SoughtTo": "Positioned",
-    "ResetTo": "Resetting",
-    "ToCommitted": "AwaitingCommitted",
-    "Renewed": "Resetting",
+    "Seek": "Fetching",
+    "ResetOffset": "Resetting",
+    "SeekToCommitted": "AwaitingCommitted",
+    "TopicRecreated": "Resetting",
 }
 EXPECTED = {
     "AwaitingCommitted": ALWAYS
-    | {"CommittedKnown": "Positioned", "LookupFailed": "AwaitingCommitted"},
+    | {"CommittedOffsetFetched": "Fetching", "LookupFailed": "AwaitingCommitted"},
     "Resetting": ALWAYS
-    | {"Listed": "Positioned", "LookupFailed": "Resetting", "Refusal": "Refused"},
+    | {"OffsetListed": "Fetching", "LookupFailed": "Resetting", "PartitionFailed": "ErrorPending"},
     "Validating": ALWAYS
     | {
         "LeaderChanged": "Validating",
-        "EpochEnded": "Positioned",
+        "EpochEndFetched": "Fetching",
         "LookupFailed": "Validating",
-        "Refusal": "Refused",
+        "PartitionFailed": "ErrorPending",
     },
-    "Positioned": ALWAYS
+    "Fetching": ALWAYS
     | {
         "LeaderChanged": "Validating",
-        "EpochEnded": "Positioned",
-        "OutOfRange": "Resetting",
-        "Damaged": "Broken",
-        "Refusal": "Refused",
+        "EpochEndFetched": "Fetching",
+        "OffsetOutOfRange": "Resetting",
+        "CorruptionFound": "Halted",
+        "PartitionFailed": "ErrorPending",
     },
-    "Refused": ALWAYS | {"Told": "Positioned"},
-    "Broken": ALWAYS,
+    "ErrorPending": ALWAYS | {"ErrorReported": "Fetching"},
+    "Halted": ALWAYS,
 }
 
 
-def partition(state: Any, policy: str = "earliest") -> p.Partition:
-    return p.Partition(P0, policy, state)
+def partition(state: Any, policy: str = "earliest") -> p.AssignedPartition:
+    return p.AssignedPartition(P0, policy, state)
 
 
 @pytest.mark.parametrize("state_name", STATES)
@@ -101,8 +103,8 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
     one.handle(EVENTS[event_name](state))
     assert type(one.state).__name__ == expected
     assert one.state is not state
-    if expected == "Positioned":
-        epochs = {"EpochEnded": (5, 2), "Told": (7, 2)}
+    if expected == "Fetching":
+        epochs = {"EpochEndFetched": (5, 2), "ErrorReported": (7, 2)}
         assert one.buffer is not None
         assert (one.position, one.buffer.leader_epoch) == epochs.get(event_name, (5, 3))
 
@@ -130,22 +132,22 @@ def test_an_answer_to_a_state_that_is_over_changes_nothing(
 def test_without_a_commit_the_policy_rules(policy: str) -> None:
     asked = p.AwaitingCommitted()
     one = partition(asked, policy)
-    one.handle(p.CommittedKnown(asked, None))
+    one.handle(p.CommittedOffsetFetched(asked, None))
     if policy == "none":
-        assert isinstance(one.state, p.Broken)
+        assert isinstance(one.state, p.Halted)
         assert isinstance(one.state.error, NoOffset)
         assert one.state.error.partitions == (P0,)
     else:
         assert isinstance(one.state, p.Resetting)
-        assert one.state.timestamp == p.LogPoint[policy.upper()]
+        assert one.state.timestamp == p.OffsetSpec[policy.upper()]
 
 
 def test_a_time_after_the_last_record_is_the_end() -> None:
     asked = p.Resetting(1_000)
     one = partition(asked)
-    one.handle(p.Listed(asked, None))
+    one.handle(p.OffsetListed(asked, None))
     assert isinstance(one.state, p.Resetting)
-    assert one.state.timestamp == p.LogPoint.LATEST
+    assert one.state.timestamp == p.OffsetSpec.LATEST
 
 
 @pytest.mark.parametrize("state_name", ["AwaitingCommitted", "Resetting", "Validating"])
@@ -156,12 +158,12 @@ def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str)
     assert one.state.not_before == 9.0  # type: ignore[union-attr]
     error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     one.handle(p.LookupFailed(one.state, error, 11.0))
-    assert isinstance(one.state, p.Refused)
+    assert isinstance(one.state, p.ErrorPending)
     one.paused = True
-    assert one.hear() is None
+    assert one.take_error() is None
     one.paused = False
-    assert one.hear() is error
-    assert one.hear() is None
+    assert one.take_error() is error
+    assert one.take_error() is None
     assert type(one.state).__name__ == state_name
     assert one.state.not_before == 11.0
 
@@ -169,27 +171,34 @@ def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str)
 # --- leaders and epochs -----------------------------------------------------------------------
 
 
-def read_by(leader: Leader | None, policy: str = "earliest", *, given: int = 4) -> p.Partition:
+def read_by(
+    leader: Leader | None, policy: str = "earliest", *, given: int = 4
+) -> p.AssignedPartition:
     """A partition with offsets 0 to 3 of epoch 1 and 4, 5 of epoch 2; some of them are given."""
     buffer = FetchBuffer(0)
     data = log(4, leader_epoch=1) + log(2, start=4, leader_epoch=2)
     buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
     if given:
         buffer.take(given, "a")
-    return partition(p.Positioned(buffer, leader), policy)
+    return partition(p.Fetching(buffer, leader), policy)
 
 
 def test_another_leader_makes_a_position_doubtful() -> None:
     one = read_by(OLD)
-    one.follow(None)
-    one.follow(OLD)
-    assert isinstance(one.state, p.Positioned)
-    one.not_before, one.replica = 9.0, p.ReadReplica(2, 99.0)
-    one.follow(NEW)
+    one.update_leader(None)
+    one.update_leader(OLD)
+    assert isinstance(one.state, p.Fetching)
+    one.not_before, one.preferred_replica = 9.0, p.PreferredReadReplica(2, 99.0)
+    one.update_leader(NEW)
     assert isinstance(one.state, p.Validating)
-    assert (one.readable, one.position, one.not_before, one.replica) == (None, 4, 0.0, None)
+    assert (one.readable, one.position, one.not_before, one.preferred_replica) == (
+        None,
+        4,
+        0.0,
+        None,
+    )
     first = one.state
-    one.follow(Leader(1, 6))
+    one.update_leader(Leader(1, 6))
     assert isinstance(one.state, p.Validating)
     assert one.state is not first
     assert one.state.leader == Leader(1, 6)
@@ -199,40 +208,40 @@ def test_another_leader_makes_a_position_doubtful() -> None:
     ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), Leader(3, -1))]
 )
 def test_without_epochs_another_leader_is_believed(buffer: FetchBuffer, leader: Leader) -> None:
-    state = p.Positioned(buffer, OLD)
+    state = p.Fetching(buffer, OLD)
     one = partition(state)
-    one.follow(leader)
-    assert isinstance(one.state, p.Positioned)
+    one.update_leader(leader)
+    assert isinstance(one.state, p.Fetching)
     assert one.state is not state  # an answer of the old leader comes too late
     assert one.state.leader == leader
 
 
 def test_what_the_leader_itself_told_is_not_doubted() -> None:
-    asked = p.Resetting(p.LogPoint.LATEST)
+    asked = p.Resetting(p.OffsetSpec.LATEST)
     one = partition(asked)
-    one.handle(p.Listed(asked, 5, 2, OLD))
-    one.follow(OLD)
-    assert isinstance(one.state, p.Positioned)
-    one.follow(NEW)
+    one.handle(p.OffsetListed(asked, 5, 2, OLD))
+    one.update_leader(OLD)
+    assert isinstance(one.state, p.Fetching)
+    one.update_leader(NEW)
     assert isinstance(one.state, p.Validating)
 
 
-@pytest.mark.parametrize("event", [p.SoughtTo(5, 2), p.CommittedKnown])
+@pytest.mark.parametrize("event", [p.Seek(5, 2), p.CommittedOffsetFetched])
 def test_an_offset_with_an_epoch_is_validated_first(event: Any) -> None:
     asked = p.AwaitingCommitted()
     one = partition(asked)
-    if event is p.CommittedKnown:
-        event = p.CommittedKnown(asked, OffsetAndMetadata(5, leader_epoch=2))
+    if event is p.CommittedOffsetFetched:
+        event = p.CommittedOffsetFetched(asked, OffsetAndMetadata(5, leader_epoch=2))
     one.handle(event)
-    one.follow(OLD)
+    one.update_leader(OLD)
     assert isinstance(one.state, p.Validating)
 
 
 def test_a_log_that_has_what_was_fetched_is_read_on_and_nothing_is_lost() -> None:
     one = read_by(OLD)
-    one.follow(NEW)
-    one.handle(p.EpochEnded(one.state, 2, 6))
-    assert isinstance(one.state, p.Positioned)
+    one.update_leader(NEW)
+    one.handle(p.EpochEndFetched(one.state, 2, 6))
+    assert isinstance(one.state, p.Fetching)
     assert one.buffer is not None
     rest = one.buffer.take(9, "a")
     assert rest is not None
@@ -241,13 +250,13 @@ def test_a_log_that_has_what_was_fetched_is_read_on_and_nothing_is_lost() -> Non
 
 def test_what_was_fetched_and_is_gone_is_dropped_and_the_position_validated() -> None:
     one = read_by(OLD)
-    one.follow(NEW)
-    one.handle(p.EpochEnded(one.state, 1, 4))
+    one.update_leader(NEW)
+    one.handle(p.EpochEndFetched(one.state, 1, 4))
     assert isinstance(one.state, p.Validating)
     assert one.buffer is not None
     assert (one.buffer.empty, one.buffer.fetch_offset, one.buffer.fetch_epoch) == (True, 4, 1)
-    one.handle(p.EpochEnded(one.state, 1, 4))
-    assert isinstance(one.state, p.Positioned)
+    one.handle(p.EpochEndFetched(one.state, 1, 4))
+    assert isinstance(one.state, p.Fetching)
     assert one.position == 4
 
 
@@ -256,9 +265,9 @@ def test_a_truncation_resets_to_where_the_logs_part(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = read_by(OLD, policy, given=6)
-    one.follow(NEW)
-    one.handle(p.EpochEnded(one.state, 1, 3))
-    assert isinstance(one.state, p.Positioned)
+    one.update_leader(NEW)
+    one.handle(p.EpochEndFetched(one.state, 1, 3))
+    assert isinstance(one.state, p.Fetching)
     assert one.buffer is not None
     assert (one.position, one.buffer.leader_epoch, one.state.leader) == (3, 1, NEW)
     assert "orders-0: the log was cut" in caplog.text
@@ -267,45 +276,45 @@ def test_a_truncation_resets_to_where_the_logs_part(
 @pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
 def test_a_truncation_to_nowhere_falls_to_the_policy(policy: str) -> None:
     one = read_by(OLD, policy, given=6)
-    one.follow(NEW)
-    one.handle(p.EpochEnded(one.state, -1, -1))
+    one.update_leader(NEW)
+    one.handle(p.EpochEndFetched(one.state, -1, -1))
     assert isinstance(one.state, p.Resetting)
-    assert one.state.timestamp == p.reset_point(policy)
+    assert one.state.timestamp == p.reset_target(policy)
 
 
 @pytest.mark.parametrize("end", [(1, 3), (-1, -1)])
 def test_a_truncation_is_told_where_no_policy_says_otherwise(end: tuple[int, int]) -> None:
     one = read_by(OLD, "none", given=6)
-    one.follow(NEW)
-    one.handle(p.EpochEnded(one.state, *end))
+    one.update_leader(NEW)
+    one.handle(p.EpochEndFetched(one.state, *end))
     for _ in range(2):
-        error = one.hear()
+        error = one.take_error()
         assert isinstance(error, LogTruncated)
     assert (error.topic, error.partition, error.offset) == (*P0, 6)
     known = end if end != (-1, -1) else (None, None)
     assert (error.leader_epoch, error.diverging_offset) == known
     assert one.position == 6
-    one.handle(p.SoughtTo(3))
-    assert isinstance(one.state, p.Positioned)
+    one.handle(p.Seek(3))
+    assert isinstance(one.state, p.Fetching)
 
 
 def test_a_fetch_that_diverges_is_a_truncation_too() -> None:
     one = read_by(OLD, "none", given=6)
-    one.handle(p.EpochEnded(one.state, 1, 3))
-    assert isinstance(one.hear(), LogTruncated)
+    one.handle(p.EpochEndFetched(one.state, 1, 3))
+    assert isinstance(one.take_error(), LogTruncated)
     one = read_by(OLD, "none")
-    one.handle(p.EpochEnded(one.state, 1, 4))
+    one.handle(p.EpochEndFetched(one.state, 1, 4))
     assert isinstance(one.state, p.Validating)
     one = read_by(None, "none")
-    one.handle(p.EpochEnded(one.state, 1, 4))
-    assert isinstance(one.state, p.Positioned)
+    one.handle(p.EpochEndFetched(one.state, 1, 4))
+    assert isinstance(one.state, p.Fetching)
 
 
 def test_an_epoch_that_the_log_does_not_know_is_no_truncation_by_itself() -> None:
     # ListOffsets tells the leader's epoch, in which nothing may have been written.
-    one = partition(p.Positioned(FetchBuffer(7, 5), OLD), "none")
-    one.handle(p.EpochEnded(one.state, 4, 7))
-    assert isinstance(one.state, p.Positioned)
+    one = partition(p.Fetching(FetchBuffer(7, 5), OLD), "none")
+    one.handle(p.EpochEndFetched(one.state, 4, 7))
+    assert isinstance(one.state, p.Fetching)
     assert one.buffer is not None
     assert (one.position, one.buffer.fetch_epoch) == (7, 4)
 
@@ -316,14 +325,14 @@ def test_an_epoch_that_the_log_does_not_know_is_no_truncation_by_itself() -> Non
 )
 def test_brokers_that_do_not_tell_ends_of_epochs_are_believed(error: Any) -> None:
     one = read_by(OLD)
-    one.follow(NEW)
+    one.update_leader(NEW)
     one.handle(p.LookupFailed(one.state, error, 9.0))
-    assert isinstance(one.state, p.Positioned)
+    assert isinstance(one.state, p.Fetching)
 
 
 def test_failed_validations_are_counted() -> None:
     one = read_by(OLD)
-    one.follow(NEW)
+    one.update_leader(NEW)
     for failures in (1, 2):
         one.handle(p.LookupFailed(one.state, LOST, 9.0))
         assert isinstance(one.state, p.Validating)
@@ -333,12 +342,12 @@ def test_failed_validations_are_counted() -> None:
 def test_a_refusal_is_heard_once_and_keeps_what_was_fetched() -> None:
     one = read_by(OLD)
     error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    one.handle(p.Refusal(one.state, error))
+    one.handle(p.PartitionFailed(one.state, error))
     assert (one.readable, one.position) == (None, 4)
-    assert one.to_commit() == OffsetAndMetadata(0, leader_epoch=1)
-    heard = one.hear()
+    assert one.offset_to_commit() == OffsetAndMetadata(0, leader_epoch=1)
+    heard = one.take_error()
     assert isinstance(heard, BrokerError)
-    assert one.hear() is None
+    assert one.take_error() is None
     assert one.readable is not None
     rest = one.readable.take(9, "a")
     assert rest is not None
@@ -348,24 +357,24 @@ def test_a_refusal_is_heard_once_and_keeps_what_was_fetched() -> None:
 @pytest.mark.parametrize(
     ("policy", "point"),
     [
-        ("earliest", p.LogPoint.EARLIEST),
-        ("latest", p.LogPoint.LATEST),
+        ("earliest", p.OffsetSpec.EARLIEST),
+        ("latest", p.OffsetSpec.LATEST),
         ("none", None),
-        ("by_duration:PT1M", p.Ago(60_000)),
+        ("by_duration:PT1M", p.BeforeNow(60_000)),
     ],
 )
 def test_where_a_policy_begins(policy: str, point: Any) -> None:
-    assert p.reset_point(policy) == point
+    assert p.reset_target(policy) == point
 
 
 def test_lag_is_known_with_the_position_and_the_end() -> None:
     one = partition(p.AwaitingCommitted())
     assert one.lag is None
-    one.handle(p.SoughtTo(3))
+    one.handle(p.Seek(3))
     assert one.lag is None
-    one.known_end = 10
+    one.readable_end = 10
     assert one.lag == 7
-    one.handle(p.SoughtTo(12))
+    one.handle(p.Seek(12))
     assert one.lag == 0
 
 
@@ -373,66 +382,66 @@ def test_out_of_range_is_left_until_what_was_fetched_is_given() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
     buffer.add(fetched(data), len(data), FetchedRange(2, 0))
-    state = p.Positioned(buffer)
+    state = p.Fetching(buffer)
     one = partition(state)
-    one.handle(p.OutOfRange(state, ERROR))
+    one.handle(p.OffsetOutOfRange(state, ERROR))
     assert one.state is state
     buffer.take(5, "a")
-    one.handle(p.OutOfRange(state, ERROR))
+    one.handle(p.OffsetOutOfRange(state, ERROR))
     assert isinstance(one.state, p.Resetting)
 
 
 def test_a_broken_partition_gives_nothing_and_keeps_what_can_be_committed() -> None:
-    state = p.Positioned(FetchBuffer(7))
+    state = p.Fetching(FetchBuffer(7))
     one = partition(state)
-    one.handle(p.Damaged(state, ERROR))
+    one.handle(p.CorruptionFound(state, ERROR))
     assert one.readable is None
-    assert one.to_commit() == OffsetAndMetadata(7)
+    assert one.offset_to_commit() == OffsetAndMetadata(7)
     assert one.position == 7
 
 
 def test_what_may_be_read() -> None:
-    one = partition(p.Positioned(FetchBuffer(7)))
+    one = partition(p.Fetching(FetchBuffer(7)))
     assert one.readable is one.buffer
     one.paused = True
     assert one.readable is None
-    one.paused, one.revoked = False, True
+    one.paused, one.pending_revocation = False, True
     assert one.readable is None
 
 
 def test_only_what_is_new_is_committed() -> None:
     asked = p.AwaitingCommitted()
     one = partition(asked)
-    one.handle(p.CommittedKnown(asked, OffsetAndMetadata(5)))
-    assert one.to_commit() is None
-    one.handle(p.SoughtTo(3, 1))
-    assert one.to_commit() == OffsetAndMetadata(3, leader_epoch=1)
-    assert one.read_up_to() == OffsetAndMetadata(3, leader_epoch=1)
+    one.handle(p.CommittedOffsetFetched(asked, OffsetAndMetadata(5)))
+    assert one.offset_to_commit() is None
+    one.handle(p.Seek(3, 1))
+    assert one.offset_to_commit() == OffsetAndMetadata(3, leader_epoch=1)
+    assert one.delivered_offset() == OffsetAndMetadata(3, leader_epoch=1)
 
 
 def test_what_was_given_and_is_not_committed_is_known() -> None:
-    one = partition(p.Positioned(FetchBuffer(5)))
-    assert not one.uncommitted
-    gave(one, 3, 5)
-    gave(one, 0, 2)
-    assert one.given == (0, 5)
-    assert one.uncommitted
-    one.acknowledged = 5
-    assert not one.uncommitted
+    one = partition(p.Fetching(FetchBuffer(5)))
+    assert not one.has_uncommitted
+    mark_delivered(one, 3, 5)
+    mark_delivered(one, 0, 2)
+    assert one.delivered == (0, 5)
+    assert one.has_uncommitted
+    one.committed = 5
+    assert not one.has_uncommitted
 
 
 def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() -> None:
-    one = partition(p.Positioned(FetchBuffer(5)))
-    gave(one, 0, 5)
-    one.acknowledged = 2
-    assert one.uncommitted
-    one.handle(p.ToCommitted())
-    assert not one.uncommitted
-    one.handle(p.CommittedKnown(one.state, OffsetAndMetadata(2)))
-    assert not one.uncommitted
-    gave(one, 2, 3)
-    one.handle(p.SoughtTo(3))
-    assert one.uncommitted
+    one = partition(p.Fetching(FetchBuffer(5)))
+    mark_delivered(one, 0, 5)
+    one.committed = 2
+    assert one.has_uncommitted
+    one.handle(p.SeekToCommitted())
+    assert not one.has_uncommitted
+    one.handle(p.CommittedOffsetFetched(one.state, OffsetAndMetadata(2)))
+    assert not one.has_uncommitted
+    mark_delivered(one, 2, 3)
+    one.handle(p.Seek(3))
+    assert one.has_uncommitted
 
 
 @given(st.data())
@@ -448,9 +457,14 @@ def test_no_sequence_of_events_leaves_a_position_from_an_old_answer(data: st.Dat
         late = hasattr(event, "asked") and asked is not one.state
         if not late and (type(one.state), type(event)) not in p.TRANSITIONS:
             continue
-        if name == "SoughtTo":
+        if name == "Seek":
             sought = 5
-        elif not late and name not in {"LeaderChanged", "Refusal", "Told", "Damaged"}:
+        elif not late and name not in {
+            "LeaderChanged",
+            "PartitionFailed",
+            "ErrorReported",
+            "CorruptionFound",
+        }:
             sought = None
         one.handle(event)
         states.append(one.state)

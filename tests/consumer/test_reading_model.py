@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
-from aiokafkawire.consumer.assignment import Assignment
-from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.assignment import ConsumerAssignment
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetcher import Fetcher
 from aiokafkawire.consumer.partition import (
-    EpochEnded,
-    Listed,
+    AssignedPartition,
+    EpochEndFetched,
+    Fetching,
     LookupFailed,
-    Partition,
-    Positioned,
+    OffsetListed,
     Resetting,
-    SoughtTo,
+    Seek,
     Validating,
 )
-from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import LogTruncated, NoOffset
 from aiokafkawire.records import assign_offsets, iter_batches
 from aiokafkawire.wire import ZERO_UUID
@@ -44,7 +44,7 @@ from aiokafkawire.wire.messages.fetch import (
 )
 from tests.broker.raw_client import batch
 
-from .logs import P0
+from .record_data import P0
 
 pytestmark = pytest.mark.slow
 
@@ -103,15 +103,15 @@ class World:
     def __init__(self, policy: str) -> None:
         self.log = Log()
         self.now = 0.0
-        self.partition = Partition(P0, policy, Positioned(FetchBuffer(0)))
+        self.partition = AssignedPartition(P0, policy, Fetching(FetchBuffer(0)))
         self.planner = FetchPlanner(FetchLimits(10_000, 500))
         self.leader = Leader(1, 1)
         self.fetches: list[tuple[FetchPlan, FetchResponse | None]] = []
-        self.questions: list[tuple[Any, EpochEnded | Listed | LookupFailed | None]] = []
+        self.queries: list[tuple[Any, EpochEndFetched | OffsetListed | LookupFailed | None]] = []
         self.given: dict[int, bytes] = {}
         self.expected = 0
         self.lowest_cut = 10_000
-        assignment = Assignment()
+        assignment = ConsumerAssignment()
         assignment.add(self.partition)
         self.fetcher = Fetcher(
             SimpleNamespace(  # type: ignore[arg-type]
@@ -127,14 +127,14 @@ class World:
             assignment=assignment,
             on_data=lambda: None,
             on_change=lambda: None,
-            heard=lambda failure: None,
-            raise_once=lambda error: None,
+            on_result=lambda failure: None,
+            raise_in_next_call=lambda error: None,
         )
 
     # --- the application ---
 
     def take(self, count: int) -> None:
-        self.hear()
+        self.take_error()
         self.notice_reset()
         buffer = self.partition.readable
         records = None if buffer is None else buffer.take(count, "a")
@@ -144,10 +144,10 @@ class World:
             self.given[record.offset] = record.value
             self.expected += 1
         if buffer is not None:
-            buffer.came_back("a")
+            buffer.mark_processed("a")
 
-    def hear(self) -> None:
-        error = self.partition.hear()
+    def take_error(self) -> None:
+        error = self.partition.take_error()
         if error is None:
             return
         assert isinstance(error, LogTruncated | NoOffset)
@@ -172,7 +172,7 @@ class World:
 
     def seek(self, offset: int) -> None:
         """Without an epoch, nothing is known of what was read before."""
-        self.partition.handle(SoughtTo(offset))
+        self.partition.handle(Seek(offset))
         self.given.clear()
         self.expected = offset
         self.lowest_cut = 10_000
@@ -190,25 +190,25 @@ class World:
     def learn(self) -> None:
         """Metadata comes in."""
         self.leader = Leader(self.log.node, self.log.epoch)
-        self.partition.follow(self.leader)
+        self.partition.update_leader(self.leader)
 
     def send(self) -> None:
         plans = self.planner.plan([self.partition], lambda tp: self.leader, self.now)
         self.fetches += [(plan, None) for plan in plans]
         state = self.partition.state
-        asked = [question[0] for question in self.questions]
+        asked = [query[0] for query in self.queries]
         if isinstance(state, Validating | Resetting) and state not in asked:
-            self.questions.append((state, None))
+            self.queries.append((state, None))
 
     def serve(self, index: int) -> None:
         """A broker answers; the answer is on its way."""
         if index < len(self.fetches):
             plan, _ = self.fetches[index]
             self.fetches[index] = (plan, self.response(plan))
-        elif self.questions:
-            index %= len(self.questions)
-            state, _ = self.questions[index]
-            self.questions[index] = (state, self.answer(state))
+        elif self.queries:
+            index %= len(self.queries)
+            state, _ = self.queries[index]
+            self.queries[index] = (state, self.answer(state))
 
     def response(self, plan: FetchPlan) -> FetchResponse:
         (part,) = plan.parts
@@ -227,24 +227,26 @@ class World:
             data.records = self.log.read(part.offset, 5)
         return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[data])])
 
-    def answer(self, state: Validating | Resetting) -> EpochEnded | Listed | LookupFailed:
+    def answer(
+        self, state: Validating | Resetting
+    ) -> EpochEndFetched | OffsetListed | LookupFailed:
         if isinstance(state, Resetting):
             end = 0 if state.timestamp == -2 else len(self.log.records)
-            return Listed(state, end, -1)
+            return OffsetListed(state, end, -1)
         code = self.log.refusal(state.leader.epoch)
         if code:
             return LookupFailed(state, error_for(code), self.now)
-        return EpochEnded(state, *self.log.end_of(state.buffer.fetch_epoch))
+        return EpochEndFetched(state, *self.log.end_of(state.buffer.fetch_epoch))
 
     def deliver(self, index: int) -> None:
         """An answer arrives, in whatever order; a lost fetch ends without one."""
         if index < len(self.fetches):
             plan, response = self.fetches.pop(index)
             if response is not None:
-                deque(self.fetcher._take(plan, response, {}))
+                deque(self.fetcher._handle_response(plan, response, {}))
             self.planner.finished(plan)
-        elif self.questions:
-            _, answer = self.questions.pop(index % len(self.questions))
+        elif self.queries:
+            _, answer = self.queries.pop(index % len(self.queries))
             if answer is not None:
                 self.partition.handle(answer)
 
@@ -253,9 +255,9 @@ class World:
         self.now += 10
         self.learn()
         self.send()
-        for index in range(len(self.fetches) + len(self.questions)):
+        for index in range(len(self.fetches) + len(self.queries)):
             self.serve(index)
-        while self.fetches or self.questions:
+        while self.fetches or self.queries:
             self.deliver(0)
 
     def settle(self) -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer import RebalanceListener, rebalance
-from aiokafkawire.consumer.assignment import Assignment
-from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, SoughtTo
-from aiokafkawire.consumer.rebalance import Hooks, Rebalance
+from aiokafkawire.consumer.assignment import ConsumerAssignment
+from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Seek
+from aiokafkawire.consumer.rebalance import ConsumerCallbacks, RebalanceHandler
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.group.states import Generation
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .logs import P0, P1, gave
+from .record_data import P0, P1, mark_delivered
 
 GENERATION = Generation("me", 3, "range", ("orders",), leads=False)
 
@@ -59,26 +59,28 @@ class Owner:
         self.raised: list[Exception] = []
         self.stops = 0
         self.offsets: Any = FakeOffsets()
-        self.assignment = Assignment()
-        hooks = Hooks(self.stop, lambda: None, self.raised.append, lambda failure: None)
-        self.rebalance = Rebalance(
+        self.assignment = ConsumerAssignment()
+        callbacks = ConsumerCallbacks(
+            self.stop, lambda: None, self.raised.append, lambda failure: None
+        )
+        self.rebalance = RebalanceHandler(
             RealRuntime(),
             host,
             config,
             assignment=self.assignment,
             offsets=self.offsets,
-            hooks=hooks,
+            callbacks=callbacks,
         )
 
     def stop(self) -> None:
         self.stops += 1
 
-    def own(self, tp: TopicPartition, read_up_to: int, given: bool = True) -> None:
+    def own(self, tp: TopicPartition, delivered_offsets: int, given: bool = True) -> None:
         partition = self.assignment.get(tp)
         assert partition is not None
-        partition.handle(SoughtTo(read_up_to))
+        partition.handle(Seek(delivered_offsets))
         if given:
-            gave(partition, 0, read_up_to)
+            mark_delivered(partition, 0, delivered_offsets)
 
 
 @asynccontextmanager
@@ -108,22 +110,22 @@ class Notes(RebalanceListener):
 async def test_what_is_subscribed_to_no_more_is_not_given_until_it_is_again() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
-        it.rebalance.narrow(("others",))
-        assert all(p.revoked for p in it.assignment.values())
-        it.rebalance.narrow((P0.topic,))
-        assert not any(p.revoked for p in it.assignment.values())
+        it.rebalance.limit_to_topics(("others",))
+        assert all(p.pending_revocation for p in it.assignment.values())
+        it.rebalance.limit_to_topics((P0.topic,))
+        assert not any(p.pending_revocation for p in it.assignment.values())
 
 
 async def test_a_group_that_is_left_gives_nothing_more_whatever_comes_then() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
-        it.rebalance.narrow(())
-        it.rebalance.narrow((P0.topic,))
-        assert all(p.revoked for p in it.assignment.values())
+        it.rebalance.limit_to_topics(())
+        it.rebalance.limit_to_topics((P0.topic,))
+        assert all(p.pending_revocation for p in it.assignment.values())
         await it.rebalance.revoke((P0, P1))
         it.rebalance.assign((P0,))
-        it.rebalance.narrow((P0.topic,))
-        assert [p.revoked for p in it.assignment.values()] == [False]
+        it.rebalance.limit_to_topics((P0.topic,))
+        assert [p.pending_revocation for p in it.assignment.values()] == [False]
 
 
 async def test_what_comes_needs_a_position_and_the_listener_first() -> None:
@@ -159,7 +161,7 @@ async def test_what_goes_is_withdrawn_committed_and_ended() -> None:
         it.own(P0, 7)
         it.rebalance.withdraw((P0,))
         assert it.stops == 1
-        assert it.assignment.get(P0).revoked  # type: ignore[union-attr]
+        assert it.assignment.get(P0).pending_revocation  # type: ignore[union-attr]
         await it.rebalance.revoke((P0,))
         assert it.offsets.calls == [("commit", {P0: 7}), ("ended", (P0,))]
         assert it.assignment.names == (P1,)
@@ -178,14 +180,14 @@ async def test_what_goes_uncommitted_is_remembered_for_the_transaction_that_has_
         it.rebalance.assign((P0, P1))
         it.own(P0, 5)
         it.own(P1, 5)
-        it.assignment.acknowledged({P1: OffsetAndMetadata(5)})
+        it.assignment.mark_committed({P1: OffsetAndMetadata(5)})
         await it.rebalance.revoke((P0, P1))
-        assert list(it.rebalance.unsent) == [P0]
-        assert it.rebalance.lost == {}
+        assert list(it.rebalance.released_uncommitted) == [P0]
+        assert it.rebalance.lost_uncommitted == {}
         it.rebalance.assign((P1,))
         it.own(P1, 7)
         it.rebalance.lose((P1,), "gone")
-        assert list(it.rebalance.unsent) == [P0, P1]
+        assert list(it.rebalance.released_uncommitted) == [P0, P1]
 
 
 async def test_a_commit_that_fails_does_not_hold_the_rebalance() -> None:
@@ -205,10 +207,10 @@ async def test_what_is_lost_is_not_committed_and_remembered_if_it_was_given() ->
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
         it.own(P1, 7)
-        it.assignment.acknowledged({P1: OffsetAndMetadata(7)})
+        it.assignment.mark_committed({P1: OffsetAndMetadata(7)})
         it.rebalance.lose((P0, P1), "the session ended")
         assert it.offsets.calls == [("lost", (P0, P1))]
-        assert it.rebalance.lost == {P0: "the session ended"}
+        assert it.rebalance.lost_uncommitted == {P0: "the session ended"}
         assert len(it.assignment) == 0
         while it.rebalance.in_callback:
             await anyio.lowlevel.checkpoint()
@@ -252,12 +254,12 @@ async def test_what_is_chosen_by_hand_meanwhile_stays() -> None:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
         it.rebalance.withdraw((P0, P1))
-        by_hand = Partition(P0, "earliest", AwaitingCommitted())
+        by_hand = AssignedPartition(P0, "earliest", AwaitingCommitted())
         it.assignment.add(by_hand)
         await it.rebalance.revoke((P0, P1))
         assert it.offsets.calls[0] == ("commit", {P0: 7})
         assert it.assignment.values() == [by_hand]
-        assert not by_hand.revoked
+        assert not by_hand.pending_revocation
         it.rebalance.lose((P0,), "late")
         assert it.assignment.values() == [by_hand]
 
@@ -266,8 +268,8 @@ async def test_a_commit_of_what_is_given_back_is_known() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.rebalance.withdraw((P0,))
-        assert it.rebalance.giving_back([P1, P0])
-        assert not it.rebalance.giving_back([P1])
+        assert it.rebalance.is_any_being_revoked([P1, P0])
+        assert not it.rebalance.is_any_being_revoked([P1])
 
 
 async def test_what_a_callback_raises_is_kept_for_the_application() -> None:
@@ -299,7 +301,7 @@ async def test_what_was_lost_during_its_revocation_and_came_back_stays() -> None
         assert it.offsets.calls[:1] == [("lost", (P0, P1))]
         assert not any(call[0] == "commit" for call in it.offsets.calls)
         assert it.assignment.names == (P0,)
-        assert not it.rebalance.giving_back([P0])
+        assert not it.rebalance.is_any_being_revoked([P0])
 
 
 async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
@@ -309,7 +311,7 @@ async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
         partition = it.assignment.get(P0)
         assert partition is not None
         assert partition.buffer is not None
-        partition.buffer._lease("at work", 3)
+        partition.buffer._mark_unprocessed("at work", 3)
         it.offsets.waiting = {P0: OffsetAndMetadata(7)}
         await it.rebalance.revoke((P0,))
         assert it.offsets.calls[0] == ("commit", {P0: 7})

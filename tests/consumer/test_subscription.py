@@ -9,31 +9,31 @@ import pytest
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata
 from aiokafkawire.consumer.subscription import (
-    Pattern,
     RebalanceListener,
-    Topics,
-    checked_listener,
-    pattern_of,
-    topics_of,
+    SubscribedPattern,
+    SubscribedTopics,
+    parse_pattern,
+    parse_topics,
+    validate_listener,
 )
 from aiokafkawire.types import TopicPartition
 
 
 def test_topics_are_named_once_each() -> None:
-    assert topics_of(["b", "a", "b"]) == Topics(("b", "a"))
-    assert topics_of("orders") == Topics(("orders",))
+    assert parse_topics(["b", "a", "b"]) == SubscribedTopics(("b", "a"))
+    assert parse_topics("orders") == SubscribedTopics(("orders",))
 
 
 @pytest.mark.parametrize("names", [[""], [3], [b"orders"]])
 def test_a_topic_is_a_string(names: Any) -> None:
     with pytest.raises(TypeError, match="topic"):
-        topics_of(names)
+        parse_topics(names)
 
 
 @pytest.mark.parametrize("name", ["x" * 40_000, "\ud800"])
 def test_a_topic_has_a_name_that_a_request_can_bear(name: str) -> None:
     with pytest.raises(ValueError, match=r"string|UTF-8"):
-        topics_of(["orders", name])
+        parse_topics(["orders", name])
 
 
 def test_a_pattern_matches_whole_names_and_no_internal_topics() -> None:
@@ -45,7 +45,7 @@ def test_a_pattern_matches_whole_names_and_no_internal_topics() -> None:
         for name in ("orders-us", "orders-eu", "old-orders-eu", "__orders-eu")
     }
     metadata = MetadataSnapshot(topics=MappingProxyType(topics))
-    pattern = Pattern(re.compile(r".{0,2}orders-\w+"))
+    pattern = SubscribedPattern(re.compile(r".{0,2}orders-\w+"))
     assert pattern.matches(metadata) == ("orders-eu", "orders-us")
 
 
@@ -60,13 +60,13 @@ def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
 
 
 def test_a_pattern_is_a_regular_expression() -> None:
-    assert pattern_of("orders-.*") == Pattern(re.compile("orders-.*"))
-    assert pattern_of(re.compile("orders-.*")) == Pattern(re.compile("orders-.*"))
+    assert parse_pattern("orders-.*") == SubscribedPattern(re.compile("orders-.*"))
+    assert parse_pattern(re.compile("orders-.*")) == SubscribedPattern(re.compile("orders-.*"))
     with pytest.raises(ValueError, match=r"pattern '\(' is no regular expression: missing \)"):
-        pattern_of("(")
+        parse_pattern("(")
     bytes_pattern: Any = b"orders"
     with pytest.raises(TypeError, match="a pattern is a string, not b'orders'"):
-        pattern_of(bytes_pattern)
+        parse_pattern(bytes_pattern)
 
 
 class Duck:
@@ -81,11 +81,11 @@ class WholeDuck(Duck):
 
 def test_a_listener_has_all_its_methods() -> None:
     whole = WholeDuck()
-    assert checked_listener(whole) is whole
-    assert checked_listener(None) is None
+    assert validate_listener(whole) is whole
+    assert validate_listener(None) is None
     for listener in (Duck(), RebalanceListener, print):
         with pytest.raises(TypeError, match="derived from RebalanceListener, not"):
-            checked_listener(listener)
+            validate_listener(listener)
 
 
 class Misspelt(RebalanceListener):
@@ -110,18 +110,18 @@ def test_a_listener_whose_methods_are_misspelt_is_refused() -> None:
     with pytest.raises(
         TypeError, match=r"on_partition_revoked .* is never called: is it on_partitions_revoked\?"
     ):
-        checked_listener(Misspelt())
+        validate_listener(Misspelt())
     with pytest.raises(TypeError, match="overrides none of on_partitions_assigned, "):
-        checked_listener(Deaf())
+        validate_listener(Deaf())
 
 
 def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
     with_attribute = Deaf()
     with_attribute.on_partitions_lost = print  # type: ignore[method-assign]
     for listener in (WithHelpers(), with_attribute, RebalanceListener()):
-        assert checked_listener(listener) is listener
+        assert validate_listener(listener) is listener
 
 
 def test_a_regular_expression_among_topics_is_told_where_it_belongs() -> None:
     with pytest.raises(ValueError, match=r"'\^ord\.\*' can be no topic, .* subscribe\(pattern=…\)"):
-        topics_of(["orders", "^ord.*"])
+        parse_topics(["orders", "^ord.*"])

@@ -65,7 +65,7 @@ async def until(condition: Any) -> None:
 
 
 def state_of(reader: Consumer) -> s.State:
-    return reader._running.need_group().member.state
+    return reader._running.require_group().member.state
 
 
 async def read_nothing_until_assigned(reader: Consumer) -> None:
@@ -134,7 +134,7 @@ async def test_the_end_of_the_client_is_no_answer_of_the_coordinator() -> None:
         await broker.create_topic("orders", 1)
         async with consumer(broker, "orders", group_id="g", heartbeat_interval_ms=10_000) as reader:
             await read_nothing_until_assigned(reader)
-            member = reader._running.need_group().member
+            member = reader._running.require_group().member
             now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
             effects = list(member._machine.handle(on.Tick(), now))
             assert [type(effect) for effect in effects] == [do.SendHeartbeat]
@@ -503,7 +503,7 @@ async def test_the_metadata_of_a_member_is_that_of_its_last_generation() -> None
         async with consumer(broker, "orders", group_instance_id="i", **options) as reader:
             assert reader.group_metadata() == GroupMetadata("g", group_instance_id="i")
             await read(reader, 3)
-            generation = reader._running.need_group().member.generation
+            generation = reader._running.require_group().member.generation
             assert generation is not None
             first = GroupMetadata("g", generation.number, generation.member_id, "i")
             assert reader.group_metadata() == first

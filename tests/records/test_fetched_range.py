@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.records import find_fetched_range, iter_fetched_range
 from aiokafkawire.records.fetched_range import CHUNK_BATCHES
-from tests.consumer.logs import log
+from tests.consumer.record_data import log
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

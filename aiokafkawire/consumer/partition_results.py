@@ -10,7 +10,7 @@ from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-__all__ = ("CONSUMER_REPLICA_ID", "Answers", "by_leader")
+__all__ = ("CONSUMER_REPLICA_ID", "PartitionResults", "by_leader")
 
 CONSUMER_REPLICA_ID = -1
 """Who asks, where a replica may ask too."""
@@ -18,7 +18,7 @@ CONSUMER_REPLICA_ID = -1
 T = TypeVar("T")
 
 
-class Answers(Generic[T]):
+class PartitionResults(Generic[T]):
     """What `node` answers to one request of `api`: each partition is in `found` or in `failed`."""
 
     def __init__(self, api: str, node: NodeId) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.consumer.partition import Partition
+from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.records import FetchedBatches, assign_offsets, decode_fetch, iter_batches
 from aiokafkawire.types import TopicPartition
 from tests.broker.raw_client import batch
@@ -26,7 +26,7 @@ def fetched(data: bytes, offset: int = 0, tp: TopicPartition = P0) -> FetchedBat
     return decode_fetch(*tp, data, offset)
 
 
-def gave(partition: Partition, first: int, next_offset: int) -> None:
+def mark_delivered(partition: AssignedPartition, first: int, next_offset: int) -> None:
     """Have a partition take these offsets for given to the application."""
-    low, high = partition.given or (first, next_offset)
-    partition._given = min(low, first), max(high, next_offset)
+    low, high = partition.delivered or (first, next_offset)
+    partition._delivered = min(low, first), max(high, next_offset)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.consumer import buffer as buffer_module
-from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer import fetch_buffer as buffer_module
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import FetchedRange, control_batch, find_fetched_range
 
-from .logs import fetched, log
+from .record_data import fetched, log
 
 
 def filled(*sizes: int, start: int = 0) -> FetchBuffer:
@@ -42,8 +42,8 @@ def test_records_are_given_in_order_and_the_position_follows() -> None:
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) -> None:
     buffer = filled(3)
-    buffer.end_with(CorruptRecords("damaged", offset=3), 100)
-    given = buffer.open("a") if one_by_one else buffer.take(100, "a")
+    buffer.end_with_error(CorruptRecords("damaged", offset=3), 100)
+    given = buffer.open_cursor("a") if one_by_one else buffer.take(100, "a")
     assert given is not None
     if one_by_one:
         assert [given.next().offset for _ in range(3)] == [0, 1, 2]
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) ->
     for _ in range(2):
         with pytest.raises(CorruptRecords, match="damaged"):
             buffer.take(100, "a")
-    buffer.drop()
+    buffer.discard()
     assert (buffer.position, buffer.fetch_offset, buffer.empty, buffer.size_bytes) == (
         3,
         3,
@@ -62,14 +62,14 @@ def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) ->
 
 def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
     buffer = filled(300)
-    cursor = buffer.open("a")
+    cursor = buffer.open_cursor("a")
     assert cursor is not None
     assert [cursor.next().offset for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
     many = buffer.take(2, "a")
     assert many is not None
     assert many.offsets() == [3, 4]
     assert cursor.next() is None  # to be opened again
-    cursor = buffer.open("a")
+    cursor = buffer.open_cursor("a")
     assert cursor is not None
     got = [cursor.next().offset for _ in range(251)]  # type: ignore[union-attr]
     assert got == list(range(5, 256))
@@ -83,23 +83,23 @@ def test_processed_is_what_callers_came_back_from() -> None:
     buffer.take(4, "a")
     buffer.take(3, "b")
     assert (buffer.position, buffer.processed) == (7, 0)
-    buffer.came_back("a")
+    buffer.mark_processed("a")
     assert buffer.processed == 4
     buffer.take(1, "a")
-    buffer.came_back("b")
+    buffer.mark_processed("b")
     assert buffer.processed == 7
-    buffer.came_back("a")
+    buffer.mark_processed("a")
     assert buffer.processed == 8
 
 
 def test_one_by_one_the_record_before_is_processed() -> None:
     buffer = filled(10)
-    cursor = buffer.open("a")
+    cursor = buffer.open_cursor("a")
     assert cursor is not None
     for offset in range(10):
         cursor.next()
         assert buffer.processed == offset
-    buffer.came_back("a")
+    buffer.mark_processed("a")
     assert buffer.processed == 10
 
 
@@ -112,7 +112,7 @@ def test_gaps_are_passed_over() -> None:
     buffer.take(5, "a")
     assert (buffer.position, buffer.leader_epoch) == (9, 4)
     assert buffer.processed == 0
-    buffer.came_back("a")
+    buffer.mark_processed("a")
     assert buffer.processed == 9
 
 
@@ -144,7 +144,7 @@ def test_the_leader_epoch_of_what_was_given_is_known() -> None:
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (-1, 8)
     buffer.take(1, "a")
     assert buffer.leader_epoch == 7
-    cursor = buffer.open("a")
+    cursor = buffer.open_cursor("a")
     assert cursor is not None
     for offset, epoch in ((1, 7), (2, 8), (3, 8)):
         record = cursor.next()
@@ -178,11 +178,11 @@ def test_the_epoch_of_batches_without_records_counts() -> None:
 def test_what_was_not_given_can_be_dropped_and_leases_stay() -> None:
     buffer = FetchBuffer(0)
     add(buffer, log(3, leader_epoch=3) + log(3, start=3, leader_epoch=4))
-    cursor = buffer.open("a")
+    cursor = buffer.open_cursor("a")
     assert cursor is not None
     cursor.next()
     cursor.next()
-    buffer.drop()
+    buffer.discard()
     assert (buffer.position, buffer.fetch_offset, buffer.fetch_epoch) == (2, 2, 3)
     assert (buffer.empty, buffer.size_bytes, buffer.processed) == (True, 0, 1)
     assert cursor.next() is None
@@ -211,9 +211,9 @@ def test_callers_that_never_come_back_are_bounded(
             buffer.take(1, number)
     assert len(caplog.records) == 1
     for number in range(9):
-        buffer.came_back(number)
+        buffer.mark_processed(number)
     assert buffer.processed == 3  # what was given beyond the bound is never taken for processed
-    assert len(buffer._leases) == 1
+    assert len(buffer._unprocessed) == 1
 
 
 def test_one_by_one_callers_beyond_the_bound_are_never_taken_for_processed(
@@ -222,11 +222,11 @@ def test_one_by_one_callers_beyond_the_bound_are_never_taken_for_processed(
     monkeypatch.setattr(buffer_module, "MAX_CALLERS", 3)
     buffer = filled(10)
     for number in range(6):
-        cursor = buffer.open(number)
+        cursor = buffer.open_cursor(number)
         assert cursor is not None
         assert cursor.next() is not None
     for number in (0, 1, 2, 5):
-        buffer.came_back(number)
+        buffer.mark_processed(number)
     assert buffer.processed == 3  # 3 and 4 have not come back
 
 
@@ -252,15 +252,15 @@ def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.
                 given += offsets
                 held.setdefault(caller, []).extend(offsets)
             case "next":
-                buffer.came_back(caller)
+                buffer.mark_processed(caller)
                 held[caller] = []
-                cursor = buffer.open(caller)
+                cursor = buffer.open_cursor(caller)
                 record = None if cursor is None else cursor.next()
                 if record is not None:
                     given.append(record.offset)
                     held[caller] = [record.offset]
             case "back":
-                buffer.came_back(caller)
+                buffer.mark_processed(caller)
                 held[caller] = []
         unprocessed = [offset for offsets in held.values() for offset in offsets]
         assert buffer.processed <= min(unprocessed, default=buffer.position)

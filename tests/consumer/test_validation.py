@@ -4,31 +4,31 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.consumer.arguments import (
+from aiokafkawire.consumer.assignment import ConsumerAssignment
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.partition import AssignedPartition, Fetching
+from aiokafkawire.consumer.validation import (
     MAX_INT64,
-    checked_offset,
-    offsets_to_commit,
-    times_to_look_up,
+    parse_commit_argument,
+    validate_offset,
+    validate_timestamps,
 )
-from aiokafkawire.consumer.assignment import Assignment
-from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
 from aiokafkawire.types import OffsetAndMetadata
 
-from .logs import P0, P1, fetched, gave, log
+from .record_data import P0, P1, fetched, log, mark_delivered
 
 
-def partition_with_batch() -> tuple[Partition, Records]:
+def partition_with_batch() -> tuple[AssignedPartition, Records]:
     """A partition that has not given the batch."""
     data = log(5, leader_epoch=3)
     batch = fetched(data).take(10)
-    return Partition(P0, "earliest", Positioned(FetchBuffer(5))), batch
+    return AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5))), batch
 
 
-def owning(partition: Partition) -> Assignment:
-    assignment = Assignment()
+def owning(partition: AssignedPartition) -> ConsumerAssignment:
+    assignment = ConsumerAssignment()
     assignment.add(partition)
     return assignment
 
@@ -36,19 +36,24 @@ def owning(partition: Partition) -> Assignment:
 def test_a_mapping_says_what_is_committed() -> None:
     noted = OffsetAndMetadata(7, "note", 2)
     given: Any = {("orders", 0): 5, P1: noted}
-    assert offsets_to_commit(Assignment(), given) == {P0: OffsetAndMetadata(5), P1: noted}
-    assert offsets_to_commit(Assignment(), {}) == {}
+    assert parse_commit_argument(ConsumerAssignment(), given) == {
+        P0: OffsetAndMetadata(5),
+        P1: noted,
+    }
+    assert parse_commit_argument(ConsumerAssignment(), {}) == {}
 
 
 def test_a_batch_is_committed_up_to_its_end() -> None:
     partition, batch = partition_with_batch()
-    gave(partition, 0, 5)
-    assert offsets_to_commit(owning(partition), batch) == {P0: OffsetAndMetadata(5, leader_epoch=3)}
+    mark_delivered(partition, 0, 5)
+    assert parse_commit_argument(owning(partition), batch) == {
+        P0: OffsetAndMetadata(5, leader_epoch=3)
+    }
 
 
 def test_whether_a_batch_of_others_is_committed_is_not_decided_here() -> None:
     _, batch = partition_with_batch()
-    assert offsets_to_commit(Assignment(), batch)[P0].offset == 5
+    assert parse_commit_argument(ConsumerAssignment(), batch)[P0].offset == 5
 
 
 @pytest.mark.parametrize("given", [None, (0, 3), (3, 5)])
@@ -57,9 +62,9 @@ def test_a_batch_that_was_given_before_its_partition_was_lost_is_refused(
 ) -> None:
     partition, batch = partition_with_batch()
     if given is not None:
-        gave(partition, *given)
+        mark_delivered(partition, *given)
     with pytest.raises(CommitFailed, match="lost and came back") as told:
-        offsets_to_commit(owning(partition), batch)
+        parse_commit_argument(owning(partition), batch)
     assert (told.value.topic, told.value.partition, told.value.offset) == ("orders", 0, 0)
 
 
@@ -68,10 +73,10 @@ def test_what_is_neither_is_told() -> None:
     for wrong in (batch[0], "orders", [P0], 5):
         given: Any = wrong
         with pytest.raises(TypeError, match=r"^commit takes a batch of .*, or offsets"):
-            offsets_to_commit(Assignment(), given)
+            parse_commit_argument(ConsumerAssignment(), given)
     by_topic: Any = {"orders": 5}
     with pytest.raises(TypeError, match=r"a partition is .topic, number., not 'orders'"):
-        offsets_to_commit(Assignment(), by_topic)
+        parse_commit_argument(ConsumerAssignment(), by_topic)
 
 
 @pytest.mark.parametrize(
@@ -79,20 +84,20 @@ def test_what_is_neither_is_told() -> None:
 )
 def test_an_offset_is_a_whole_number(offset: Any) -> None:
     with pytest.raises(TypeError, match="an offset is a whole number, not"):
-        checked_offset(offset)
+        validate_offset(offset)
 
 
 def test_a_note_is_a_string() -> None:
     note: Any = b"note"
     with pytest.raises(TypeError, match="the metadata of an offset is a string, not b'note'"):
-        checked_offset(OffsetAndMetadata(5, note))
+        validate_offset(OffsetAndMetadata(5, note))
 
 
 def test_an_offset_fits_into_the_protocol() -> None:
-    assert checked_offset(MAX_INT64) == OffsetAndMetadata(MAX_INT64)
+    assert validate_offset(MAX_INT64) == OffsetAndMetadata(MAX_INT64)
     for offset in (-1, MAX_INT64 + 1):
         with pytest.raises(ValueError, match=f"from 0 to {MAX_INT64}, not {offset}"):
-            checked_offset(offset)
+            validate_offset(offset)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +111,12 @@ def test_an_offset_fits_into_the_protocol() -> None:
 )
 def test_what_no_request_can_carry_is_refused(offset: OffsetAndMetadata, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        checked_offset(offset)
+        validate_offset(offset)
 
 
 def test_times_are_looked_up_by_partition() -> None:
     given: Any = {("orders", 0): 5, P1: 0}
-    assert times_to_look_up(given) == {P0: 5, P1: 0}
+    assert validate_timestamps(given) == {P0: 5, P1: 0}
 
 
 @pytest.mark.parametrize(
@@ -125,9 +130,9 @@ def test_times_are_looked_up_by_partition() -> None:
 )
 def test_what_are_no_times_by_partition_is_told(given: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
-        times_to_look_up(given)
+        validate_timestamps(given)
 
 
 def test_a_time_is_not_negative() -> None:
     with pytest.raises(ValueError, match="a timestamp is not negative; -1 is"):
-        times_to_look_up({P0: -1})
+        validate_timestamps({P0: -1})

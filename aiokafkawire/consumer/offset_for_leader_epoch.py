@@ -15,15 +15,15 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from .answers import CONSUMER_REPLICA_ID, Answers
+from .partition_results import CONSUMER_REPLICA_ID, PartitionResults
 
-__all__ = ("EpochEnd", "EpochQuestion", "epoch_ends")
+__all__ = ("EpochEnd", "EpochQuery", "fetch_epoch_ends")
 
 FIRST_WITH_CURRENT_EPOCH = 2
 """Earlier versions do not tell an old leader from the present one."""
 
 
-class EpochQuestion(NamedTuple):
+class EpochQuery(NamedTuple):
     """Where `epoch` ended, asked of the leader in `current_leader_epoch`."""
 
     epoch: int
@@ -37,17 +37,17 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-async def epoch_ends(
+async def fetch_epoch_ends(
     cluster: Cluster,
     node: NodeId,
-    questions: Mapping[TopicPartition, EpochQuestion],
+    queries: Mapping[TopicPartition, EpochQuery],
     deadline: float,
-) -> Answers[EpochEnd]:
+) -> PartitionResults[EpochEnd]:
     """Ask one node, once. Does not raise for what it answers."""
-    answers: Answers[EpochEnd] = Answers("OffsetForLeaderEpoch", node)
+    results: PartitionResults[EpochEnd] = PartitionResults("OffsetForLeaderEpoch", node)
     try:
         response = await cluster.request(
-            _request(questions),
+            _request(queries),
             to=Node(node),
             deadline=deadline,
             retry=False,
@@ -55,29 +55,29 @@ async def epoch_ends(
         )
     except KafkaError as error:
         cluster.request_update()
-        answers.failed = dict.fromkeys(questions, error)
-        return answers
+        results.failed = dict.fromkeys(queries, error)
+        return results
     for topic in response.topics:
         for entry in topic.partitions:
             tp = TopicPartition(topic.topic, entry.partition)
-            if tp in questions:
-                answers.add(tp, entry.error_code, EpochEnd(entry.leader_epoch, entry.end_offset))
-    if answers.close(questions):
+            if tp in queries:
+                results.add(tp, entry.error_code, EpochEnd(entry.leader_epoch, entry.end_offset))
+    if results.close(queries):
         cluster.request_update()
-    return answers
+    return results
 
 
-def _request(questions: Mapping[TopicPartition, EpochQuestion]) -> OffsetForLeaderEpochRequest:
+def _request(queries: Mapping[TopicPartition, EpochQuery]) -> OffsetForLeaderEpochRequest:
     def partition(tp: TopicPartition) -> OffsetForLeaderPartition:
-        question = questions[tp]
+        query = queries[tp]
         return OffsetForLeaderPartition(
             partition=tp.partition,
-            current_leader_epoch=question.current_leader_epoch,
-            leader_epoch=question.epoch,
+            current_leader_epoch=query.current_leader_epoch,
+            leader_epoch=query.epoch,
         )
 
     topics = [
         OffsetForLeaderTopic(topic=topic, partitions=[*map(partition, tps)])
-        for topic, tps in by_topic(questions).items()
+        for topic, tps in by_topic(queries).items()
     ]
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)

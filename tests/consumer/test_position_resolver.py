@@ -14,7 +14,7 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
-from .logs import P0, P1
+from .record_data import P0, P1
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_partitions_are_asked_for_together() -> None:
 async def test_very_many_partitions_are_asked_for_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aiokafkawire.consumer.positioner.MAX_ASKED", 2)
+    monkeypatch.setattr("aiokafkawire.consumer.position_resolver.MAX_PARTITIONS_PER_REQUEST", 2)
     async with Broker() as broker:
         await broker.create_topic("orders", 5)
         async with consumer(broker, "orders", group_id="g") as reader:
@@ -144,7 +144,7 @@ async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_
         async with consumer(broker, default_api_timeout_ms=1_500) as reader:
             reader.assign([absent, P0])
             assert len(await read(reader, 3)) == 3
-            for state in ("Resetting", "Positioned"):
+            for state in ("Resetting", "Fetching"):
                 with anyio.fail_after(TIMEOUT_S):
                     with pytest.raises(UnknownTopic, match="no partition 7") as told:
                         await reader.getone()
@@ -181,8 +181,8 @@ async def test_metadata_of_a_topic_under_way_is_not_asked_for_again() -> None:
             reader.seek(P0, 0)
             await read(reader, 3)
             assert await reader.getmany(timeout_ms=200) == {}
-        asked = [seen for seen in broker.requests.of(ApiKey.METADATA) if seen.message.topics]
-        assert len(asked) == 1
+        lookups = [seen for seen in broker.requests.of(ApiKey.METADATA) if seen.message.topics]
+        assert len(lookups) == 1
 
 
 async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
@@ -193,8 +193,8 @@ async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
             reader.assign([P0])
             assert await reader.position(P0) == 0
             (first, *_) = broker.requests.of(ApiKey.LIST_OFFSETS)
-            (asked,) = first.message.topics[0].partitions
-            assert 0 <= asked.timestamp - (before_ms - 3_600_000) < 60_000
+            (lookups,) = first.message.topics[0].partitions
+            assert 0 <= lookups.timestamp - (before_ms - 3_600_000) < 60_000
 
 
 async def test_a_callback_may_ask_for_a_position_that_is_not_known_yet() -> None:

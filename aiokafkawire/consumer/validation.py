@@ -17,14 +17,14 @@ from aiokafkawire.types import (
     topic_partitions,
 )
 
-from .assignment import Assignment
+from .assignment import ConsumerAssignment
 
 __all__ = (
     "CommitArgument",
-    "checked_offset",
-    "offsets_to_commit",
-    "only_partitions",
-    "times_to_look_up",
+    "parse_commit_argument",
+    "validate_offset",
+    "validate_partitions",
+    "validate_timestamps",
 )
 
 MAX_INT64 = 2**63 - 1
@@ -34,8 +34,8 @@ MAX_METADATA_BYTES = 2**15 - 1
 CommitArgument = OffsetsArgument[PartitionT] | Records
 
 
-def offsets_to_commit(
-    assignment: Assignment, given: CommitArgument[PartitionT]
+def parse_commit_argument(
+    assignment: ConsumerAssignment, given: CommitArgument[PartitionT]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a mapping says, or the end of a batch.
 
@@ -48,10 +48,10 @@ def offsets_to_commit(
             "commit takes a batch of getmany() or batches(), or offsets by partition"
             f" ({{TopicPartition: offset}}), not {given!r:.80}"
         )
-    return {topic_partition(tp): checked_offset(offset) for tp, offset in given.items()}
+    return {topic_partition(tp): validate_offset(offset) for tp, offset in given.items()}
 
 
-def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+def validate_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     """An offset to commit or to seek to. Raises `TypeError`, `ValueError`."""
     whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     for number in (whole.offset, whole.leader_epoch):
@@ -77,7 +77,7 @@ def _check_metadata(metadata: str) -> None:
         raise ValueError(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
 
 
-def only_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPartition]:
+def validate_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPartition]:
     """Return the partitions that a call for records is restricted to.
 
     Raises:
@@ -94,7 +94,7 @@ def only_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPartit
     return topic_partitions(partitions)
 
 
-def times_to_look_up(given: Mapping[PartitionT, int]) -> dict[TopicPartition, int]:
+def validate_timestamps(given: Mapping[PartitionT, int]) -> dict[TopicPartition, int]:
     """Milliseconds by partition. Raises `TypeError`, `ValueError`."""
     if not isinstance(given, Mapping):
         raise TypeError(f"times are given by partition ({{TopicPartition: ms}}), not {given!r:.80}")
@@ -106,13 +106,15 @@ def times_to_look_up(given: Mapping[PartitionT, int]) -> dict[TopicPartition, in
     return {topic_partition(tp): time_ms for tp, time_ms in given.items()}
 
 
-def _end_of(assignment: Assignment, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:
+def _end_of(
+    assignment: ConsumerAssignment, batch: Records
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Where reading goes on after a batch, if it was given since its partition is owned."""
     tp = batch.topic_partition
     partition = assignment.get(tp)
     first = batch.first_offset
     if partition is not None and first is not None:
-        given = partition.given
+        given = partition.delivered
         if given is None or first < given[0] or batch.next_offset > given[1]:
             raise CommitFailed(
                 "the partition was lost and came back since the batch was given",

@@ -7,30 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import Leader
-from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_planner import FULL_PARTITION_HOLD_S, FetchLimits, FetchPlanner
 from aiokafkawire.consumer.partition import (
-    EpochEnded,
-    Partition,
-    Positioned,
-    ReadReplica,
+    AssignedPartition,
+    EpochEndFetched,
+    Fetching,
+    PreferredReadReplica,
     Resetting,
-    SoughtTo,
+    Seek,
     Validating,
 )
-from aiokafkawire.consumer.planner import HOLD_S, FetchLimits, FetchPlanner
 from aiokafkawire.records import FetchedRange
 from aiokafkawire.types import TopicPartition
 
-from .logs import P0, P1, fetched, log
+from .record_data import P0, P1, fetched, log
 
 LIMITS = FetchLimits(buffer_bytes=5_000, partition_bytes=1_000)
 
 
-def partition(tp: TopicPartition, offset: int = 0) -> Partition:
-    return Partition(tp, "earliest", Positioned(FetchBuffer(offset)))
+def partition(tp: TopicPartition, offset: int = 0) -> AssignedPartition:
+    return AssignedPartition(tp, "earliest", Fetching(FetchBuffer(offset)))
 
 
-def fill(one: Partition, size_bytes: int, leader_epoch: int = -1) -> None:
+def fill(one: AssignedPartition, size_bytes: int, leader_epoch: int = -1) -> None:
     buffer = one.buffer
     assert buffer is not None
     data = log(1, start=buffer.fetch_offset)
@@ -65,12 +65,12 @@ def test_a_partition_whose_leader_moves_does_not_wait_for_the_old_one() -> None:
     one = partition(P0)
     (old,) = planner.plan([one], leaders(p0=1), 0.0)
     assert planner.plan([one], leaders(p0=1), 0.0) == []
-    one.follow(Leader(2, 9))
+    one.update_leader(Leader(2, 9))
     (new,) = planner.plan([one], leaders(p0=2), 0.0)
     assert (new.node, new.parts[0].offset) == (2, 0)
-    assert new.parts[0].awaited
-    assert not old.parts[0].awaited
-    one.handle(SoughtTo(50))
+    assert new.parts[0].is_current
+    assert not old.parts[0].is_current
+    one.handle(Seek(50))
     planner.finished(new)
     assert planner.plan([one], leaders(p0=2), 0.0)[0].parts[0].offset == 50
 
@@ -79,10 +79,10 @@ def test_who_is_not_fetched() -> None:
     planner = FetchPlanner(LIMITS)
     paused, revoked, later, full = (partition(TopicPartition("orders", n)) for n in range(4))
     paused.paused = True
-    revoked.revoked = True
+    revoked.pending_revocation = True
     later.not_before = 3.0
     fill(full, 1_000)
-    resetting = Partition(TopicPartition("orders", 4), "earliest", Resetting(-1))
+    resetting = AssignedPartition(TopicPartition("orders", 4), "earliest", Resetting(-1))
     owned = [paused, revoked, later, full, resetting]
     assert planner.plan(owned, leaders(), 0.0) == []
     assert planner.next_deadline(owned, 0.0) == 3.0
@@ -94,10 +94,10 @@ def test_a_position_in_doubt_is_not_fetched_until_it_is_known() -> None:
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
     state = plan.parts[0].state
-    planner.doubt(state)
+    planner.suspend(state)
     planner.finished(plan)
     assert planner.plan([one], leaders(), 0.0) == []
-    planner.doubted(state)
+    planner.resume(state)
     assert planner.plan([one], leaders(), 0.0)[0].parts[0].state is state
 
 
@@ -114,16 +114,16 @@ def test_a_full_partition_is_waited_for_a_little_and_then_left_out_briefly() -> 
     owned = [full, other]
     fill(full, 1_000)
     assert planner.plan(owned, leaders(), 2.0) == []
-    assert planner.next_deadline(owned, 2.0) == 2.0 + HOLD_S
-    (plan,) = planner.plan(owned, leaders(), 2.0 + HOLD_S)
-    assert ([part.partition for part in plan.parts], plan.brief) == ([other], True)
+    assert planner.next_deadline(owned, 2.0) == 2.0 + FULL_PARTITION_HOLD_S
+    (plan,) = planner.plan(owned, leaders(), 2.0 + FULL_PARTITION_HOLD_S)
+    assert ([part.partition for part in plan.parts], plan.short_wait) == ([other], True)
     planner.finished(plan)
-    (plan,) = planner.plan(owned, leaders(), 2.1 + HOLD_S)
-    assert plan.brief
+    (plan,) = planner.plan(owned, leaders(), 2.1 + FULL_PARTITION_HOLD_S)
+    assert plan.short_wait
     planner.finished(plan)
-    full.handle(SoughtTo(50))
-    (plan,) = planner.plan(owned, leaders(), 2.2 + HOLD_S)
-    assert (len(plan.parts), plan.brief) == (2, False)
+    full.handle(Seek(50))
+    (plan,) = planner.plan(owned, leaders(), 2.2 + FULL_PARTITION_HOLD_S)
+    assert (len(plan.parts), plan.short_wait) == (2, False)
 
 
 def test_nobody_waits_for_a_full_partition_that_is_paused_or_led_elsewhere() -> None:
@@ -133,7 +133,7 @@ def test_nobody_waits_for_a_full_partition_that_is_paused_or_led_elsewhere() -> 
         fill(full, 1_000)
         full.paused = not nodes
         (plan,) = planner.plan([full, other], leaders(**nodes), 0.0)
-        assert ([part.partition for part in plan.parts], plan.brief) == ([other], False)
+        assert ([part.partition for part in plan.parts], plan.short_wait) == ([other], False)
 
 
 def test_all_buffers_together_are_bounded() -> None:
@@ -151,7 +151,7 @@ def test_a_partition_without_a_leader_waits_for_one() -> None:
     assert planner.plan([one], leaders(), 0.0)
 
 
-@pytest.mark.parametrize("how", ["paused", "passed_over"])
+@pytest.mark.parametrize("how", ["paused", "excluded"])
 def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> None:
     planner = FetchPlanner(FetchLimits(1_500, 1_000))
     unread, other = partition(P0), partition(P1)
@@ -164,7 +164,7 @@ def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> N
 
 def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
     planner = FetchPlanner(LIMITS)
-    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 9), Leader(1, 9)))
+    one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), Leader(1, 9)))
     (plan,) = planner.plan([one], leaders(), 0.0)
     assert plan.parts[0].fetch_epoch == 9
     planner.finished(plan)
@@ -175,12 +175,12 @@ def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
 
 def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_from() -> None:
     planner = FetchPlanner(LIMITS)
-    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 3)))
+    one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 3)))
     assert planner.plan([one], leaders(), 0.0) == []
     state = one.state
     assert isinstance(state, Validating)
     assert state.leader == Leader(1, 9)
-    one.handle(EpochEnded(state, 3, 5))
+    one.handle(EpochEndFetched(state, 3, 5))
     assert planner.plan([one], leaders(), 0.0)
 
 
@@ -188,26 +188,26 @@ def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -
     planner = FetchPlanner(LIMITS)
     one, other = partition(P0), partition(P1)
     for each in (one, other):
-        each.follow(Leader(1, 9))
-    one.replica = ReadReplica(2, until=10.0)
+        each.update_leader(Leader(1, 9))
+    one.preferred_replica = PreferredReadReplica(2, until=10.0)
     plans = planner.plan([one, other], leaders(), 0.0, nodes={1, 2})
     assert [(plan.node, plan.parts[0].from_follower) for plan in plans] == [(2, True), (1, False)]
     for plan in plans:
         planner.finished(plan)
     for now, nodes in ((10.0, {1, 2}), (0.0, {1})):
-        one.replica = ReadReplica(2, until=10.0)
+        one.preferred_replica = PreferredReadReplica(2, until=10.0)
         (plan,) = planner.plan([one], leaders(), now, nodes=nodes)
         assert (plan.node, plan.parts[0].from_follower) == (1, False)
-        assert one.replica is None
+        assert one.preferred_replica is None
         planner.finished(plan)
 
 
 def test_another_leader_ends_the_preference_of_a_follower() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
-    one.follow(Leader(1, 9))
-    one.replica = ReadReplica(2, until=10.0)
-    one.follow(Leader(3, 10))
+    one.update_leader(Leader(1, 9))
+    one.preferred_replica = PreferredReadReplica(2, until=10.0)
+    one.update_leader(Leader(3, 10))
     (plan,) = planner.plan([one], leaders(p0=3), 0.0, nodes={1, 2, 3})
     assert plan.node == 3
 
@@ -219,15 +219,15 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
     (plan,) = planner.plan(owned, leaders(), 0.0)
     planner.finished(plan)
     (plan,) = planner.plan(owned[:1], leaders(), 0.0)
-    assert [part.partition for part in plan.parts] == owned[:1] == planner.known()
-    assert not planner.rested
+    assert [part.partition for part in plan.parts] == owned[:1] == planner.planned_partitions()
+    assert not planner.backing_off
 
 
 def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(P0)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
-    planner.finished(plan, rest_until=2.0)
+    planner.finished(plan, backoff_until=2.0)
     assert planner.plan(owned, leaders(), 1.0) == []
     assert planner.next_deadline(owned, 1.0) == 2.0
     assert planner.plan(owned, leaders(), 2.0)
@@ -257,14 +257,14 @@ def test_an_answer_is_of_use_unless_something_happened_since() -> None:
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
     (part,) = plan.parts
-    assert part.awaited
-    one.revoked = True
-    assert not part.awaited
-    one.revoked = False
+    assert part.is_current
+    one.pending_revocation = True
+    assert not part.is_current
+    one.pending_revocation = False
     fill(one, 10)
-    assert not part.awaited  # somebody else brought what it asked for
-    one.handle(SoughtTo(0))
-    assert not part.awaited
+    assert not part.is_current  # somebody else brought what it asked for
+    one.handle(Seek(0))
+    assert not part.is_current
 
 
 @given(st.data())
@@ -289,20 +289,20 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
                         assert not part.partition.paused
                         assert part.buffer.size_bytes < LIMITS.partition_bytes
                     under_way.append(plan)
-                awaited = [
-                    id(part.buffer) for plan in under_way for part in plan.parts if part.awaited
+                is_current = [
+                    id(part.buffer) for plan in under_way for part in plan.parts if part.is_current
                 ]
-                assert len(set(awaited)) == len(awaited)
+                assert len(set(is_current)) == len(is_current)
             case "answer" if under_way:
                 plan = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
                 for part in plan.parts:
-                    if part.awaited:
+                    if part.is_current:
                         assert part.offset == part.partition.buffer.fetch_offset
                         fill(part.partition, data.draw(st.integers(1, 1_000)))
                 rest = data.draw(st.one_of(st.none(), st.just(now + 2)))
                 planner.finished(plan, rest)
             case "seek":
-                one.handle(SoughtTo(data.draw(st.integers(0, 50))))
+                one.handle(Seek(data.draw(st.integers(0, 50))))
             case "pause":
                 one.paused = not one.paused
             case "take":
@@ -313,7 +313,7 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
 # --- where only some partitions are looked at ------------------------------------------------
 
 
-def led_by(nodes: int, partitions: int) -> tuple[list[Partition], Any]:
+def led_by(nodes: int, partitions: int) -> tuple[list[AssignedPartition], Any]:
     owned = [partition(TopicPartition("orders", number)) for number in range(partitions)]
     return owned, lambda tp: Leader(tp.partition % nodes + 1, 1)
 
@@ -324,20 +324,20 @@ def test_an_answer_without_data_looks_at_no_partition() -> None:
     plans = {plan.node: plan for plan in planner.plan(owned, leader_of, 0.0)}
     planner.finished(plans[2])
     looked_at = []
-    real = planner._wants
+    real = planner._needs_fetch
 
-    def wants(one: Partition, now: float) -> bool:
+    def wants(one: AssignedPartition, now: float) -> bool:
         looked_at.append(one)
         return real(one, now)
 
-    planner._wants = wants  # type: ignore[method-assign]
-    (plan,) = planner.begin([], leader_of, 0.0)
+    planner._needs_fetch = wants  # type: ignore[method-assign]
+    (plan,) = planner.start_fetches([], leader_of, 0.0)
     assert plan.parts is plans[2].parts
-    assert planner.begin([], leader_of, 0.0) == []
+    assert planner.start_fetches([], leader_of, 0.0) == []
     planner.finished(plan)
     fill(owned[5], 10)
-    planner.look(owned[5], leader_of, 0.0)
-    (plan,) = planner.begin([owned[5]], leader_of, 0.0)
+    planner.update(owned[5], leader_of, 0.0)
+    (plan,) = planner.start_fetches([owned[5]], leader_of, 0.0)
     assert [part.partition for part in plan.parts] == [owned[1], *owned[9::4], owned[5]]
     assert looked_at == [owned[5]]
 
@@ -348,15 +348,15 @@ def test_what_is_full_holds_and_bounds_there_too() -> None:
     for plan in planner.plan(owned, leader_of, 0.0):
         planner.finished(plan)
     fill(owned[0], 1_000)
-    planner.look(owned[0], leader_of, 0.0)
-    (plan,) = planner.begin([owned[0]], leader_of, 0.0)
+    planner.update(owned[0], leader_of, 0.0)
+    (plan,) = planner.start_fetches([owned[0]], leader_of, 0.0)
     assert plan.node == 2
-    assert planner.next_deadline((), 0.0) == HOLD_S
+    assert planner.next_deadline((), 0.0) == FULL_PARTITION_HOLD_S
     planner.finished(plan)
     fill(owned[1], 700)
-    planner.look(owned[1], leader_of, 0.0)
-    assert planner.begin(owned[:2], leader_of, 1.0) == []
-    assert planner.held_back
+    planner.update(owned[1], leader_of, 0.0)
+    assert planner.start_fetches(owned[:2], leader_of, 1.0) == []
+    assert planner.buffers_full
 
 
 def test_one_position_is_not_fetched_from_two_nodes_at_once() -> None:
@@ -364,13 +364,13 @@ def test_one_position_is_not_fetched_from_two_nodes_at_once() -> None:
     planner = FetchPlanner(LIMITS)
     nodes = {1, 2, 3}
     first, _ = planner.plan(owned, leader_of, 0.0, nodes)
-    owned[0].replica = ReadReplica(3, 5.0)
-    planner.look(owned[0], leader_of, 1.0, nodes)
-    assert planner.begin([], leader_of, 1.0) == []
+    owned[0].preferred_replica = PreferredReadReplica(3, 5.0)
+    planner.update(owned[0], leader_of, 1.0, nodes)
+    assert planner.start_fetches([], leader_of, 1.0) == []
     assert list(planner.deferred) == [owned[0]]
     planner.finished(first)
-    planner.look(owned[0], leader_of, 1.0, nodes)
-    plans = planner.begin([], leader_of, 1.0)
+    planner.update(owned[0], leader_of, 1.0, nodes)
+    plans = planner.start_fetches([], leader_of, 1.0)
     assert [(plan.node, [p.partition for p in plan.parts]) for plan in plans] == [
         (1, [owned[2]]),
         (3, [owned[0]]),
@@ -378,7 +378,7 @@ def test_one_position_is_not_fetched_from_two_nodes_at_once() -> None:
     assert (list(planner.followers), list(planner.deferred)) == ([owned[0]], [])
     for plan in plans:
         planner.finished(plan)
-    planner.look(owned[0], leader_of, 6.0, nodes)
-    (plan,) = planner.begin([], leader_of, 6.0)
+    planner.update(owned[0], leader_of, 6.0, nodes)
+    (plan,) = planner.start_fetches([], leader_of, 6.0)
     assert [p.partition for p in plan.parts] == [owned[2], owned[0]]
     assert not planner.followers

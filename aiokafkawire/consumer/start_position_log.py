@@ -10,12 +10,12 @@ from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_offse
 from aiokafkawire.types import TopicPartition
 
 from .partition import (
-    Ago,
+    AssignedPartition,
     AwaitingCommitted,
-    Listed,
-    LogPoint,
-    Partition,
-    Positioned,
+    BeforeNow,
+    Fetching,
+    OffsetListed,
+    OffsetSpec,
     ResetReason,
     Resetting,
 )
@@ -23,12 +23,12 @@ from .partition import (
 if TYPE_CHECKING:
     from .partition import Event, State
 
-__all__ = ("StartLog",)
+__all__ = ("StartPositionLog",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 
-class StartLog:
+class StartPositionLog:
     """Logs start positions.
 
     Args:
@@ -37,45 +37,45 @@ class StartLog:
         policy: `auto_offset_reset`.
     """
 
-    def __init__(self, who: str, fields: Mapping[str, object], policy: str) -> None:
-        self._who = who
+    def __init__(self, log_prefix: str, fields: Mapping[str, object], policy: str) -> None:
+        self._log_prefix = log_prefix
         self._fields = fields
         self._policy = policy
-        self._limit = RateLimit()
-        self._sought: dict[TopicPartition, int] = {}
+        self._rate_limit = RateLimit()
+        self._seeks: dict[TopicPartition, int] = {}
 
-    def sought(self, partition: Partition) -> None:
-        """Note the first position of a partition, if `seek` set it; `log_sought` logs it."""
+    def note_seek(self, partition: AssignedPartition) -> None:
+        """Note the first position of a partition, if `seek` set it; `log_seeks` logs it."""
         if partition.position is not None:
-            self._sought[partition.tp] = partition.position
+            self._seeks[partition.tp] = partition.position
 
-    def log_sought(self, now: float) -> None:
+    def log_seeks(self, now: float) -> None:
         """Log the positions noted since the last call."""
-        if self._sought:
-            sought, self._sought = self._sought, {}
-            self._positions(sought, ResetReason.SEEK, "set by seek()", now)
+        if self._seeks:
+            seeks, self._seeks = self._seeks, {}
+            self._positions(seeks, ResetReason.SEEK, "set by seek()", now)
 
-    def found(
+    def log_lookup(
         self,
-        asked: Mapping[Partition, State],
+        lookups: Mapping[AssignedPartition, State],
         events: Mapping[TopicPartition, Event],
         now: float,
     ) -> None:
-        """Log the positions that one lookup has brought; all of `asked` were in one state."""
-        was = next(iter(asked.values()), None)
-        if isinstance(was, AwaitingCommitted):
+        """Log the positions that one lookup has brought; all of `lookups` were in one state."""
+        previous_state = next(iter(lookups.values()), None)
+        if isinstance(previous_state, AwaitingCommitted):
             if logger.isEnabledFor(logging.INFO):
-                self._committed(asked, now)
-        elif isinstance(was, Resetting):
-            self._listed(asked, events, now)
+                self._committed(lookups, now)
+        elif isinstance(previous_state, Resetting):
+            self._listed(lookups, events, now)
 
-    def _committed(self, asked: Iterable[Partition], now: float) -> None:
+    def _committed(self, lookups: Iterable[AssignedPartition], now: float) -> None:
         committed: dict[TopicPartition, int] = {}
         missing: list[TopicPartition] = []
-        for partition in asked:
+        for partition in lookups:
             if isinstance(partition.state, Resetting):
                 missing.append(partition.tp)
-            elif isinstance(partition.state, Positioned):
+            elif isinstance(partition.state, Fetching):
                 committed[partition.tp] = partition.state.buffer.position
         if committed:
             self._positions(committed, None, "committed offset", now)
@@ -84,29 +84,33 @@ class StartLog:
 
     def _listed(
         self,
-        asked: Mapping[Partition, State],
+        lookups: Mapping[AssignedPartition, State],
         events: Mapping[TopicPartition, Event],
         now: float,
     ) -> None:
         found: dict[tuple[ResetReason, str], dict[TopicPartition, int]] = {}
-        for partition, was in asked.items():
+        for partition, previous_state in lookups.items():
             state = partition.state
-            if not isinstance(was, Resetting) or not isinstance(state, Positioned):
+            if not isinstance(previous_state, Resetting) or not isinstance(state, Fetching):
                 continue
-            if isinstance(events.get(partition.tp), Listed):
-                offsets = found.setdefault((was.why, self._point(was)), {})
+            if isinstance(events.get(partition.tp), OffsetListed):
+                offsets = found.setdefault((previous_state.reason, self._point(previous_state)), {})
                 offsets[partition.tp] = state.buffer.position
-        for (why, point), offsets in found.items():
-            self._positions(offsets, why, point, now)
+        for (reason, point), offsets in found.items():
+            self._positions(offsets, reason, point, now)
 
     def _point(self, state: Resetting) -> str:
-        why = state.why
-        by = "" if why is ResetReason.SEEK else f"{why.value}: auto_offset_reset={self._policy}, "
-        if state.timestamp == LogPoint.EARLIEST:
+        reason = state.reason
+        by = (
+            ""
+            if reason is ResetReason.SEEK
+            else f"{reason.value}: auto_offset_reset={self._policy}, "
+        )
+        if state.timestamp == OffsetSpec.EARLIEST:
             return f"{by}beginning of the log"
-        if state.timestamp == LogPoint.LATEST:
+        if state.timestamp == OffsetSpec.LATEST:
             return f"{by}end of the log"
-        if isinstance(state.timestamp, Ago):
+        if isinstance(state.timestamp, BeforeNow):
             return f"{by}{state.timestamp.milliseconds / 1_000:g} s ago"
         return f"{by}timestamp {state.timestamp}"
 
@@ -114,7 +118,7 @@ class StartLog:
         skips = self._policy == "latest"
         logger.info(
             "%s: no committed offset for %s: %s",
-            self._who,
+            self._log_prefix,
             list_partitions(missing),
             "starting at the end (auto_offset_reset=latest), existing records are skipped"
             if skips
@@ -129,25 +133,25 @@ class StartLog:
     def _positions(
         self,
         offsets: Mapping[TopicPartition, int],
-        why: ResetReason | None,
+        reason: ResetReason | None,
         how: str,
         now: float,
     ) -> None:
         level = logging.INFO
-        if why in _LOSSES:
+        if reason in _LOSSES:
             topic = next(iter(offsets)).topic
-            level = self._limit.level(logging.WARNING, (why, topic), now)
+            level = self._rate_limit.level(logging.WARNING, (reason, topic), now)
         logger.log(
             level,
             "%s: start position of %s (%s): %s",
-            self._who,
+            self._log_prefix,
             count_partitions(offsets),
             how,
             list_offsets(offsets),
             extra=fields_of(
                 self._fields,
                 partitions=len(offsets),
-                reset="committed offset" if why is None else why.value,
+                reset="committed offset" if reason is None else reason.value,
             ),
         )
 

@@ -9,19 +9,19 @@ from aiokafkawire.cluster.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from aiokafkawire.consumer.answers import Answers, by_leader
+from aiokafkawire.consumer.partition_results import PartitionResults, by_leader
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.runtime import Address
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
-from .logs import P0, P1
+from .record_data import P0, P1
 
 P2 = TopicPartition("orders", 2)
 
 
 def test_each_partition_is_found_or_failed() -> None:
-    answers: Answers[int] = Answers("ListOffsets", 3)
+    answers: PartitionResults[int] = PartitionResults("ListOffsets", 3)
     answers.add(P0, 0, 7)
     answers.add(P1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     assert answers.close([P0, P1, P2])
@@ -34,7 +34,7 @@ def test_each_partition_is_found_or_failed() -> None:
 
 
 def test_only_a_refusal_tells_that_metadata_may_be_stale() -> None:
-    answers: Answers[int] = Answers("ListOffsets", 3)
+    answers: PartitionResults[int] = PartitionResults("ListOffsets", 3)
     answers.add(P0, 0, 7)
     assert not answers.close([P0, P1])
 

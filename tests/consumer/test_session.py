@@ -10,9 +10,9 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
-from aiokafkawire.consumer.core import Core
-from aiokafkawire.consumer.partition import LogPoint, Resetting
-from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
+from aiokafkawire.consumer.partition import OffsetSpec, Resetting
+from aiokafkawire.consumer.session import ConsumerSession
+from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
 from aiokafkawire.errors import (
     CommitFailed,
     CorruptRecords,
@@ -26,15 +26,15 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read, until
-from .logs import P0, P1
+from .record_data import P0, P1
 
 
 @asynccontextmanager
-async def core(broker: Broker, **options: Any) -> AsyncIterator[Core]:
+async def session(broker: Broker, **options: Any) -> AsyncIterator[ConsumerSession]:
     host = Host("test")
     await host.start()
     config = make(ConsumerConfig, {"bootstrap_servers": broker.bootstrap_servers} | QUICK | options)
-    it = Core(config, RealRuntime(), host, [RangeAssignor()])
+    it = ConsumerSession(config, RealRuntime(), host, [RangeAssignor()])
     try:
         await it.start()
         yield it
@@ -47,34 +47,34 @@ async def core(broker: Broker, **options: Any) -> AsyncIterator[Core]:
 async def test_an_error_is_raised_once_and_what_comes_on_top_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Broker() as broker, core(broker) as it:
-        it.subscribe(Manual((P0,)), None)
-        it.raise_once(LookupError("first"))
+    async with Broker() as broker, session(broker) as it:
+        it.subscribe(ManualAssignment((P0,)), None)
+        it.raise_in_next_call(LookupError("first"))
         with caplog.at_level(logging.WARNING):
-            it.raise_once(LookupError("second"))
+            it.raise_in_next_call(LookupError("second"))
         with pytest.raises(LookupError, match="first"):
-            it.check()
-        it.check()
+            it.raise_errors()
+        it.raise_errors()
         assert "second" in caplog.text
 
 
 async def test_an_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with Broker() as broker, core(broker) as it:
+    async with Broker() as broker, session(broker) as it:
         now = it.runtime.clock.now()
-        it._outage.heard(RequestTimedOut("silent"), now - 61)
+        it._outage_log.record(RequestTimedOut("silent"), now - 61)
         with caplog.at_level(logging.WARNING):
-            it._heard(RequestTimedOut("silent"))
+            it._on_result(RequestTimedOut("silent"))
         assert "no broker was reachable" in caplog.text
 
 
 async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
-        async with core(broker, auto_offset_reset="latest") as it:
-            it.subscribe(Topics(("orders",)), None)
+        async with session(broker, auto_offset_reset="latest") as it:
+            it.subscribe(SubscribedTopics(("orders",)), None)
             while P0 not in it.assignment:
                 await it.wait(it.runtime.clock.now() + TIMEOUT_S)
-            it._own(P1)
+            it._add_partition(P1)
             it.assignment.remove([p for p in it.assignment.values() if p.tp == P1])
             metadata = it.cluster.metadata
             topic = metadata.topics["orders"]
@@ -87,10 +87,10 @@ async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -
                 version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
             )
             it.cluster._refresher.metadata = snapshot
-            it._follow()
+            it._apply_subscription()
             state = it.assignment.get(P1).state  # type: ignore[union-attr]
             assert isinstance(state, Resetting)
-            assert state.timestamp == LogPoint.EARLIEST
+            assert state.timestamp == OffsetSpec.EARLIEST
 
 
 async def test_a_topic_made_anew_starts_afresh() -> None:
@@ -128,13 +128,13 @@ async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_grou
 async def test_partitions_by_hand_come_and_go() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
-        async with core(broker, group_id="g") as it:
-            it.subscribe(Manual((P0, P1)), None)
+        async with session(broker, group_id="g") as it:
+            it.subscribe(ManualAssignment((P0, P1)), None)
             assert it.assignment.names == (P0, P1)
             await it.commit({P0: OffsetAndMetadata(5)})
-            it.subscribe(Manual((P1,)), None)
+            it.subscribe(ManualAssignment((P1,)), None)
             assert it.assignment.names == (P1,)
-            it.subscribe(Nothing(), None)
+            it.subscribe(NoSubscription(), None)
             assert it.assignment.names == ()
             with pytest.raises(CommitFailed, match=r"does not own the partition \(group g"):
                 await it.commit({P0: OffsetAndMetadata(5)})
@@ -218,7 +218,7 @@ async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
 
 
 async def test_offsets_of_partitions_by_hand_are_asked_for_once_the_group_is_left() -> None:
-    async with Broker() as broker, core(broker, group_id="g") as it:
+    async with Broker() as broker, session(broker, group_id="g") as it:
         await broker.create_topic("orders", 1)
         released = anyio.Event()
 
@@ -226,12 +226,12 @@ async def test_offsets_of_partitions_by_hand_are_asked_for_once_the_group_is_lef
             await released.wait()
 
         broker.on(ApiKey.JOIN_GROUP, hold)
-        it.subscribe(Topics(("orders",)), None)
+        it.subscribe(SubscribedTopics(("orders",)), None)
         await broker.wait_for_request(ApiKey.JOIN_GROUP)
-        it.subscribe(Nothing(), None)
-        it.subscribe(Manual((P0,)), None)
+        it.subscribe(NoSubscription(), None)
+        it.subscribe(ManualAssignment((P0,)), None)
         with pytest.raises(RequestTimedOut, match="not left") as caught:
-            await it.need_group().fetch([P0], it.runtime.clock.now() + 0.02)
+            await it.require_group().fetch([P0], it.runtime.clock.now() + 0.02)
         error = caught.value
         assert (error.api, error.group, error.sent) == ("OffsetFetch", "g", False)
         released.set()
@@ -259,7 +259,7 @@ async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -
 
 
 async def test_without_a_group_there_is_nothing_to_commit_to() -> None:
-    async with Broker() as broker, core(broker) as it:
+    async with Broker() as broker, session(broker) as it:
         with pytest.raises(InvalidOption, match="group_id"):
             await it.commit({})
 
@@ -287,20 +287,20 @@ async def test_positions_are_what_is_not_committed_yet() -> None:
 
 
 async def test_positions_tell_once_of_what_went_with_records_that_were_given() -> None:
-    async with Broker() as broker, core(broker, group_id="g", enable_auto_commit=False) as it:
-        it.need_group().rebalance.unsent = {P1: "the partition was given back"}
+    async with Broker() as broker, session(broker, group_id="g", enable_auto_commit=False) as it:
+        it.require_group().rebalance.released_uncommitted = {P1: "the partition was given back"}
         with pytest.raises(CommitFailed, match=r"orders-1 \(the partition was given back\)"):
             it.positions()
         assert it.positions() == {}
 
 
 async def test_what_was_lost_is_told_once() -> None:
-    async with Broker() as broker, core(broker, group_id="g") as it:
-        it.raise_lost()
-        it.need_group().rebalance.lost[P1] = "the session ended"
+    async with Broker() as broker, session(broker, group_id="g") as it:
+        it.raise_lost_partitions()
+        it.require_group().rebalance.lost_uncommitted[P1] = "the session ended"
         with pytest.raises(CommitFailed, match=r"orders-1 \(the session ended\)"):
-            it.raise_lost()
-        it.raise_lost()
+            it.raise_lost_partitions()
+        it.raise_lost_partitions()
 
 
 async def test_a_topic_that_one_answer_leaves_out_keeps_its_position() -> None:
@@ -353,13 +353,15 @@ async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> N
 async def test_leaders_that_move_do_not_have_all_topics_gone_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    followed: list[Core] = []
-    follow = Core._follow
-    monkeypatch.setattr(Core, "_follow", lambda self: (followed.append(self), follow(self)))
+    followed: list[ConsumerSession] = []
+    follow = ConsumerSession._apply_subscription
+    monkeypatch.setattr(
+        ConsumerSession, "_apply_subscription", lambda self: (followed.append(self), follow(self))
+    )
     async with Broker(nodes=2) as broker:
         await broker.create_topic("t", partitions=8)
-        async with core(broker) as it:
-            it.subscribe(Topics(("t",)), None)
+        async with session(broker) as it:
+            it.subscribe(SubscribedTopics(("t",)), None)
             while len(it.assignment.names) < 8:
                 await it.wait(it.runtime.clock.now() + TIMEOUT_S)
             before = len(followed)
@@ -375,21 +377,21 @@ async def test_leaders_that_move_do_not_have_all_topics_gone_through(
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("open", lambda it: it.next_record(object(), object())),
-        ("take", lambda it: it.take(object(), 1, None, one=False)),
+        ("open_cursor", lambda it: it.next_record(object(), object())),
+        ("take", lambda it: it.take(object(), 1, None, single_partition=False)),
     ],
 )
 async def test_room_is_told_of_though_a_call_raises(
-    name: str, call: Callable[[Core], object], monkeypatch: pytest.MonkeyPatch
+    name: str, call: Callable[[ConsumerSession], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
 
     def broken(*_: object, **__: object) -> None:
         raise CorruptRecords("damage")
 
-    async with Broker() as broker, core(broker) as it:
+    async with Broker() as broker, session(broker) as it:
         monkeypatch.setattr(it.assignment, name, broken)
-        monkeypatch.setattr(it.fetcher, "gave", lambda: told.append(it))
+        monkeypatch.setattr(it.fetcher, "on_records_delivered", lambda: told.append(it))
         with pytest.raises(CorruptRecords, match="damage"):
             call(it)
         assert told == [it]

@@ -25,33 +25,42 @@ from aiokafkawire.runtime import (
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
-from .assignment import Assignment, to_commit
-from .buffer import Cursor
-from .counters import Counters
-from .fetcher import Fetcher, isolation_of
-from .group_parts import GroupParts, News
+from .assignment import ConsumerAssignment, offsets_to_commit
+from .counters import ConsumerCounters
+from .fetch_buffer import RecordCursor
+from .fetcher import Fetcher, isolation_level
+from .group_session import GroupSession
 from .list_offsets import OffsetLister
+from .missing_topics import MissingTopics
+from .notifier import Notifier
+from .outage_log import OutageLog
 from .partition import (
+    AssignedPartition,
     AwaitingCommitted,
-    CommittedKnown,
-    LogPoint,
-    Partition,
-    Renewed,
+    CommittedOffsetFetched,
+    OffsetSpec,
+    ResetOffset,
     Resetting,
-    ResetTo,
+    TopicRecreated,
     Validating,
 )
-from .positioner import Positioner
-from .rebalance import Hooks
-from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscription, Topics
-from .watch import Outage, TopicWatch
+from .position_resolver import PositionResolver
+from .rebalance import ConsumerCallbacks
+from .subscription import (
+    ManualAssignment,
+    NoSubscription,
+    RebalanceListener,
+    SubscribedPattern,
+    SubscribedTopics,
+    Subscription,
+)
 
-__all__ = ("Core",)
+__all__ = ("ConsumerSession",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 
-class Core(Session):
+class ConsumerSession(Session):
     """Made when the consumer is entered; its tasks run in `host`."""
 
     def __init__(
@@ -60,32 +69,38 @@ class Core(Session):
         self.config = config
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
-        self.assignment = Assignment(config.max_partition_fetch_bytes)
-        self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
-        self.subscription: Subscription = Nothing()
-        self.cursor: Cursor | None = None
+        self.assignment = ConsumerAssignment(config.max_partition_fetch_bytes)
+        self.lister = OffsetLister(self.cluster, runtime, isolation_level(config))
+        self.subscription: Subscription = NoSubscription()
+        self.cursor: RecordCursor | None = None
         self.checkpoint = loop_checkpoint()
         self._host = host
-        self._news = News()
-        self._limit = RateLimit()
-        self._commits = FailureStreak()
-        self._to_raise: Exception | None = None
-        self._outage = Outage()
-        self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
-        hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard, self.counters)
+        self._notifier = Notifier()
+        self._rate_limit = RateLimit()
+        self._commit_failures = FailureStreak()
+        self._pending_error: Exception | None = None
+        self._outage_log = OutageLog()
+        self._missing_topics = MissingTopics(config.default_api_timeout_ms / 1000)
+        callbacks = ConsumerCallbacks(
+            self._stop_delivery,
+            self.on_state_changed,
+            self.raise_in_next_call,
+            self._on_result,
+            self.counters,
+        )
         self.group = (
             None
             if config.group_id is None
-            else GroupParts(
+            else GroupSession(
                 self.cluster,
                 runtime,
                 host,
                 config,
                 assignors=assignors,
                 assignment=self.assignment,
-                hooks=hooks,
-                news=self._news,
-                on_committed=self.committed,
+                callbacks=callbacks,
+                notifier=self._notifier,
+                on_committed=self.on_committed,
             )
         )
         self.fetcher = Fetcher(
@@ -94,13 +109,13 @@ class Core(Session):
             host,
             config,
             assignment=self.assignment,
-            on_data=self._news.tell,
-            on_change=self.changed,
-            heard=self._heard,
-            raise_once=self.raise_once,
+            on_data=self._notifier.notify_all,
+            on_change=self.on_state_changed,
+            on_result=self._on_result,
+            raise_in_next_call=self.raise_in_next_call,
             counters=self.counters,
         )
-        self.positioner = Positioner(
+        self.position_resolver = PositionResolver(
             self.cluster,
             runtime,
             host,
@@ -108,9 +123,9 @@ class Core(Session):
             committed=self.group,
             lister=self.lister,
             policy=config.auto_offset_reset,
-            let_go=self._let_go,
+            drop_if_deleted=self._drop_if_deleted,
             on_change=self._positions_changed,
-            heard=self._heard,
+            on_result=self._on_result,
         )
 
     # --- life ---
@@ -121,7 +136,7 @@ class Core(Session):
         await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
         self.cluster.on_change(self._metadata_changed)
         self._host.spawn(self.fetcher.run, name="fetcher")
-        self._host.spawn(self.positioner.run, name="positioner")
+        self._host.spawn(self.position_resolver.run, name="position-resolver")
         if self.group is not None:
             self._host.spawn(self.group.member.run, name="membership")
             self._host.spawn(self.group.offsets.run, name="commits")
@@ -129,16 +144,16 @@ class Core(Session):
                 self._host.spawn(self._auto_commit, self.group, name="auto-commit")
 
     @property
-    def unsaved(self) -> bool:
+    def has_pending_commits(self) -> bool:
         """Whether something waits for the coordinator, so that leaving may take its time."""
         if self.group is None:
             return False
         if self.group.member.unnamed:
             return True
-        if self.group.parting or self.group.offsets.is_awaited:
+        if self.group.manual_commits or self.group.offsets.is_awaited:
             return True
         return self.config.enable_auto_commit and any(
-            partition.to_commit() is not None for partition in self.assignment.values()
+            partition.offset_to_commit() is not None for partition in self.assignment.values()
         )
 
     async def close(self, deadline: float, limit: float) -> None:
@@ -146,20 +161,20 @@ class Core(Session):
 
         Callbacks that take longer move the deadline, up to the limit.
         """
-        self._stop_giving()
+        self._stop_delivery()
         if self.group is not None:
             await self._leave_group(self.group, deadline, limit)
         await self.cluster.aclose()
 
-    async def _leave_group(self, group: GroupParts, deadline: float, limit: float) -> None:
+    async def _leave_group(self, group: GroupSession, deadline: float, limit: float) -> None:
         clock, rebalance = self.runtime.clock, group.rebalance
         allowed_s = deadline - clock.now()
         rebalance.close_deadline = deadline
         if group.manual and self.config.enable_auto_commit:
-            await group.outside(deadline)
+            await group.wait_until_left(deadline)
             await rebalance.commit_processed(self.assignment.values())
         while not await group.member.close(deadline) and rebalance.in_callback:
-            while rebalance.in_callback and await self._news.wait(limit):
+            while rebalance.in_callback and await self._notifier.wait(limit):
                 pass
             if clock.now() >= limit:
                 break
@@ -173,13 +188,13 @@ class Core(Session):
 
     def broken(self, failure: KafkaError) -> None:
         """A task failed in a way that it must not; the next call raises it."""
-        self._news.tell()
+        self._notifier.notify_all()
 
     def lost(self, error: ClientClosed) -> None:
         """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
-        self._news.tell()
+        self._notifier.notify_all()
 
-    def untold(self) -> Exception | None:
+    def unreported_error(self) -> Exception | None:
         """What the next call would have raised of what went wrong in the background."""
         error = self._take_error()
         if error is not None:
@@ -193,123 +208,127 @@ class Core(Session):
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Read this from now on, and nothing else.
 
-        Topics and patterns are left by `Nothing`, which leaves the group, before partitions are
-        chosen by hand (`Manual`).
+        Topics and patterns are left by `NoSubscription`, which leaves the group, before partitions
+        are chosen by hand (`ManualAssignment`).
         """
         # What is refused here has changed nothing yet.
         self.cluster.add_topics(subscription.topics)
         before, self.subscription = self.subscription, subscription
-        if isinstance(before, Manual):
-            kept = subscription.partitions if isinstance(subscription, Manual) else ()
+        if isinstance(before, ManualAssignment):
+            kept = subscription.partitions if isinstance(subscription, ManualAssignment) else ()
             # Those that a group is still being given back are the group's affair.
-            mine = [p for p in self.assignment.values() if not p.revoked]
-            self._drop([p for p in mine if p.tp not in kept])
+            mine = [p for p in self.assignment.values() if not p.pending_revocation]
+            self._remove_partitions([p for p in mine if p.tp not in kept])
         if self.group is not None:
-            self.group.manual = isinstance(subscription, Manual)
+            self.group.manual = isinstance(subscription, ManualAssignment)
             self.group.rebalance.listener = listener
         self.cluster.remove_topics(before.topics)
-        self.cluster.all_topics = isinstance(subscription, Pattern)
-        if isinstance(subscription, Manual):
-            known = before.partitions if isinstance(before, Manual) else ()
+        self.cluster.all_topics = isinstance(subscription, SubscribedPattern)
+        if isinstance(subscription, ManualAssignment):
+            known = before.partitions if isinstance(before, ManualAssignment) else ()
             for tp in subscription.partitions:
                 if tp not in known:
-                    self._own(tp)
-        self._stop_giving()
-        self._follow()
-        self.changed()
+                    self._add_partition(tp)
+        self._stop_delivery()
+        self._apply_subscription()
+        self.on_state_changed()
 
-    def _own(self, tp: TopicPartition) -> None:
+    def _add_partition(self, tp: TopicPartition) -> None:
         asked = AwaitingCommitted()
-        partition = Partition(tp, self.config.auto_offset_reset, asked, self._host.fields)
+        partition = AssignedPartition(tp, self.config.auto_offset_reset, asked, self._host.fields)
         if self.group is None:
             # Nothing can be committed: the policy says where to begin.
-            partition.handle(CommittedKnown(asked, None))
+            partition.handle(CommittedOffsetFetched(asked, None))
         self.assignment.add(partition)
 
-    def _drop(self, partitions: Collection[Partition]) -> None:
+    def _remove_partitions(self, partitions: Collection[AssignedPartition]) -> None:
         """End the ownership of partitions that no group gave."""
         group = self.group
         if group is not None and self.config.enable_auto_commit:
-            offsets = to_commit(partitions, group.offsets.pending(p.tp for p in partitions))
+            offsets = offsets_to_commit(partitions, group.offsets.pending(p.tp for p in partitions))
             if offsets:
-                group.parting += 1
-                self._host.spawn(self._part, group, offsets, name="commit")
+                group.manual_commits += 1
+                self._host.spawn(self._commit_before_joining, group, offsets, name="commit")
         self.assignment.remove(partitions)
 
-    async def _part(
-        self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
+    async def _commit_before_joining(
+        self, group: GroupSession, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
         try:
             await self._commit_quietly(group, [group.offsets.submit(offsets)], len(offsets))
         finally:
-            group.parting -= 1
-            self._follow()
+            group.manual_commits -= 1
+            self._apply_subscription()
 
-    def _follow(self) -> None:
+    def _apply_subscription(self) -> None:
         """Bring the group, or without one the partitions, in line with topics and metadata."""
         subscription, metadata = self.subscription, self.cluster.metadata
-        if isinstance(subscription, Manual):
+        if isinstance(subscription, ManualAssignment):
             return
         topics: tuple[str, ...] = ()
-        if isinstance(subscription, Topics):
+        if isinstance(subscription, SubscribedTopics):
             topics = subscription.topics
-        elif isinstance(subscription, Pattern):
+        elif isinstance(subscription, SubscribedPattern):
             topics = subscription.matches(metadata)
             if self.group is None:
-                topics = self._with_absent(subscription, topics)
+                topics = self._with_missing(subscription, topics)
         if self.group is not None:
             member = self.group.member
-            if self.group.parting:
+            if self.group.manual_commits:
                 # A member cannot commit what was read by hand: that goes out before it joins.
                 return
             if tuple(sorted(topics)) != member.topics:
                 member.subscribe(topics)
-                self.group.rebalance.narrow(topics)
+                self.group.rebalance.limit_to_topics(topics)
             return
         present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
         known = {tp.topic for tp in self.assignment.names}
         self.assignment.remove([p for p in self.assignment.values() if p.tp.topic not in topics])
         for tp in present:
             if tp not in self.assignment:
-                self._own(tp)
+                self._add_partition(tp)
                 added = self.assignment.get(tp)
                 if tp.topic in known and added is not None and isinstance(added.state, Resetting):
                     # The topic grew: its new partition is read from its beginning.
-                    added.handle(ResetTo(LogPoint.EARLIEST))
+                    added.handle(ResetOffset(OffsetSpec.EARLIEST))
 
-    def _with_absent(self, subscription: Pattern, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _with_missing(
+        self, subscription: SubscribedPattern, topics: tuple[str, ...]
+    ) -> tuple[str, ...]:
         """The topics that match, and those that may have gone for a moment only."""
         owned = dict.fromkeys(tp.topic for tp in self.assignment.names)
-        absence = self._topics.absence(
+        result = self._missing_topics.check_missing(
             self.cluster.metadata,
             topics,
             [topic for topic in owned if subscription.pattern.fullmatch(topic)],
             self.runtime.clock.now(),
         )
-        self._renew(absence.renewed)
-        return (*topics, *absence.kept)
+        self._restart_recreated(result.recreated)
+        return (*topics, *result.kept)
 
-    def _renew(self, topics: Collection[str]) -> list[Partition]:
+    def _restart_recreated(self, topics: Collection[str]) -> list[AssignedPartition]:
         """Topics were made anew: their partitions begin again, and some may be no more."""
-        renewed = [p for p in self.assignment.values() if p.tp.topic in topics]
-        for partition in renewed:
-            partition.handle(Renewed())
+        recreated = [p for p in self.assignment.values() if p.tp.topic in topics]
+        for partition in recreated:
+            partition.handle(TopicRecreated())
         if self._reads_whole_topics:
             there = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
-            self.assignment.remove([p for p in renewed if p.tp.partition not in there[p.tp.topic]])
-        return renewed
+            self.assignment.remove(
+                [p for p in recreated if p.tp.partition not in there[p.tp.topic]]
+            )
+        return recreated
 
     @property
     def _reads_whole_topics(self) -> bool:
         """Whether what is read are all partitions that topics have, not those that a group gave."""
-        return self.group is None and not isinstance(self.subscription, Manual)
+        return self.group is None and not isinstance(self.subscription, ManualAssignment)
 
-    def _let_go(self, partition: Partition) -> bool:
+    def _drop_if_deleted(self, partition: AssignedPartition) -> bool:
         """Its topic has long lacked it: without an id nothing else tells that it was made anew."""
         if self._reads_whole_topics:
             now = self.runtime.clock.now()
             logger.log(
-                self._limit.level(logging.WARNING, ("gone", partition.tp.topic), now),
+                self._rate_limit.level(logging.WARNING, ("gone", partition.tp.topic), now),
                 "%s: partition %s was deleted; it is not read any more",
                 self._host.name,
                 partition.tp,
@@ -320,27 +339,27 @@ class Core(Session):
 
     def _metadata_changed(self, update: Update) -> None:
         if update.leaders_only:
-            self.changed()
+            self.on_state_changed()
             return
-        renewed = self._renew(update.renewed)
-        if renewed and self.group is not None:
+        recreated = self._restart_recreated(update.renewed)
+        if recreated and self.group is not None:
             reason = "the topic was deleted and made anew"
-            self.group.offsets.ended([p.tp for p in renewed], reason, lost=True)
-        self._follow()
+            self.group.offsets.ended([p.tp for p in recreated], reason, lost=True)
+        self._apply_subscription()
         if self.group is not None and not self.group.manual:
             self.group.member.metadata_changed()
-        self.changed()
+        self.on_state_changed()
 
     # --- giving ---
 
-    def enter(self, caller: object) -> None:
+    def poll_started(self, caller: object) -> None:
         """The application calls for records."""
-        self._stop_giving()
-        self.assignment.came_back(caller)
+        self._stop_delivery()
+        self.assignment.mark_processed(caller)
         if self.group is not None:
             self.group.member.entered()
 
-    def leave(self) -> None:
+    def poll_finished(self) -> None:
         """The call returns."""
         if self.group is not None:
             self.group.member.left()
@@ -353,10 +372,10 @@ class Core(Session):
         record = cursor.next()
         # mutation: buffered-records-do-not-reset-poll-timer
         if record is not None:
-            self.touched()
+            self.record_poll()
         return record
 
-    def touched(self) -> None:
+    def record_poll(self) -> None:
         """The application called, and is given what is there."""
         if self.group is not None:
             self.group.member.touched()
@@ -366,13 +385,13 @@ class Core(Session):
         if self.in_callback:
             return None
         try:
-            cursor = self.assignment.open(caller)
+            cursor = self.assignment.open_cursor(caller)
         finally:
-            self.fetcher.gave()
+            self.fetcher.on_records_delivered()
         if cursor is None:
             return None
         # Another caller that waited as well may have opened one since.
-        self._stop_giving()
+        self._stop_delivery()
         cursor.owner = owner
         self.cursor = cursor
         return cursor.next()
@@ -383,22 +402,24 @@ class Core(Session):
         max_records: int,
         only: Collection[TopicPartition] | None,
         *,
-        one: bool,
+        single_partition: bool,
     ) -> dict[TopicPartition, Records]:
-        """Records that are there, of one partition if `one`."""
+        """Records that are there, of one partition if `single_partition`."""
         if self.in_callback:
             return {}
         try:
-            return self.assignment.take(caller, max_records, only, one=one)
+            return self.assignment.take(
+                caller, max_records, only, single_partition=single_partition
+            )
         finally:
-            self.fetcher.gave()
+            self.fetcher.on_records_delivered()
 
-    async def unpack(self) -> bool:
+    async def continue_decoding(self) -> bool:
         """Go on where the last call for records stopped; False if it did not stop."""
         assignment = self.assignment
-        if not assignment.stopped:
+        if not assignment.decoding_suspended:
             return False
-        assignment.stopped = False
+        assignment.decoding_suspended = False
         if assignment.offloaded is None:
             await checkpoint()
         else:
@@ -412,9 +433,9 @@ class Core(Session):
 
     async def wait(self, deadline: float) -> bool:
         """Wait for news; False if the deadline came first."""
-        return await self._news.wait(deadline)
+        return await self._notifier.wait(deadline)
 
-    def check(self) -> None:
+    def raise_errors(self) -> None:
         """Raise what the application has to hear of."""
         raised = self._take_error()
         if raised is not None:
@@ -422,83 +443,83 @@ class Core(Session):
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.told()
             raise copy_of(error)
-        self.raise_broken()
+        self.raise_failed()
         subscription = self.subscription
-        if isinstance(subscription, Nothing):
+        if isinstance(subscription, NoSubscription):
             raise KafkaError("nothing to read: call subscribe() or assign() first")
         if subscription.topics:
             now = self.runtime.clock.now()
-            missing = self._topics.check(self.cluster.metadata, subscription.topics, now)
+            missing = self._missing_topics.check(self.cluster.metadata, subscription.topics, now)
             if missing is not None:
                 raise missing
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> ConsumerCounters:
         """What is counted."""
         return self.assignment.counters
 
-    def raise_broken(self) -> None:
+    def raise_failed(self) -> None:
         """Raise what keeps a partition from being read."""
         try:
-            self.assignment.raise_broken()
+            self.assignment.raise_failed()
         except KafkaError:
             # What was told may be tried again.
             self.fetcher.wake()
-            self.positioner.wake()
+            self.position_resolver.wake()
             raise
 
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how things stand."""
         return self.assignment.metrics() | self.cluster.metrics()
 
-    def settled(self, partition: Partition) -> int | None:
+    def validated_position(self, partition: AssignedPartition) -> int | None:
         """The position, once it is known to fit the leader's log."""
-        partition.follow(self.cluster.metadata.leader(partition.tp))
+        partition.update_leader(self.cluster.metadata.leader(partition.tp))
         if isinstance(partition.state, Validating):
-            self.positioner.look_at([partition])
+            self.position_resolver.wake_for([partition])
             return None
         return partition.position
 
-    def moved(self) -> None:
+    def on_position_changed(self) -> None:
         """The application sought, paused or resumed."""
-        self._stop_giving()
-        self.changed()
+        self._stop_delivery()
+        self.on_state_changed()
 
     # --- signals ---
 
-    def changed(self) -> None:
+    def on_state_changed(self) -> None:
         """Partitions, positions or leaders are others now."""
         if self.group is not None and self.group.member.away:
             self.group.offsets.rejoined(NO_GENERATION, ())
-        self._news.tell()
+        self._notifier.notify_all()
         self.fetcher.wake()
-        self.positioner.wake()
+        self.position_resolver.wake()
 
-    def _positions_changed(self, partitions: Collection[Partition]) -> None:
+    def _positions_changed(self, partitions: Collection[AssignedPartition]) -> None:
         """These have positions now, or cannot have any."""
-        self._news.tell()
-        self.fetcher.look_at(partitions)
+        self._notifier.notify_all()
+        self.fetcher.wake_for(partitions)
 
-    def raise_once(self, error: Exception) -> None:
+    def raise_in_next_call(self, error: Exception) -> None:
         """Let the application's next call raise this; what comes on top is only logged."""
-        if self._to_raise is None:
-            self._to_raise = error
+        if self._pending_error is None:
+            self._pending_error = error
         else:
             now = self.runtime.clock.now()
             logger.log(
-                self._limit.level(logging.WARNING, type(error), now),
+                self._rate_limit.level(logging.WARNING, type(error), now),
                 "%s: %r is only logged: an earlier error has not been raised yet",
                 self._host.name,
                 error,
                 extra=fields_of(self._host.fields, error=error),
             )
-        self._news.tell()
+        self._notifier.notify_all()
 
     def _take_error(self) -> Exception | None:
-        error, self._to_raise = self._to_raise, None
+        error, self._pending_error = self._pending_error, None
         return error
 
-    def _stop_giving(self) -> None:
+    def _stop_delivery(self) -> None:
         if self.cursor is not None:
             self.cursor.close()
             self.cursor = None
@@ -506,14 +527,14 @@ class Core(Session):
     @property
     def last_failure(self) -> KafkaError | None:
         """Why a broker could not be asked, if none has answered since."""
-        return self._outage.failure
+        return self._outage_log.failure
 
-    def _heard(self, failure: KafkaError | None) -> None:
-        text = self._outage.heard(failure, self.runtime.clock.now())
+    def _on_result(self, failure: KafkaError | None) -> None:
+        text = self._outage_log.record(failure, self.runtime.clock.now())
         if text is not None:
             extra = fields_of(self._host.fields, error=failure)
             logger.warning("%s: %s", self._host.name, text, extra=extra)
-        elif (outage_s := self._outage.over_s) is not None:
+        elif (outage_s := self._outage_log.ended_after_s) is not None:
             logger.info(
                 "%s: brokers answer again after %.3f s",
                 self._host.name,
@@ -523,7 +544,7 @@ class Core(Session):
 
     # --- committing ---
 
-    async def _auto_commit(self, group: GroupParts) -> None:
+    async def _auto_commit(self, group: GroupSession) -> None:
         interval_s = self.config.auto_commit_interval_ms / 1000
         clock = self.runtime.clock
         due = clock.now()
@@ -541,7 +562,7 @@ class Core(Session):
                 await self._commit_quietly(group, tickets, count)
 
     def _uncommitted(
-        self, group: GroupParts, partitions: Iterable[Partition]
+        self, group: GroupSession, partitions: Iterable[AssignedPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is to be committed of some partitions, as far as they are still owned."""
         errors = self.cluster.metadata.errors
@@ -549,13 +570,15 @@ class Core(Session):
             partition
             for partition in partitions
             # Of a topic that is gone the coordinator would refuse it, time and again.
-            if not partition.revoked
+            if not partition.pending_revocation
             and self.assignment.get(partition.tp) is partition
             and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
-        return to_commit(owned, group.offsets.pending(p.tp for p in owned))
+        return offsets_to_commit(owned, group.offsets.pending(p.tp for p in owned))
 
-    async def _commit_quietly(self, group: GroupParts, tickets: Sequence[int], count: int) -> None:
+    async def _commit_quietly(
+        self, group: GroupSession, tickets: Sequence[int], count: int
+    ) -> None:
         """Wait for commits of `count` partitions; a failure is logged."""
         clock = self.runtime.clock
         deadline = clock.now() + self.config.default_api_timeout_ms / 1000
@@ -564,14 +587,14 @@ class Core(Session):
         except KafkaError as error:
             self.counters.commit_failures += 1
             logger.log(
-                self._commits.failed(logging.WARNING, clock.now()),
+                self._commit_failures.failed(logging.WARNING, clock.now()),
                 "Group %s: auto-commit failed: %s; trying again",
                 self.config.group_id,
                 error,
                 extra=fields_of(self._host.fields, error=error, partitions=count),
             )
             return
-        outage_s = self._commits.ended(clock.now())
+        outage_s = self._commit_failures.ended(clock.now())
         if outage_s is not None:
             logger.info(
                 "Group %s: auto-commit succeeds again after %.3f s",
@@ -580,18 +603,18 @@ class Core(Session):
                 extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
             )
 
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator acknowledged these."""
         self.counters.commits += 1
-        self.assignment.acknowledged(offsets)
+        self.assignment.mark_committed(offsets)
 
     async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit what is owned. Raises `CommitFailed` for what is not."""
-        group = self.need_group()
+        group = self.require_group()
         if not group.manual and not self.assignment.has(offsets):
             for tp in offsets:
                 if tp not in self.assignment:
-                    reason = group.rebalance.lost.pop(tp, None)
+                    reason = group.rebalance.lost_uncommitted.pop(tp, None)
                     raise CommitFailed(
                         "this consumer does not own the partition"
                         + (f": {reason}" if reason else ""),
@@ -601,8 +624,8 @@ class Core(Session):
                     )
         await checkpoint()
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
-        await group.need_outside(deadline, "OffsetCommit")
-        last = group.rebalance.giving_back(offsets)
+        await group.require_not_member(deadline, "OffsetCommit")
+        last = group.rebalance.is_any_being_revoked(offsets)
         try:
             await group.offsets.commit(offsets, deadline, last=last)
         except KafkaError:
@@ -612,24 +635,24 @@ class Core(Session):
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What `commit()` would commit. Raises `CommitFailed`, once, if a part of it has gone."""
         group = self.group
-        if group is not None and group.rebalance.unsent:
-            raise _gone(group.rebalance.unsent, group.member.group_id)
-        return self.assignment.read_up_to()
+        if group is not None and group.rebalance.released_uncommitted:
+            raise _lost_error(group.rebalance.released_uncommitted, group.member.group_id)
+        return self.assignment.delivered_offsets()
 
-    def need_group(self) -> GroupParts:
+    def require_group(self) -> GroupSession:
         """The group; `InvalidOption` without one."""
         if self.group is None:
             raise InvalidOption("committed offsets need a group_id")
         return self.group
 
-    def raise_lost(self) -> None:
+    def raise_lost_partitions(self) -> None:
         """Raise `CommitFailed` if something was lost before it was committed; once."""
-        group = self.need_group()
-        if group.rebalance.lost:
-            raise _gone(group.rebalance.lost, group.member.group_id)
+        group = self.require_group()
+        if group.rebalance.lost_uncommitted:
+            raise _lost_error(group.rebalance.lost_uncommitted, group.member.group_id)
 
 
-def _gone(partitions: dict[TopicPartition, str], group_id: str) -> CommitFailed:
+def _lost_error(partitions: dict[TopicPartition, str], group_id: str) -> CommitFailed:
     """Partitions went with records that were given; told once."""
     names = ", ".join(map(str, sorted(partitions)))
     reason = next(iter(partitions.values()))

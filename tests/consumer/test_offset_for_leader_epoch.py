@@ -15,7 +15,7 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read
-from .logs import P0, P1
+from .record_data import P0, P1
 
 
 async def test_another_leader_is_asked_once_a_node_before_it_is_read_from() -> None:

@@ -1,0 +1,53 @@
+"""Detects that no broker has been reachable for some time."""
+
+from __future__ import annotations
+
+from aiokafkawire.errors import (
+    BrokerError,
+    ConnectionFailed,
+    KafkaError,
+    RequestTimedOut,
+)
+
+__all__ = ("LOG_OUTAGE_AFTER_S", "OutageLog")
+
+LOG_OUTAGE_AFTER_S = 60.0
+"""So long may no broker be reachable before it is logged."""
+
+
+class OutageLog:
+    """Tells once of each time that no broker answers for `LOG_OUTAGE_AFTER_S`, though connected to.
+
+    `ended_after_s` is the length of the outage that the last call of `record` ended, else None;
+    `failure` is the last one while an outage lasts.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._is_logged = False
+        self.ended_after_s: float | None = None
+        self.failure: KafkaError | None = None
+
+    def record(self, failure: KafkaError | None, now: float) -> str | None:
+        """A broker answered (None, or an error of its own), or none could be reached."""
+        self.ended_after_s = None
+        if failure is None or isinstance(failure, BrokerError):
+            if self._is_logged and self._since is not None:
+                self.ended_after_s = now - self._since
+            self._since = self.failure = None
+            self._is_logged = False
+            return None
+        self.failure = failure
+        if self._since is None:
+            self._since = now
+        if self._is_logged or now - self._since < LOG_OUTAGE_AFTER_S or _is_unconnected(failure):
+            return None
+        self._is_logged = True
+        return f"no broker was reachable for {LOG_OUTAGE_AFTER_S:.0f} s: {failure}"
+
+
+def _is_unconnected(failure: KafkaError) -> bool:
+    """Return whether there was no connection: the cluster client has logged that already."""
+    if isinstance(failure, RequestTimedOut):
+        return not failure.sent
+    return isinstance(failure, ConnectionFailed)

@@ -1,0 +1,387 @@
+"""Finds where to begin: committed offsets from the coordinator, others from the leaders.
+
+Has the leaders validate positions, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import KafkaError, UnknownTopic
+from aiokafkawire.runtime import Host, Runtime, Signal, in_slices
+from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
+
+from .assignment import ConsumerAssignment
+from .leader_retry import LeaderRetry
+from .list_offsets import OffsetLister
+from .missing_topics import MissingPartitions
+from .offset_for_leader_epoch import EpochEnd, EpochQuery, fetch_epoch_ends
+from .partition import (
+    AssignedPartition,
+    AwaitingCommitted,
+    BeforeNow,
+    CommittedOffsetFetched,
+    EpochEndFetched,
+    Event,
+    Fetching,
+    LookupFailed,
+    OffsetListed,
+    PartitionFailed,
+    Resetting,
+    State,
+    Validating,
+)
+from .partition_results import PartitionResults, by_leader
+from .start_position_log import StartPositionLog
+
+__all__ = ("CommittedOffsets", "PositionResolver")
+
+MAX_STALE_METADATA_RETRIES = 5
+"""How often newer metadata is waited for when a position is of an epoch that it does not know."""
+
+MAX_PARTITIONS_PER_REQUEST = 2_000
+"""Partitions of one request: more would keep the event loop for tens of milliseconds."""
+
+Lookups = dict[AssignedPartition, State]
+
+
+class CommittedOffsets(Protocol):
+    """Where committed offsets come from."""
+
+    async def fetch(
+        self, partitions: list[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """What is committed for each; None for nothing. Raises `KafkaError`."""
+        ...
+
+
+class PositionResolver:
+    """Works on the partitions of an assignment that have no position, or a doubtful one.
+
+    `on_change` is called with those that have one, or cannot have one; `heard` as in `Fetcher`.
+    `drop_if_deleted` is asked whether a partition that its topic has long lacked was not asked for
+    by name: then it is gone.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        runtime: Runtime,
+        host: Host,
+        *,
+        assignment: ConsumerAssignment,
+        committed: CommittedOffsets | None,
+        lister: OffsetLister,
+        policy: str,
+        drop_if_deleted: Callable[[AssignedPartition], bool],
+        on_change: Callable[[Collection[AssignedPartition]], None],
+        on_result: Callable[[KafkaError | None], None],
+    ) -> None:
+        config = cluster.config
+        self._cluster = cluster
+        self._runtime = runtime
+        self._host = host
+        self._assignment = assignment
+        self._committed = committed
+        self._lister = lister
+        self._drop_if_deleted = drop_if_deleted
+        self._on_change = on_change
+        self._on_result = on_result
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._failures = 0
+        self._retry_at = 0.0
+        self._in_flight: dict[State, None] = {}
+        self._check_all = True
+        self._changed: dict[AssignedPartition, None] = {}
+        self._waiting: dict[AssignedPartition, None] = {}
+        self._leaderless: dict[AssignedPartition, None] = {}
+        self._leader_retry = LeaderRetry(config.retry_backoff_ms / 1000)
+        self._missing_partitions = MissingPartitions(config.default_api_timeout_ms / 1000)
+        self._wake = Signal()
+        self.log = StartPositionLog(host.name, host.fields, policy)
+
+    def wake(self) -> None:
+        """Positions may be missing, or leaders are known that were not."""
+        self._check_all = True
+        self._wake.set()
+
+    def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Positions of these partitions alone may be missing."""
+        self._changed.update(dict.fromkeys(partitions))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Begin look-ups as they become due, until the host stops."""
+        seen_metadata: MetadataSnapshot | None = None
+        while self._host.running:
+            now = self._runtime.clock.now()
+            self.log.log_seeks(now)
+            metadata = self._cluster.metadata
+            if metadata is not seen_metadata:
+                seen_metadata = metadata
+                self._check_all = True
+            for due in await self._due_lookups(metadata):
+                async for partitions in in_slices(due, MAX_PARTITIONS_PER_REQUEST):
+                    self._start_lookups(partitions)
+            self._find_leaders(metadata, self._runtime.clock.now())
+            later = [_not_before(p.state) for p in self._waiting]
+            await self._wake.wait(
+                min([*later, self._leader_retry.next_at, self._missing_partitions.next_at])
+            )
+
+    async def _due_lookups(self, metadata: MetadataSnapshot) -> list[list[AssignedPartition]]:
+        """The partitions to look up now, by whom to ask, of those that changed or are due.
+
+        Some are looked at in one step; they may be in other states when the last ones are.
+        """
+        if self._check_all:
+            self._check_all = False
+            self._changed.update(dict.fromkeys(self._assignment.values()))
+        now = self._runtime.clock.now()
+        due_now = [p for p in self._waiting if _not_before(p.state) <= now]
+        self._changed.update(dict.fromkeys(due_now))
+        changed, self._changed = self._changed, {}
+        due: dict[NodeId | None, list[AssignedPartition]] = {}
+        async for partitions in in_slices([*changed]):
+            now = self._runtime.clock.now()
+            for partition in partitions:
+                self._waiting.pop(partition, None)
+                if self._assignment.get(partition.tp) is not partition:
+                    continue
+                leader = metadata.leader(partition.tp)
+                # Of what is about to go a callback may ask the position.
+                if leader is None:
+                    self._leaderless[partition] = None
+                elif not partition.pending_revocation:
+                    partition.update_leader(leader)
+                state = partition.state
+                if not isinstance(state, _LOOKUP_STATES) or state in self._in_flight:
+                    continue
+                if _not_before(state) > now:
+                    self._waiting[partition] = None
+                    continue
+                of_group = isinstance(state, AwaitingCommitted)
+                node = None if of_group or leader is None else leader.node
+                due.setdefault(node, []).append(partition)
+        return list(due.values())
+
+    def _start_lookups(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Begin the look-ups of partitions that still need them."""
+        asking = [
+            p
+            for p in partitions
+            if self._assignment.get(p.tp) is p
+            and p.state not in self._in_flight
+            and self._host.running
+        ]
+        self._look_up_committed([p for p in asking if isinstance(p.state, AwaitingCommitted)])
+        self._look_up_offsets([p for p in asking if isinstance(p.state, Resetting)])
+        validating = [p for p in asking if isinstance(p.state, Validating)]
+        self._validate(validating, self._runtime.clock.now())
+
+    def _find_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
+        """Look for leaders that are not known."""
+        absent: list[TopicPartition] = []
+        leaderless = False
+        for partition in list(self._leaderless):
+            tp = partition.tp
+            if self._assignment.get(tp) is not partition or metadata.leader(tp) is not None:
+                del self._leaderless[partition]
+                continue
+            if partition.pending_revocation:
+                continue
+            topic = metadata.topics.get(tp.topic)
+            # What was not told of yet has been asked for when it came into use.
+            leaderless |= topic is not None or tp.topic in metadata.errors
+            if topic is not None and tp.partition not in topic.partitions:
+                absent.append(tp)
+        for tp in self._missing_partitions.overdue(absent, now):
+            self._fail_missing(tp)
+        if not leaderless:
+            self._leader_retry.leaders_found()
+        elif self._leader_retry.leader_missing(now, self._runtime.rng):
+            self._cluster.request_update()
+
+    def _fail_missing(self, tp: TopicPartition) -> None:
+        partition = self._assignment.get(tp)
+        if partition is None or self._drop_if_deleted(partition):
+            return
+        if not isinstance(partition.state, _STATES_THAT_CAN_FAIL):
+            return
+        error = UnknownTopic(
+            f"topic {tp.topic!r} has no partition {tp.partition}, and did not come to have one for"
+            f" {self._cluster.config.default_api_timeout_ms / 1000:g} s (default_api_timeout_ms)",
+            topic=tp.topic,
+            partition=tp.partition,
+        )
+        partition.handle(PartitionFailed(partition.state, error))
+        self._on_change([partition])
+
+    # --- committed offsets ---
+
+    def _look_up_committed(self, partitions: list[AssignedPartition]) -> None:
+        if partitions and self._committed is not None:
+            lookups = self._mark_in_flight(partitions)
+            self._host.spawn(self._fetch_committed, self._committed, lookups, name="offset-fetch")
+
+    async def _fetch_committed(self, committed: CommittedOffsets, lookups: Lookups) -> None:
+        events: dict[TopicPartition, Event] = {}
+        try:
+            found = await committed.fetch([p.tp for p in lookups], self._deadline())
+            self._on_result(None)
+            self._failures = 0
+            events = {
+                p.tp: CommittedOffsetFetched(state, found[p.tp]) for p, state in lookups.items()
+            }
+        except KafkaError as error:
+            self._on_result(error)
+            retry_at = self._next_retry_at()
+            events = {p.tp: LookupFailed(state, error, retry_at) for p, state in lookups.items()}
+        finally:
+            self._apply_events(lookups, events)
+
+    # --- offsets by time ---
+
+    def _look_up_offsets(self, partitions: list[AssignedPartition]) -> None:
+        by_name = {p.tp: p for p in partitions}
+        for node, tps in by_leader(self._cluster.metadata, by_name).items():
+            lookups = self._mark_in_flight([by_name[tp] for tp in tps])
+            self._host.spawn(self._list_offsets, node, lookups, name=f"list-offsets-{node}")
+
+    async def _list_offsets(self, node: NodeId, lookups: Lookups) -> None:
+        wall_ms = self._runtime.clock.wall_ms()
+        timestamps = {
+            p.tp: _timestamp(state.timestamp, wall_ms)
+            for p, state in lookups.items()
+            if isinstance(state, Resetting)
+        }
+        leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
+        states = {p.tp: state for p, state in lookups.items()}
+
+        async def look_up() -> dict[TopicPartition, Event]:
+            listed = await self._lister.list_from_node(node, timestamps, self._deadline())
+            events = self._failure_events(states, listed)
+            for tp, offset in listed.found.items():
+                if offset is None:
+                    events[tp] = OffsetListed(states[tp], None)
+                else:
+                    events[tp] = OffsetListed(
+                        states[tp], offset.offset, offset.leader_epoch, leaders[tp]
+                    )
+            return events
+
+        await self._apply_result_of(lookups, look_up())
+
+    # --- validation ---
+
+    def _validate(self, partitions: list[AssignedPartition], now: float) -> None:
+        by_node: dict[NodeId, list[AssignedPartition]] = {}
+        for partition in partitions:
+            state = partition.state
+            assert isinstance(state, Validating)
+            leader = state.leader
+            if (
+                state.buffer.fetch_epoch > leader.epoch
+                and state.failures < MAX_STALE_METADATA_RETRIES
+            ):
+                # The metadata is behind what was read or committed.
+                self._cluster.request_update()
+                delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
+                error = KafkaError("the metadata is of an older leader", retriable=True)
+                partition.handle(LookupFailed(state, error, now + delay_s))
+                self.wake_for([partition])
+            else:
+                by_node.setdefault(leader.node, []).append(partition)
+        for node, some in by_node.items():
+            self._host.spawn(
+                self._fetch_epoch_ends,
+                node,
+                self._mark_in_flight(some),
+                name=f"validate-positions-{node}",
+            )
+
+    async def _fetch_epoch_ends(self, node: NodeId, lookups: Lookups) -> None:
+        queries = {
+            p.tp: EpochQuery(state.buffer.fetch_epoch, state.leader.epoch)
+            for p, state in lookups.items()
+            if isinstance(state, Validating)
+        }
+        states = {p.tp: state for p, state in lookups.items()}
+
+        async def look_up() -> dict[TopicPartition, Event]:
+            ends: PartitionResults[EpochEnd] = await fetch_epoch_ends(
+                self._cluster, node, queries, self._deadline()
+            )
+            events = self._failure_events(states, ends)
+            for tp, end in ends.found.items():
+                events[tp] = EpochEndFetched(states[tp], end.epoch, end.end_offset)
+            return events
+
+        await self._apply_result_of(lookups, look_up())
+
+    # --- asking ---
+
+    def _mark_in_flight(self, partitions: Iterable[AssignedPartition]) -> Lookups:
+        lookups = {p: p.state for p in partitions}
+        self._in_flight.update((state, None) for state in lookups.values())
+        return lookups
+
+    def _failure_events(
+        self, states: Mapping[TopicPartition, State], results: PartitionResults[Any]
+    ) -> dict[TopicPartition, Event]:
+        self._on_result(next(iter(results.failed.values()), None) if not results.found else None)
+        if not results.failed:
+            self._failures = 0
+            return {}
+        retry_at = self._next_retry_at()
+        return {
+            tp: LookupFailed(states[tp], error, retry_at) for tp, error in results.failed.items()
+        }
+
+    async def _apply_result_of(
+        self, lookups: Lookups, look_up: Awaitable[dict[TopicPartition, Event]]
+    ) -> None:
+        events: dict[TopicPartition, Event] = {}
+        try:
+            events = await look_up
+        finally:
+            self._apply_events(lookups, events)
+
+    def _apply_events(self, lookups: Lookups, events: dict[TopicPartition, Event]) -> None:
+        for partition, state in lookups.items():
+            self._in_flight.pop(state, None)
+            event = events.get(partition.tp)
+            if event is not None:
+                partition.handle(event)
+        self.log.log_lookup(lookups, events, self._runtime.clock.now())
+        self._on_change(lookups)
+        self.wake_for(lookups)
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000
+
+    def _next_retry_at(self) -> float:
+        """When to try again; look-ups that were under way together count as one failure."""
+        now = self._runtime.clock.now()
+        if now >= self._retry_at:
+            self._failures += 1
+            self._retry_at = now + self._backoff.delay(self._failures, self._runtime.rng)
+        return self._retry_at
+
+
+_LOOKUP_STATES = (AwaitingCommitted, Resetting, Validating)
+_STATES_THAT_CAN_FAIL = (Resetting, Validating, Fetching)
+
+
+def _not_before(state: State) -> float:
+    return (
+        state.not_before if isinstance(state, AwaitingCommitted | Resetting | Validating) else 0.0
+    )
+
+
+def _timestamp(point: int | BeforeNow, wall_ms: int) -> int:
+    return max(wall_ms - point.milliseconds, 0) if isinstance(point, BeforeNow) else point

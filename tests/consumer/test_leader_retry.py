@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+from aiokafkawire.consumer.leader_retry import MAX_LEADER_RETRY_S, LeaderRetry
+
+
+def test_leaders_are_looked_for_ever_more_rarely_until_all_are_found() -> None:
+    search, rng = LeaderRetry(0.1), random.Random(1)
+    assert search.next_at == math.inf
+    now, asked = 0.0, []
+    while now < 300:
+        if search.leader_missing(now, rng):
+            asked.append(now)
+            assert not search.leader_missing(now, rng)
+        assert search.next_at > now
+        now = search.next_at
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
+    assert pauses[0] < 0.15
+    assert max(pauses) <= MAX_LEADER_RETRY_S * 1.2
+    assert len(asked) < 25
+    search.leaders_found()
+    assert search.next_at == math.inf
+    assert search.leader_missing(now, rng)
