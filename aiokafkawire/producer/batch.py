@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from aiokafkawire.producer.delivery import Outcome, Receipt
-from aiokafkawire.producer.sequences import Stamp
+from aiokafkawire.producer.delivery import BatchFuture, BatchOutcome
+from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import BatchBuilder, ClosedBatch
 from aiokafkawire.runtime.transitions import step
 
@@ -30,8 +30,8 @@ class BatchEvent(enum.Enum):
 
     CLOSED = enum.auto()
     SENT = enum.auto()
-    REFUSED = enum.auto()
-    SETTLED = enum.auto()
+    REENQUEUED = enum.auto()
+    COMPLETED = enum.auto()
 
     # By identity, not by name as Enum has it: looked up in tables for each batch.
     __hash__ = object.__hash__
@@ -39,60 +39,68 @@ class BatchEvent(enum.Enum):
 
 TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
     (BatchState.OPEN, BatchEvent.CLOSED): BatchState.WAITING,
-    (BatchState.OPEN, BatchEvent.SETTLED): BatchState.DONE,
+    (BatchState.OPEN, BatchEvent.COMPLETED): BatchState.DONE,
     (BatchState.WAITING, BatchEvent.SENT): BatchState.IN_FLIGHT,
-    (BatchState.WAITING, BatchEvent.SETTLED): BatchState.DONE,
-    (BatchState.IN_FLIGHT, BatchEvent.REFUSED): BatchState.WAITING,
-    (BatchState.IN_FLIGHT, BatchEvent.SETTLED): BatchState.DONE,
+    (BatchState.WAITING, BatchEvent.COMPLETED): BatchState.DONE,
+    (BatchState.IN_FLIGHT, BatchEvent.REENQUEUED): BatchState.WAITING,
+    (BatchState.IN_FLIGHT, BatchEvent.COMPLETED): BatchState.DONE,
 }
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
 # Up to Python 3.11 an enumeration looks for its members by a long way.
 _OPEN, _WAITING, _DONE = BatchState.OPEN, BatchState.WAITING, BatchState.DONE
-_CLOSED, _SETTLED = BatchEvent.CLOSED, BatchEvent.SETTLED
+_CLOSED, _COMPLETED = BatchEvent.CLOSED, BatchEvent.COMPLETED
 
 
 class Batch:
     """Records of one partition that are sent together.
 
-    `order` rises within a partition; the parts of a split batch sort between its neighbours.
-    `uncertain` tells that an attempt was made whose effect is not known, so that the log may hold
-    the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
-    `large_losses` counts the connections that were lost after a large request with it. `by_name`:
-    an attempt named the topic, not its id; `old_topic`: the one under way is to a topic that was
-    deleted and made anew since. `maybe_in_deleted_topic`: that topic may have held the records, so
-    that the batch may be sent again but never fail as not written.
+    Times are in seconds on the runtime's clock.
+
+    Attributes:
+        future: Future of the outcome, shared by the deliveries of the records.
+        order: Position in the partition. The parts of a split batch sort between its neighbours.
+        linger_until: When the batch may be sent although it is not full.
+        expires_at: When `delivery_timeout_ms` ends.
+        not_before: When the retry backoff ends.
+        sequence: Producer id, epoch and base sequence, once assigned.
+        uncertain: An earlier attempt may have written the records to the log.
+        oversize_disconnects: Number of connections lost after a large request with this batch.
+        sent_by_topic_name: An attempt named the topic instead of its id.
+        sent_to_deleted_topic: The attempt in flight went to a topic that was recreated since.
+        maybe_in_deleted_topic: The deleted topic may have held the records: the batch may be
+            retried, but must not fail as not written.
     """
 
     __slots__ = (
         "attempts",
         "builder",
-        "by_name",
         "expires_at",
-        "large_losses",
+        "future",
         "last_error",
         "linger_until",
         "maybe_in_deleted_topic",
         "not_before",
-        "old_topic",
         "order",
-        "receipt",
+        "oversize_disconnects",
         "records",
         "reserved_bytes",
-        "stamp",
+        "sent_by_topic_name",
+        "sent_to_deleted_topic",
+        "sequence",
         "state",
         "uncertain",
     )
 
     def __init__(
         self,
-        receipt: Receipt,
+        future: BatchFuture,
         content: BatchBuilder | ClosedBatch,
         order: tuple[int, ...],
         linger_until: float,
         expires_at: float,
     ) -> None:
-        self.receipt = receipt
+        self.future = future
         self.order = order
         self.linger_until = linger_until
         self.expires_at = expires_at
@@ -107,11 +115,11 @@ class Batch:
             self.state = _OPEN
         self.reserved_bytes = 0
         self.attempts = 0
-        self.large_losses = 0
-        self.by_name = False
-        self.old_topic = self.maybe_in_deleted_topic = False
+        self.oversize_disconnects = 0
+        self.sent_by_topic_name = False
+        self.sent_to_deleted_topic = self.maybe_in_deleted_topic = False
         self.not_before = 0.0
-        self.stamp: Stamp | None = None
+        self.sequence: BatchSequence | None = None
         self.uncertain = False
         self.last_error: Exception | None = None
 
@@ -125,7 +133,7 @@ class Batch:
         """Whether an earlier attempt may have written the records, if only to a deleted topic."""
         return self.uncertain or self.maybe_in_deleted_topic
 
-    def leave_deleted_topic(self) -> None:
+    def mark_only_in_deleted_topic(self) -> None:
         """Note that what an earlier attempt may have written is in the deleted topic alone."""
         self.uncertain = False
         self.maybe_in_deleted_topic = True
@@ -133,7 +141,7 @@ class Batch:
     @property
     def count(self) -> int:
         """How many records it has; 0 until it is closed."""
-        return self.receipt.count
+        return self.future.count
 
     @property
     def size_bytes(self) -> int:
@@ -146,16 +154,16 @@ class Batch:
         assert self.builder is not None
         self.handle(_CLOSED)
         self.records = closed = self.builder.close()
-        self.receipt.count = closed.count
+        self.future.count = closed.count
         self.builder = None
 
-    def settle(self, outcome: Outcome) -> None:
+    def complete(self, outcome: BatchOutcome) -> None:
         """Give the outcome to whoever waits, and let the records go."""
         if self.builder is not None:
-            self.receipt.count = self.builder.count
-        self.handle(_SETTLED)
+            self.future.count = self.builder.count
+        self.handle(_COMPLETED)
         self.builder = self.records = None
-        self.receipt.settle(outcome)
+        self.future.complete(outcome)
 
     def handle(self, event: BatchEvent) -> None:
         """Go to the next state of the table."""

@@ -20,14 +20,14 @@ from aiokafkawire.types import RecordMetadata, TopicPartition
 __all__ = (
     "CALLS_PER_CHECKPOINT",
     "MAX_NAMED_PARTITIONS",
-    "Appended",
+    "BatchAppended",
+    "BatchFailed",
+    "BatchFuture",
+    "BatchSplit",
     "Deliveries",
     "Delivery",
-    "Failed",
-    "FailureTally",
-    "Pacer",
-    "Receipt",
-    "Split",
+    "UnreportedFailures",
+    "YieldBudget",
 )
 
 CALLS_PER_CHECKPOINT = 256
@@ -37,7 +37,7 @@ MAX_NAMED_PARTITIONS = 20
 """Partitions that the text of an error names."""
 
 
-class Appended(NamedTuple):
+class BatchAppended(NamedTuple):
     """The batch is in the log. `log_append_time_ms` is -1 where records keep their own time."""
 
     base_offset: int
@@ -45,7 +45,7 @@ class Appended(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class BatchFailed:
     """No record of the batch will be sent any more. `record_errors` has those with their own."""
 
     error: Exception
@@ -57,33 +57,33 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class BatchSplit:
     """The batch went on as several, which begin at these indexes of its records."""
 
     starts: tuple[int, ...]
-    parts: tuple[Receipt, ...]
+    parts: tuple[BatchFuture, ...]
 
-    def part_of(self, index: int) -> tuple[Receipt, int]:
+    def part_of(self, index: int) -> tuple[BatchFuture, int]:
         """The receipt that a record of the batch has now, and its index there."""
         which = bisect_right(self.starts, index) - 1
         return self.parts[which], index - self.starts[which]
 
 
-Outcome = Appended | Failed | Split
+BatchOutcome = BatchAppended | BatchFailed | BatchSplit
 
 
-class FailureTally:
+class UnreportedFailures:
     """Counts the failed records that nobody has heard of yet, by their partition.
 
     `round` is the number of times that the count began anew; a receipt knows how many of its
-    records were counted, and in which round. `quiet`: all is told in another way, and nothing is
+    records were counted, and in which round. `disabled`: all is told in another way, and nothing is
     counted.
     """
 
-    __slots__ = ("_counts", "_first", "quiet", "round")
+    __slots__ = ("_counts", "_first", "disabled", "round")
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.quiet = quiet
+    def __init__(self, *, disabled: bool = False) -> None:
+        self.disabled = disabled
         self._counts: Counter[TopicPartition] = Counter()
         self._first: Exception | None = None
         self.round = 0
@@ -93,23 +93,23 @@ class FailureTally:
         """How many failed records nobody has heard of."""
         return self._counts.total()
 
-    def add(self, receipt: Receipt, count: int, error: Exception) -> None:
+    def add(self, future: BatchFuture, count: int, error: Exception) -> None:
         """Count records of a failed batch."""
-        if count <= 0 or self.quiet:
+        if count <= 0 or self.disabled:
             return
-        if receipt.counted_in != self.round:
-            receipt.counted_in, receipt.counted = self.round, 0
-        receipt.counted += count
-        self._counts[TopicPartition(receipt.topic, receipt.partition)] += count
+        if future.counted_round != self.round:
+            future.counted_round, future.counted = self.round, 0
+        future.counted += count
+        self._counts[TopicPartition(future.topic, future.partition)] += count
         if self._first is None:
             self._first = error
 
-    def heard(self, receipt: Receipt) -> None:
+    def mark_reported(self, future: BatchFuture) -> None:
         """A record that was counted has been heard of after all."""
-        if receipt.counted_in != self.round or not receipt.counted:
+        if future.counted_round != self.round or not future.counted:
             return
-        receipt.counted -= 1
-        topic_partition = TopicPartition(receipt.topic, receipt.partition)
+        future.counted -= 1
+        topic_partition = TopicPartition(future.topic, future.partition)
         self._counts[topic_partition] -= 1
         if not self._counts[topic_partition]:
             del self._counts[topic_partition]
@@ -144,7 +144,7 @@ def _named(counts: Mapping[TopicPartition, int]) -> str:
     return ", ".join(named)
 
 
-class Pacer:
+class YieldBudget:
     """Says when a call that needs not wait lets other tasks run all the same."""
 
     __slots__ = ("calls_left",)
@@ -162,31 +162,45 @@ class Pacer:
         await checkpoint()
 
 
-class Receipt(Promise["Outcome"]):
-    """What the deliveries of one batch share: where it goes, and the promise of its outcome; of a
-    split batch its parts may still be on their way then.
+class BatchFuture(Promise["BatchOutcome"]):
+    """Future of a batch's outcome, shared by the deliveries of its records.
 
-    `dated` tells that the application gave one of the records its time. `errands` are what calls
-    wait for that send a record and wait in one.
+    Done when the batch completes. A split batch completes when it is split; the futures of its
+    parts complete later.
+
+    Attributes:
+        base_offset: Offset of the first record, once the batch is in the log.
+        count: Number of records; 0 while the batch is open.
+        counted: Failed records of this batch in `unreported_failures`, as of `counted_round`.
+        has_user_timestamp: The application gave one of the records its timestamp.
+        waiters: Calls of `send_and_wait`, which wait without a task switch through `Delivery`.
+        waiting_counts: Number of tasks that await the record at an index and raise its failure.
+        boundary_yielded: A caller has let other tasks run since this batch completed.
     """
 
     __slots__ = (
         "base_offset",
+        "boundary_yielded",
         "count",
         "counted",
-        "counted_in",
-        "dated",
-        "errands",
+        "counted_round",
+        "has_user_timestamp",
         "log_append_time_ms",
-        "pacer",
         "partition",
-        "seen",
-        "tally",
         "topic",
-        "waiting",
+        "unreported_failures",
+        "waiters",
+        "waiting_counts",
+        "yield_budget",
     )
 
-    def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        unreported_failures: UnreportedFailures,
+        yield_budget: YieldBudget,
+    ) -> None:
         self._event = self._futures = self._on_done = self.value = self.error = None
         self.done = False
         self.topic = topic
@@ -195,79 +209,84 @@ class Receipt(Promise["Outcome"]):
         self.log_append_time_ms = -1
         self.count = 0
         self.counted = 0  # failed records that the tally has of it, in that round
-        self.counted_in = -1
-        self.dated = False
-        self.errands: dict[Errand[RecordMetadata | None], Delivery] | None = None
-        self.tally = tally
-        self.pacer = pacer
-        self.waiting: dict[int, int] = {}  # by record's index, how many hear of its failure
-        self.seen = False  # whether a caller came to this batch's boundary
+        self.counted_round = -1
+        self.has_user_timestamp = False
+        self.waiters: dict[Errand[RecordMetadata | None], Delivery] | None = None
+        self.unreported_failures = unreported_failures
+        self.yield_budget = yield_budget
+        self.waiting_counts: dict[int, int] = {}  # by record's index, how many hear of its failure
+        self.boundary_yielded = False  # whether a caller came to this batch's boundary
 
-    def settle(self, outcome: Outcome) -> None:
+    def complete(self, outcome: BatchOutcome) -> None:
         """Give the outcome; wakes all who wait. Only the first one counts."""
         if self.done:
             return
-        if type(outcome) is Appended:  # as mostly; nobody but who waits is told
+        if type(outcome) is BatchAppended:  # as mostly; nobody but who waits is told
             self.value = outcome
             self.base_offset, self.log_append_time_ms = outcome
             self.done = True
-            if self.errands is not None:
-                self._fulfil(self.errands, outcome)
+            if self.waiters is not None:
+                self._set_metadata(self.waiters, outcome)
             if self._futures is not None or self._event is not None:
                 self.come()
             return
-        errands, self.errands = self.errands or {}, None
-        for delivery in errands.values():
-            self.waiting[delivery.index] = self.waiting.get(delivery.index, 0) + 1
-        if isinstance(outcome, Failed):
-            self.tally.add(self, self.count - len(self.waiting), outcome.error)
-        elif isinstance(outcome, Split):
-            for index in sorted(self.waiting):
+        waiters, self.waiters = self.waiters or {}, None
+        for delivery in waiters.values():
+            self.waiting_counts[delivery.index] = self.waiting_counts.get(delivery.index, 0) + 1
+        if isinstance(outcome, BatchFailed):
+            self.unreported_failures.add(self, self.count - len(self.waiting_counts), outcome.error)
+        elif isinstance(outcome, BatchSplit):
+            for index in sorted(self.waiting_counts):
                 part, inner = outcome.part_of(index)
-                part.waiting[inner] = self.waiting[index]
+                part.waiting_counts[inner] = self.waiting_counts[index]
         self.resolve(outcome)
-        for waited in errands:
+        for waited in waiters:
             if not waited.done():
                 waited.set_result(None)
 
-    def errand(self, delivery: Delivery) -> Errand[RecordMetadata | None] | None:
-        """For the call that sent a record, whose delivery nobody else knows yet: what it awaits at
-        once in place of that, with fewer steps; `drop` it if that is not waited to its end.
+    def add_waiter(self, delivery: Delivery) -> Errand[RecordMetadata | None] | None:
+        """Return a future of a record's metadata; asyncio only.
 
-        It gives the outcome, or None if the record did not get into the log in this batch: then the
-        delivery tells what became of it, after `hand_back` if that is not known yet. None if there
-        is nothing to wait for. On asyncio only.
+        For the call that sends and waits: awaiting it takes fewer steps than awaiting the delivery,
+        which no other task knows yet. The future's result is None if the batch failed or was split:
+        ask the delivery then, after `transfer_waiter` if it is not done. If the await is
+        interrupted, call `remove_waiter`.
+
+        Returns:
+            The future, or None if the batch is already done.
         """
         if self.done:
             return None
         waited: Errand[RecordMetadata | None] = Errand()
-        if self.errands is None:
-            self.errands = {waited: delivery}
+        if self.waiters is None:
+            self.waiters = {waited: delivery}
         else:
-            self.errands[waited] = delivery
+            self.waiters[waited] = delivery
         return waited
 
-    def drop(self, waited: Awaitable[object], delivery: Delivery) -> None:
+    def remove_waiter(self, waited: Awaitable[object], delivery: Delivery) -> None:
         """The call goes away without the outcome."""
-        if self.errands is not None:
-            self.errands.pop(waited, None)  # type: ignore[call-overload]
-        elif delivery.index in self.waiting:  # the batch failed, or was split, in the same moment
-            delivery._unheard()
+        if self.waiters is not None:
+            self.waiters.pop(waited, None)  # type: ignore[call-overload]
+        elif (
+            delivery.index in self.waiting_counts
+        ):  # the batch failed, or was split, in the same moment
+            delivery._waiter_left()
 
-    def hand_back(self, delivery: Delivery) -> None:
+    def transfer_waiter(self, delivery: Delivery) -> None:
         """The batch was split: who awaits the delivery from now on hears of a failure."""
-        part, index = delivery._leaf()
-        part.waiting.pop(index, None)
+        part, index = delivery._after_splits()
+        part.waiting_counts.pop(index, None)
 
-    def _fulfil(
-        self, errands: Mapping[Errand[RecordMetadata | None], Delivery], appended: Appended
+    def _set_metadata(
+        self, waiters: Mapping[Errand[RecordMetadata | None], Delivery], appended: BatchAppended
     ) -> None:
         """The records are in the log; as `Delivery.result` for each that a call waits for."""
-        self.errands = None
-        self.seen = True
+        self.waiters = None
+        self.boundary_yielded = True
         topic, partition = self.topic, self.partition
         offset, appended_at = appended
-        for waited, delivery in errands.items():
+        for waited, delivery in waiters.items():
             if not waited.done():  # who waited may have been cancelled
                 found = (
                     topic,
@@ -290,101 +309,101 @@ class Delivery(RecordHandle):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        receipt, _ = self._leaf()
-        outcome = receipt.result() if receipt.done else None
-        state = {Appended: "delivered", Failed: "failed"}.get(type(outcome), "on its way")
-        return f"<Delivery to {receipt.topic}-{receipt.partition}: {state}>"
+        future, _ = self._after_splits()
+        outcome = future.result() if future.done else None
+        state = {BatchAppended: "delivered", BatchFailed: "failed"}.get(type(outcome), "on its way")
+        return f"<Delivery to {future.topic}-{future.partition}: {state}>"
 
     @property
     def done(self) -> bool:
         """True once the outcome is known, so that awaiting does not wait."""
-        return self.receipt.base_offset is not None or self._leaf()[0].done
+        return self.future.base_offset is not None or self._after_splits()[0].done
 
     def result(self) -> RecordMetadata:
         """The outcome: a `RecordMetadata`, or the error is raised. It must be there (`done`)."""
-        receipt: Receipt = self.receipt
+        future: BatchFuture = self.future
         index = self.index
-        offset = receipt.base_offset
+        offset = future.base_offset
         if offset is None:
-            receipt, index = self._leaf()
-            offset = receipt.base_offset
+            future, index = self._after_splits()
+            offset = future.base_offset
             if offset is None:
-                _raise(receipt, index)
-        appended_at = receipt.log_append_time_ms
+                _raise_failure(future, index)
+        appended_at = future.log_append_time_ms
         return _metadata(
             RecordMetadata,
             (
-                receipt.topic,
-                receipt.partition,
+                future.topic,
+                future.partition,
                 offset + index if offset >= 0 else -1,
                 appended_at if appended_at >= 0 else self.timestamp_ms,
             ),
         )
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        leaf = receipt = self.receipt
+        current = future = self.future
         index = self.index
-        if leaf.done and leaf.base_offset is None:  # it may have been split
-            leaf, index = self._leaf()
-        if not leaf.done:
-            leaf.waiting[index] = leaf.waiting.get(index, 0) + 1
-            while not leaf.done:
+        if current.done and current.base_offset is None:  # it may have been split
+            current, index = self._after_splits()
+        if not current.done:
+            current.waiting_counts[index] = current.waiting_counts.get(index, 0) + 1
+            while not current.done:
                 # In this one frame: each layer between a task and what it waits for is gone
                 # through once more when it wakes.
-                place = leaf.place()
+                place = current.place()
                 try:
                     yield from place.__await__()
                 except BaseException:
-                    leaf.leave(place)
-                    self._unheard()
+                    current.leave(place)
+                    self._waiter_left()
                     raise
-                if leaf.base_offset is not None:
+                if current.base_offset is not None:
                     break
-                leaf, index = self._leaf()
-            receipt.seen = True
-        elif not receipt.seen:
-            receipt.seen = True
-            yield from receipt.pacer.checkpoint().__await__()
+                current, index = self._after_splits()
+            future.boundary_yielded = True
+        elif not future.boundary_yielded:
+            future.boundary_yielded = True
+            yield from future.yield_budget.checkpoint().__await__()
         else:
-            pacer = receipt.pacer
-            pacer.calls_left -= 1
-            if pacer.calls_left < 0:
-                yield from pacer.checkpoint().__await__()
+            yield_budget = future.yield_budget
+            yield_budget.calls_left -= 1
+            if yield_budget.calls_left < 0:
+                yield from yield_budget.checkpoint().__await__()
         return self.result()
 
-    def _unheard(self) -> None:
+    def _waiter_left(self) -> None:
         """The waiter goes away without the outcome."""
-        receipt, index = self._leaf()
-        left = receipt.waiting.get(index, 0) - 1
+        future, index = self._after_splits()
+        left = future.waiting_counts.get(index, 0) - 1
         if left > 0:
-            receipt.waiting[index] = left
+            future.waiting_counts[index] = left
             return
-        receipt.waiting.pop(index, None)
-        if receipt.done:
-            outcome = receipt.result()
-            if isinstance(outcome, Failed):
-                receipt.tally.add(receipt, 1, outcome.error_of(index))
+        future.waiting_counts.pop(index, None)
+        if future.done:
+            outcome = future.result()
+            if isinstance(outcome, BatchFailed):
+                future.unreported_failures.add(future, 1, outcome.error_of(index))
 
-    def _leaf(self) -> tuple[Receipt, int]:
+    def _after_splits(self) -> tuple[BatchFuture, int]:
         """The receipt that holds the record now, and its index in there."""
-        receipt, index = self.receipt, self.index
-        while type(outcome := receipt.value) is Split:
-            receipt, index = outcome.part_of(index)
-        return receipt, index
+        future, index = self.future, self.index
+        while type(outcome := future.value) is BatchSplit:
+            future, index = outcome.part_of(index)
+        return future, index
 
 
 _metadata = tuple.__new__  # checks nothing, at half the time
 
 
-def _raise(receipt: Receipt, index: int) -> NoReturn:
+def _raise_failure(future: BatchFuture, index: int) -> NoReturn:
     """Raise why the record did not get into the log, or that this is not known yet."""
-    if not receipt.done:
+    if not future.done:
         raise RuntimeError("the record is still on its way: await the delivery")
-    outcome = receipt.result()
-    assert isinstance(outcome, Failed)
-    if index not in receipt.waiting:
-        receipt.tally.heard(receipt)
-    receipt.waiting[index] = receipt.waiting.get(index, 0) + 1
+    outcome = future.result()
+    assert isinstance(outcome, BatchFailed)
+    if index not in future.waiting_counts:
+        future.unreported_failures.mark_reported(future)
+    future.waiting_counts[index] = future.waiting_counts.get(index, 0) + 1
     raise copy_of(outcome.error_of(index))
 
 
@@ -423,7 +442,7 @@ class Deliveries(Sequence[Delivery]):
         which = bisect_right(self._starts, number) - 1
         first = self._runs[which]
         return Delivery(
-            first.receipt, first.index + number - self._starts[which], first.timestamp_ms
+            first.future, first.index + number - self._starts[which], first.timestamp_ms
         )
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -431,7 +450,7 @@ class Deliveries(Sequence[Delivery]):
             self._starts, [*self._starts[1:], self._count], self._runs, strict=True
         ):
             for number in range(stop - start):
-                yield Delivery(first.receipt, first.index + number, first.timestamp_ms)
+                yield Delivery(first.future, first.index + number, first.timestamp_ms)
 
     def __repr__(self) -> str:
         done = sum(first.done for first in self._runs)

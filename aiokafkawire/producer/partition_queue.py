@@ -18,15 +18,15 @@ from aiokafkawire.errors import (
     KafkaError,
     TransactionAborted,
 )
-from aiokafkawire.producer.answer import Answer
+from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
-from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
-from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.batch_actions import BatchAction
+from aiokafkawire.producer.delivery import BatchAppended, BatchFailed, BatchFuture, BatchSplit
 from aiokafkawire.producer.sequences import (
+    BatchSequence,
     Draining,
-    Flowing,
     PartitionSequences,
-    Stamp,
+    Sequencing,
     advance,
 )
 from aiokafkawire.records import BatchBuilder
@@ -34,17 +34,17 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import NEVER, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
 
-__all__ = ("MAX_LARGE_LOSSES", "Owner", "PartitionQueue", "Policy")
+__all__ = ("MAX_OVERSIZE_DISCONNECTS", "BatchListener", "PartitionQueue", "QueueConfig")
 
-MAX_LARGE_LOSSES = 4
+MAX_OVERSIZE_DISCONNECTS = 4
 """So often may a large batch go out and the broker close the connection, before it is given up."""
 
 
-DOUBTED_AFTER_S = 3600.0
+PRODUCER_ID_EXPIRATION_S = 3600.0
 """A log forgets a producer that it has not heard of for long (producer.id.expiration.ms, a day by
 default): after so long without an acknowledgement the first batch goes alone again."""
 
-MADE_ANEW = "the topic was deleted and made anew meanwhile"
+TOPIC_RECREATED = "the topic was deleted and made anew meanwhile"
 
 
 _tuple = tuple.__new__  # checks nothing, at half the time
@@ -53,7 +53,7 @@ _DONE, _SENT = BatchState.DONE, BatchEvent.SENT
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class QueueConfig:
     """The options that the queues go by; times in seconds."""
 
     batch_size_bytes: int
@@ -63,65 +63,68 @@ class Policy:
     retries: int
 
 
-class Owner(Protocol):
+class BatchListener(Protocol):
     """Hears of batches that come and go.
 
-    While `abandoned` is set, what was refused is not sent again but fails with it.
+    While `abort_error` is set, what was refused is not sent again but fails with it.
     """
 
-    abandoned: TransactionAborted | None
+    abort_error: TransactionAborted | None
 
-    def opened(self, batch: Batch) -> None:
+    def batch_opened(self, batch: Batch) -> None:
         """A queue has a batch more."""
         ...
 
-    def closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
+    def batch_closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
         """A batch takes no more records; they take so much without compression."""
         ...
 
-    def settled(self, batch: Batch) -> None:
+    def batch_completed(self, batch: Batch) -> None:
         """A batch has its outcome."""
         ...
 
 
 class PartitionQueue:
-    """One partition's batches. `sequences` is None without idempotence.
+    """The batches of one partition.
 
-    `waiting` holds closed batches and, last, the one that takes records, if any; `in_flight` those
-    without an answer. Both are sorted by the batches' order. `late` have expired and are still
-    under way, as many as may be in flight.
+    Attributes:
+        sequences: Assigns sequence numbers; None without idempotence.
+        open: The batch that takes records, if any.
+        waiting: Closed batches to send, and last the open one, in the batches' order.
+        in_flight: Batches that were sent and have no response yet, in the batches' order.
+        expired_in_flight: Batches that expired before their response; at most `max_in_flight`.
     """
 
     def __init__(
         self,
         topic_partition: TopicPartition,
-        policy: Policy,
-        owner: Owner,
+        config: QueueConfig,
+        listener: BatchListener,
         sequences: PartitionSequences | None,
     ) -> None:
         self.topic_partition = topic_partition
-        self.policy = policy
+        self.config = config
         self.sequences = sequences
         self.leader: NodeId | None = None
         self.open: Batch | None = None
         self.builder: BatchBuilder | None = None  # the open batch's
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
-        self.late: set[Batch] = set()
+        self.expired_in_flight: set[Batch] = set()
         self.last_order = 0
         self._acked_at = -NEVER
-        self._owner = owner
+        self._listener = listener
 
     # --- what may be sent ---------------------------------------------------------------------
 
-    def add(self, batch: Batch, now: float) -> None:
+    def add_open_batch(self, batch: Batch, now: float) -> None:
         """A batch that takes records, after all others."""
-        if self.sequences is not None and now - self._acked_at > DOUBTED_AFTER_S:
-            self.sequences.doubted()
+        if self.sequences is not None and now - self._acked_at > PRODUCER_ID_EXPIRATION_S:
+            self.sequences.producer_id_expired()
         self.open = batch
         self.builder = batch.builder
         self.waiting.append(batch)
-        self._owner.opened(batch)
+        self._listener.batch_opened(batch)
 
     def close_open(self) -> None:
         """The open batch takes no more records."""
@@ -131,7 +134,7 @@ class PartitionQueue:
             body_bytes = batch.builder.body_bytes
             batch.close()
             self.open = self.builder = None
-            self._owner.closed(self, batch, body_bytes)
+            self._listener.batch_closed(self, batch, body_bytes)
 
     def head(self) -> Batch | None:
         """The batch that goes next: while numbers are drained, the first that has one."""
@@ -139,39 +142,40 @@ class PartitionQueue:
             return None
         sequences = self.sequences
         draining = sequences is not None and type(sequences.state) is Draining
-        return self._first_numbered() if draining else self.waiting[0]
+        return self._first_sequenced() if draining else self.waiting[0]
 
-    def _first_numbered(self) -> Batch:
+    def _first_sequenced(self) -> Batch:
         for batch in self.waiting:
-            if batch.stamp is not None:
+            if batch.sequence is not None:
                 return batch
         return self.waiting[0]
 
-    def sendable_at(self, pressing: bool) -> float:
+    def sendable_at(self, flushing: bool) -> float:
         """When the next batch may be sent, on the clock; NEVER: some answer must come first.
 
-        `pressing` (a flush, or callers that wait for room) ends the wait for more records.
+        `flushing` (a flush, or callers that wait for room) ends the wait for more records.
         """
         if not self.waiting:
             return NEVER
         sequences = self.sequences
         draining = sequences is not None and type(sequences.state) is Draining
-        head = self._first_numbered() if draining else self.waiting[0]
+        head = self._first_sequenced() if draining else self.waiting[0]
         if head.attempts:
             if any(other.order < head.order for other in self.in_flight):
                 return NEVER
         # mutation: max-in-flight-exceeded
-        elif len(self.in_flight) >= self.policy.max_in_flight:
+        elif len(self.in_flight) >= self.config.max_in_flight:
             return NEVER
         if sequences is not None:
             if self.in_flight and (
-                sequences.alone
-                or head.order[0] - self.in_flight[0].order[0] >= sequences.identities.remembered
+                sequences.first_batch_pending
+                or head.order[0] - self.in_flight[0].order[0]
+                >= sequences.producer_id_state.max_dedup_batches
             ):
                 return NEVER
-            if head.stamp is None and not self._may_number(sequences):
+            if head.sequence is None and not self._can_sequence(sequences):
                 return NEVER
-        if head is self.open and not pressing:
+        if head is self.open and not flushing:
             assert head.builder is not None
             if not head.builder.is_full:
                 return head.linger_until
@@ -185,25 +189,25 @@ class PartitionQueue:
             self.close_open()
         return head
 
-    def take(self, closed: Batch | None = None) -> Batch:
+    def take_head(self, closed: Batch | None = None) -> Batch:
         """Take the next batch, to be sent now; only when `sendable_at` says so. `closed`: it is the
         one that `close_head` has just given."""
         batch = closed or self.close_head()
         self.waiting.remove(batch)
-        self.send(batch)
+        self.mark_sent(batch)
         if len(self.in_flight) > 1:
             self.in_flight.sort(key=_order)
         return batch
 
-    def send(self, batch: Batch) -> None:
-        """A closed batch, which does not wait here, is sent now; only when `at_rest`, or taken."""
-        if batch.stamp is None and self.sequences is not None:
-            batch.stamp = self.sequences.stamp(batch.receipt.count)
+    def mark_sent(self, batch: Batch) -> None:
+        """Move a closed batch that is not in `waiting` to `in_flight`."""
+        if batch.sequence is None and self.sequences is not None:
+            batch.sequence = self.sequences.assign(batch.future.count)
         batch.handle(_SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
 
-    def at_rest(self, now: float) -> bool:
+    def can_send_immediately(self, now: float) -> bool:
         """Whether a batch made now could go at once: none is before it, and it would be numbered
         under the identity that is in use here already."""
         if self.waiting or self.in_flight:
@@ -211,145 +215,165 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None:
             return True
-        identities, state = sequences.identities, sequences.state
+        producer_id_state, state = sequences.producer_id_state, sequences.state
         return (
-            type(state) is Flowing
-            and state.identity is identities.current
-            and identities.local
-            and now - self._acked_at <= DOUBTED_AFTER_S
+            type(state) is Sequencing
+            and state.identity is producer_id_state.current
+            and producer_id_state.bumps_own_epoch
+            and now - self._acked_at <= PRODUCER_ID_EXPIRATION_S
         )
 
-    def _may_number(self, sequences: PartitionSequences) -> bool:
-        identities, state = sequences.identities, sequences.state
+    def _can_sequence(self, sequences: PartitionSequences) -> bool:
+        producer_id_state, state = sequences.producer_id_state, sequences.state
         # mutation: records-sent-before-partition-added
-        if not identities.local and not identities.admits(self.topic_partition):
+        if not producer_id_state.bumps_own_epoch and not producer_id_state.can_send_to(
+            self.topic_partition
+        ):
             return False
-        if type(state) is Flowing and state.identity is identities.current:
+        if type(state) is Sequencing and state.identity is producer_id_state.current:
             return True  # as mostly
-        return sequences.ready(self._anything_numbered())
+        return sequences.can_assign(self._any_sequenced())
 
-    def _anything_numbered(self) -> bool:
+    def _any_sequenced(self) -> bool:
         if self.in_flight:
             return True
         for batch in self.waiting:  # noqa: SIM110 - of mostly one, a generator costs more
-            if batch.stamp is not None:
+            if batch.sequence is not None:
                 return True
         return False
 
     # --- answers ------------------------------------------------------------------------------
 
-    def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+    def handle_result(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> None:
         """An attempt ended; if the batch is to be sent again, then from `not_before` on.
 
         A batch that expired meanwhile has its outcome already.
         """
         if batch.state is _DONE:
             return
-        abandoned = self._owner.abandoned
-        if abandoned is not None and answer.verdict is not Verdict.APPENDED:
-            maybe_written = batch.uncertain or answer.verdict in _UNCERTAIN
-            self._give_up(batch, abandoned, maybe_written)
+        abort_error = self._listener.abort_error
+        if abort_error is not None and result.action is not BatchAction.APPENDED:
+            maybe_written = batch.uncertain or result.action in _UNCERTAIN
+            self._abort_batch(batch, abort_error, maybe_written)
         else:
-            _ON_ANSWER[answer.verdict](self, batch, answer, now, not_before)
+            _ON_ACTION[result.action](self, batch, result, now, not_before)
 
-    def _appended(self, batch: Batch, answer: Answer, now: float, _: float) -> None:
+    def _appended(self, batch: Batch, result: AttemptResult, now: float, _: float) -> None:
         self.in_flight.remove(batch)
         self._acked_at = now
-        if batch.stamp is not None and self.sequences is not None and not batch.old_topic:
-            self.sequences.acknowledged(batch.stamp)
-        batch.settle(_tuple(Appended, (answer.base_offset, answer.log_append_time_ms)))
-        self._owner.settled(batch)
+        if (
+            batch.sequence is not None
+            and self.sequences is not None
+            and not batch.sent_to_deleted_topic
+        ):
+            self.sequences.acknowledged(batch.sequence)
+        batch.complete(_tuple(BatchAppended, (result.base_offset, result.log_append_time_ms)))
+        self._listener.batch_completed(batch)
 
-    def _refused(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
-        batch.last_error = answer.error
-        if batch.old_topic and batch.uncertain:
-            self._fail(batch, _unknown(batch, MADE_ANEW, answer.error))
-        elif batch.attempts > self.policy.retries:
-            self._failed(batch, answer, now, not_before)
+    def _retry(self, batch: Batch, result: AttemptResult, now: float, not_before: float) -> None:
+        batch.last_error = result.error
+        if batch.sent_to_deleted_topic and batch.uncertain:
+            self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, result.error))
+        elif batch.attempts > self.config.retries:
+            self._fail_with_error(batch, result, now, not_before)
         elif now >= batch.expires_at:
             self._expired(batch, batch.maybe_written)
         else:
-            self._wait_again(batch, not_before)
+            self._reenqueue(batch, not_before)
 
-    def _refused_uncertain(
-        self, batch: Batch, answer: Answer, now: float, not_before: float
+    def _retry_uncertain(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> None:
         # A request by its id cannot have reached the topic that there is now.
-        if batch.old_topic and not batch.by_name:
-            batch.leave_deleted_topic()
+        if batch.sent_to_deleted_topic and not batch.sent_by_topic_name:
+            batch.mark_only_in_deleted_topic()
         else:
             # mutation: uncertainty-cleared-before-retry
             batch.uncertain = True
-        if answer.closed_after_bytes:
-            batch.large_losses += 1
-            if batch.large_losses >= MAX_LARGE_LOSSES:
-                self._fail(batch, _unknown(batch, _closed_for_size(batch, answer), answer.error))
+        if result.closed_after_bytes:
+            batch.oversize_disconnects += 1
+            if batch.oversize_disconnects >= MAX_OVERSIZE_DISCONNECTS:
+                self._fail(
+                    batch, _delivery_unknown(batch, _oversize_reason(batch, result), result.error)
+                )
                 return
-        self._refused(batch, answer, now, not_before)
+        self._retry(batch, result, now, not_before)
 
-    def _too_large(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+    def _split_or_fail(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> None:
         if batch.uncertain or batch.count == 1:
-            self._failed(batch, answer, now, not_before)
+            self._fail_with_error(batch, result, now, not_before)
         else:
             self._split(batch, not_before)
 
-    def _gap(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+    def _out_of_order(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> None:
         sequences = self.sequences
         if sequences is None:
-            self._failed(batch, answer, now, not_before)
+            self._fail_with_error(batch, result, now, not_before)
             return
-        if self._numbered_before(batch):
+        if self._sequenced_before(batch):
             # The earlier one was refused too, or will be; after it this number is right.
-            self._refused(batch, answer, now, not_before)
+            self._retry(batch, result, now, not_before)
             return
         if batch.uncertain and not sequences.gap_certain:
-            self._failed(batch, answer, now, not_before)
+            self._fail_with_error(batch, result, now, not_before)
             return
-        if not sequences.identities.local:
+        if not sequences.producer_id_state.bumps_own_epoch:
             if not sequences.draining:
-                sequences.lost()
+                sequences.invalidate()
             batch.uncertain = False
-            self._failed(batch, answer, now, not_before)
+            self._fail_with_error(batch, result, now, not_before)
             return
-        sequences.lost()
+        sequences.invalidate()
         batch.uncertain = False
-        self._refused(batch, answer, now, not_before)
-        self._take_numbers_back()
+        self._retry(batch, result, now, not_before)
+        self._clear_sequences()
 
-    def _stale_epoch(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+    def _stale_epoch(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> None:
         sequences = self.sequences
-        if sequences is not None and self._numbered_before(batch):
-            self._refused(batch, answer, now, not_before)
+        if sequences is not None and self._sequenced_before(batch):
+            self._retry(batch, result, now, not_before)
             return
         if sequences is not None:
             # A lower epoch than the log's will be refused for ever: raise it.
-            sequences.lost()
-        if sequences is None or batch.uncertain or not sequences.identities.local:
-            self._failed(batch, answer, now, not_before)
+            sequences.invalidate()
+        if sequences is None or batch.uncertain or not sequences.producer_id_state.bumps_own_epoch:
+            self._fail_with_error(batch, result, now, not_before)
         else:
-            self._refused(batch, answer, now, not_before)
-            self._take_numbers_back()
+            self._retry(batch, result, now, not_before)
+            self._clear_sequences()
 
-    def _old_format(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
-        if batch.stamp is None or self.sequences is not None:
-            self._failed(batch, answer, now, not_before)
+    def _old_message_format(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> None:
+        if batch.sequence is None or self.sequences is not None:
+            self._fail_with_error(batch, result, now, not_before)
         else:
             # By now the producer does without its ids.
-            batch.stamp = None
-            self._refused(batch, answer, now, not_before)
+            batch.sequence = None
+            self._retry(batch, result, now, not_before)
 
-    def _failed(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
-        assert answer.error is not None
-        error = answer.error
+    def _fail_with_error(self, batch: Batch, result: AttemptResult, _: float, __: float) -> None:
+        assert result.error is not None
+        error = result.error
         if batch.maybe_written:
             why = f"an earlier attempt may have written it; the last one: {error}"
-            self._fail(batch, _unknown(batch, why, error))
+            self._fail(batch, _delivery_unknown(batch, why, error))
         else:
-            self._fail(batch, error, answer.record_errors)
+            self._fail(batch, error, result.record_errors)
 
-    def _unknown(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
+    def _fail_unknown(self, batch: Batch, result: AttemptResult, _: float, __: float) -> None:
         batch.uncertain = True
-        self._fail(batch, _unknown(batch, "the broker's answer leaves that open", answer.error))
+        self._fail(
+            batch, _delivery_unknown(batch, "the broker's answer leaves that open", result.error)
+        )
 
     # --- ends ---------------------------------------------------------------------------------
 
@@ -357,10 +381,10 @@ class PartitionQueue:
         """Settle what is past its delivery timeout."""
         for batch in [*self.in_flight, *self.waiting]:
             if batch.expires_at <= now and not batch.done:
-                under_way = batch.state is BatchState.IN_FLIGHT
+                in_flight = batch.state is BatchState.IN_FLIGHT
                 self._expired(batch, self._maybe_written(batch))
-                if under_way:
-                    self.late.add(batch)
+                if in_flight:
+                    self.expired_in_flight.add(batch)
 
     def next_expiry(self) -> float:
         """When the first batch expires."""
@@ -369,20 +393,23 @@ class PartitionQueue:
         return min(first, self.waiting[0].expires_at) if self.waiting else first
 
     def _expired(self, batch: Batch, maybe_written: bool) -> None:
-        limit = f"delivery_timeout_ms passed ({self.policy.delivery_timeout_s:g} s)"
+        limit = f"delivery_timeout_ms passed ({self.config.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
             limit += f", the last error: {batch.last_error}"
-        elif self.sequences is not None and (why := self.sequences.identities.failure) is not None:
+        elif (
+            self.sequences is not None
+            and (why := self.sequences.producer_id_state.failure) is not None
+        ):
             limit += f", there was no producer id: {why}"
         elif self.leader is None:
             limit += ", the partition has no leader, or does not exist any more"
         if maybe_written:
-            self._fail(batch, _unknown(batch, limit, batch.last_error))
+            self._fail(batch, _delivery_unknown(batch, limit, batch.last_error))
             return
         error = DeliveryTimedOut(
             f"{limit}; no broker has the record",
-            topic=batch.receipt.topic,
-            partition=batch.receipt.partition,
+            topic=batch.future.topic,
+            partition=batch.future.partition,
             attempt=batch.attempts or None,
         )
         error.__cause__ = batch.last_error
@@ -394,21 +421,21 @@ class PartitionQueue:
             mine = copy_of(error)
             mine.topic, mine.partition = self.topic_partition
             if self._maybe_written(batch):
-                self._fail(batch, _unknown(batch, error.reason, mine))
+                self._fail(batch, _delivery_unknown(batch, error.reason, mine))
             else:
                 self._fail(batch, mine)
 
-    def abandon(self, error: TransactionAborted, *, in_flight: bool) -> None:
+    def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
         """Settle what waits with `error`, with `in_flight` also what has no answer yet."""
         for batch in [*(self.in_flight if in_flight else ()), *self.waiting]:
-            self._give_up(batch, error, self._maybe_written(batch))
+            self._abort_batch(batch, error, self._maybe_written(batch))
 
-    def _give_up(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
+    def _abort_batch(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
         mine = copy_of(error)
         mine.topic, mine.partition = self.topic_partition
         self._fail(batch, mine, certain=not maybe_written)
 
-    def renumber(self) -> None:
+    def topic_recreated(self) -> None:
         """The topic was made anew: numbers given before mean nothing to it.
 
         So it cannot tell a batch that it has from a later one. What was sent by the topic's name,
@@ -416,17 +443,17 @@ class PartitionQueue:
         """
         if self.sequences is None:
             return
-        self.sequences.lost()
+        self.sequences.invalidate()
         for batch in self.in_flight:
-            batch.old_topic = True
-            if batch.uncertain and not batch.by_name:
-                batch.leave_deleted_topic()
+            batch.sent_to_deleted_topic = True
+            if batch.uncertain and not batch.sent_by_topic_name:
+                batch.mark_only_in_deleted_topic()
         for batch in list(self.waiting):
-            if batch.uncertain and batch.by_name:
-                self._fail(batch, _unknown(batch, MADE_ANEW, batch.last_error))
+            if batch.uncertain and batch.sent_by_topic_name:
+                self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, batch.last_error))
             elif batch.uncertain:
-                batch.leave_deleted_topic()
-        self._take_numbers_back()
+                batch.mark_only_in_deleted_topic()
+        self._clear_sequences()
 
     def _maybe_written(self, batch: Batch) -> bool:
         # mutation: sent-batch-counts-as-unsent
@@ -443,12 +470,12 @@ class PartitionQueue:
         if certain is None:
             certain = not isinstance(error, DeliveryUnknown)
         self._remove(batch)
-        stamp, count = batch.stamp, batch.count
-        batch.settle(Failed(error, record_errors or {}))
-        self._owner.settled(batch)
-        if stamp is not None and self.sequences is not None:
-            self.sequences.failed(stamp, count, certain)
-            self._take_numbers_back()
+        sequence, count = batch.sequence, batch.count
+        batch.complete(BatchFailed(error, record_errors or {}))
+        self._listener.batch_completed(batch)
+        if sequence is not None and self.sequences is not None:
+            self.sequences.batch_failed(sequence, count, certain)
+            self._clear_sequences()
 
     def _split(self, batch: Batch, not_before: float) -> None:
         """Go on with the halves, under the same numbers."""
@@ -460,26 +487,26 @@ class PartitionQueue:
         parts: list[Batch] = []
         start = 0
         for number, records in enumerate(pieces):
-            receipt = Receipt(
-                batch.receipt.topic,
-                batch.receipt.partition,
-                batch.receipt.tally,
-                batch.receipt.pacer,
+            future = BatchFuture(
+                batch.future.topic,
+                batch.future.partition,
+                batch.future.unreported_failures,
+                batch.future.yield_budget,
             )
-            receipt.count = records.count
-            receipt.dated = batch.receipt.dated
+            future.count = records.count
+            future.has_user_timestamp = batch.future.has_user_timestamp
             part = Batch(
-                receipt, records, (*batch.order, number), batch.linger_until, batch.expires_at
+                future, records, (*batch.order, number), batch.linger_until, batch.expires_at
             )
             part.attempts = batch.attempts
             part.maybe_in_deleted_topic = batch.maybe_in_deleted_topic
             part.last_error = batch.last_error
             part.not_before = not_before
             part.reserved_bytes = batch.reserved_bytes * records.count // batch.count
-            if batch.stamp is not None and not self._draining():
+            if batch.sequence is not None and not self._draining():
                 # mutation: split-halves-share-sequence
-                base = advance(batch.stamp.base_sequence, start)
-                part.stamp = Stamp(batch.stamp.identity, base)
+                base = advance(batch.sequence.base_sequence, start)
+                part.sequence = BatchSequence(batch.sequence.identity, base)
             starts.append(start)
             parts.append(part)
             start += records.count
@@ -487,19 +514,19 @@ class PartitionQueue:
         batch.reserved_bytes = 0
         self.in_flight.remove(batch)
         for part in parts:
-            self._owner.opened(part)
+            self._listener.batch_opened(part)
             self._insert(part)
-        batch.settle(Split(tuple(starts), tuple(part.receipt for part in parts)))
-        self._owner.settled(batch)
+        batch.complete(BatchSplit(tuple(starts), tuple(part.future for part in parts)))
+        self._listener.batch_completed(batch)
 
-    def _wait_again(self, batch: Batch, not_before: float) -> None:
-        batch.handle(BatchEvent.REFUSED)
-        batch.old_topic = False
+    def _reenqueue(self, batch: Batch, not_before: float) -> None:
+        batch.handle(BatchEvent.REENQUEUED)
+        batch.sent_to_deleted_topic = False
         # mutation: delivery-timeout-restarts-with-each-attempt
         batch.not_before = not_before
         self.in_flight.remove(batch)
         if self._draining() and not batch.uncertain:
-            batch.stamp = None
+            batch.sequence = None
         self._insert(batch)
 
     def _insert(self, batch: Batch) -> None:
@@ -522,25 +549,25 @@ class PartitionQueue:
     def _draining(self) -> bool:
         return self.sequences is not None and self.sequences.draining
 
-    def _numbered_before(self, batch: Batch) -> bool:
+    def _sequenced_before(self, batch: Batch) -> bool:
         return any(
-            other.stamp is not None and other.order < batch.order
+            other.sequence is not None and other.order < batch.order
             for other in [*self.in_flight, *self.waiting]
         )
 
-    def _take_numbers_back(self) -> None:
+    def _clear_sequences(self) -> None:
         """Behind a gap, batches that surely are not in the log get new numbers later."""
         if self._draining():
             for batch in self.waiting:
                 # mutation: uncertain-batch-gets-new-sequence
                 if not batch.uncertain:
-                    batch.stamp = None
+                    batch.sequence = None
 
 
-def _closed_for_size(batch: Batch, answer: Answer) -> str:
+def _oversize_reason(batch: Batch, result: AttemptResult) -> str:
     return (
-        f"the broker closed the connection {batch.large_losses} times after a request of"
-        f" {answer.closed_after_bytes} bytes, as it does with what is over its"
+        f"the broker closed the connection {batch.oversize_disconnects} times after a request of"
+        f" {result.closed_after_bytes} bytes, as it does with what is over its"
         " socket.request.max.bytes"
     )
 
@@ -549,28 +576,30 @@ def _order(batch: Batch) -> tuple[int, ...]:
     return batch.order
 
 
-def _unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown:
+def _delivery_unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown:
     error = DeliveryUnknown(
         f"the record was sent, and the log may hold it or not: {why}",
-        topic=batch.receipt.topic,
-        partition=batch.receipt.partition,
+        topic=batch.future.topic,
+        partition=batch.future.partition,
         attempt=batch.attempts,
     )
     error.__cause__ = cause
     return error
 
 
-_UNCERTAIN = frozenset({Verdict.RETRY_UNCERTAIN, Verdict.UNKNOWN})
+_UNCERTAIN = frozenset({BatchAction.RETRY_UNCERTAIN, BatchAction.FAIL_UNKNOWN})
 
-_ON_ANSWER: Mapping[Verdict, Callable[[PartitionQueue, Batch, Answer, float, float], None]] = {
-    Verdict.APPENDED: PartitionQueue._appended,
-    Verdict.RETRY: PartitionQueue._refused,
-    Verdict.RETRY_UNCERTAIN: PartitionQueue._refused_uncertain,
-    Verdict.SPLIT: PartitionQueue._too_large,
-    Verdict.GAP: PartitionQueue._gap,
-    Verdict.STALE_EPOCH: PartitionQueue._stale_epoch,
-    Verdict.OLD_FORMAT: PartitionQueue._old_format,
-    Verdict.FAIL: PartitionQueue._failed,
-    Verdict.UNKNOWN: PartitionQueue._unknown,
-    Verdict.FATAL: PartitionQueue._failed,
+_ON_ACTION: Mapping[
+    BatchAction, Callable[[PartitionQueue, Batch, AttemptResult, float, float], None]
+] = {
+    BatchAction.APPENDED: PartitionQueue._appended,
+    BatchAction.RETRY: PartitionQueue._retry,
+    BatchAction.RETRY_UNCERTAIN: PartitionQueue._retry_uncertain,
+    BatchAction.SPLIT: PartitionQueue._split_or_fail,
+    BatchAction.OUT_OF_ORDER: PartitionQueue._out_of_order,
+    BatchAction.STALE_EPOCH: PartitionQueue._stale_epoch,
+    BatchAction.OLD_MESSAGE_FORMAT: PartitionQueue._old_message_format,
+    BatchAction.FAIL: PartitionQueue._fail_with_error,
+    BatchAction.FAIL_UNKNOWN: PartitionQueue._fail_unknown,
+    BatchAction.FATAL: PartitionQueue._fail_with_error,
 }

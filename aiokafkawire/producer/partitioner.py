@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aiokafkawire.records import Buffer, murmur2
 
-__all__ = ("Partitioner", "StickyChoice", "partition_for_key")
+__all__ = ("Partitioner", "StickyPartition", "partition_for_key")
 
 
 def partition_for_key(key: Buffer, partition_count: int) -> int:
@@ -23,18 +23,18 @@ def partition_for_key(key: Buffer, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-class StickyChoice:
+class StickyPartition:
     """The partition that a topic's records without a key go to now.
 
-    `partition` is None until `choose` was called. `filled_bytes` counts what went there since.
+    `partition` is None until `choose` was called. `produced_bytes` counts what went there since.
     """
 
-    __slots__ = ("filled_bytes", "partition", "switch_bytes")
+    __slots__ = ("partition", "produced_bytes", "switch_bytes")
 
     def __init__(self, switch_bytes: int) -> None:
         self.switch_bytes = switch_bytes
         self.partition: int | None = None
-        self.filled_bytes = 0
+        self.produced_bytes = 0
 
     def choose(self, queued_batches: Sequence[int | None], rng: random.Random) -> int:
         """Draw the next partition.
@@ -43,7 +43,7 @@ class StickyChoice:
         the partition has no leader. A partition's weight is one more than the longest queue's
         lead over its own; without any leader all weigh the same.
         """
-        self.filled_bytes = 0
+        self.produced_bytes = 0
         led = [(index, size) for index, size in enumerate(queued_batches) if size is not None]
         if not led:
             self.partition = rng.randrange(len(queued_batches))
@@ -58,15 +58,15 @@ class StickyChoice:
         assert self.partition is not None
         return self.partition
 
-    def filled(self, size_bytes: int, batch_ended: bool) -> None:
+    def add_bytes(self, size_bytes: int, batch_ended: bool) -> None:
         """Count a record. The choice ends with the batch that reaches `switch_bytes`.
 
         Where the last batch is still open the choice goes on, at most to twice that size: ending
         it in mid-batch would leave a small batch behind.
         """
-        self.filled_bytes += size_bytes
-        if self.filled_bytes >= self.switch_bytes and (
-            batch_ended or self.filled_bytes >= 2 * self.switch_bytes
+        self.produced_bytes += size_bytes
+        if self.produced_bytes >= self.switch_bytes and (
+            batch_ended or self.produced_bytes >= 2 * self.switch_bytes
         ):
             self.partition = None
 

@@ -17,10 +17,10 @@ from aiokafkawire.errors import (
     WrongTransactionState,
 )
 from aiokafkawire.logs import fields_of
-from aiokafkawire.producer.columns import Columns
-from aiokafkawire.producer.delivery import Deliveries, Delivery, Receipt
-from aiokafkawire.producer.intake import Intake
-from aiokafkawire.producer.new_record import checked
+from aiokafkawire.producer.delivery import BatchFuture, Deliveries, Delivery
+from aiokafkawire.producer.record_appender import RecordAppender
+from aiokafkawire.producer.record_args import validate_record
+from aiokafkawire.producer.record_columns import RecordColumns
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import (
     OffsetsSource,
@@ -56,13 +56,13 @@ class _Session(Session):
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
         self.sender = Sender(config, runtime, host, self.cluster)
-        self.intake = Intake(config, runtime, self.sender)
+        self.appender = RecordAppender(config, runtime, self.sender)
 
     def broken(self, failure: KafkaError) -> None:
-        self.sender.end(failure)
+        self.sender.abort_all(failure)
 
     def lost(self, error: ClientClosed) -> None:
-        self.sender.end(error)
+        self.sender.abort_all(error)
 
 
 class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
@@ -156,18 +156,18 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:
-            await self._lifecycle.leave(_goodbye, NEVER)
+            await self._lifecycle.leave(_close_gracefully, NEVER)
             return None
         sender = session.sender
-        fatal = sender.untold or self._lifecycle.untold()
+        fatal = sender.unreported_failure or self._lifecycle.untold()
         closed = ClientClosed("the producer was closed before the record was acknowledged")
-        sender.refuse(closed)
+        sender.close_to_new_records(closed)
         deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         try:
-            await self._lifecycle.leave(_goodbye, deadline)
+            await self._lifecycle.leave(_close_gracefully, deadline)
         finally:
-            sender.end(closed)
-        return sender.accumulator.tally.take() or fatal
+            sender.abort_all(closed)
+        return sender.accumulator.unreported_failures.take() or fatal
 
     def _running(self) -> _Session:
         return self._lifecycle.running_here()
@@ -196,24 +196,24 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         record into the buffer.
         """
         life = self._lifecycle
-        intake = (life.open or life.refuse()).intake
-        pacer = intake.pacer
-        if timestamp_ms is None and not headers and pacer.calls_left > 0:
-            delivery = intake.put_plain(topic, value, key, partition)
+        appender = (life.open or life.refuse()).appender
+        yield_budget = appender.yield_budget
+        if timestamp_ms is None and not headers and yield_budget.calls_left > 0:
+            delivery = appender.append_fast(topic, value, key, partition)
             if delivery is not None:
-                pacer.calls_left -= 1
+                yield_budget.calls_left -= 1
                 return delivery
         life.check_loop()
-        record = checked(
-            topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes
+        record = validate_record(
+            topic, value, key, partition, timestamp_ms, headers, max_bytes=appender.max_bytes
         )
-        if pacer.calls_left > 0:
-            pacer.calls_left -= 1
+        if yield_budget.calls_left > 0:
+            yield_budget.calls_left -= 1
         else:
-            await intake.checkpoint()
-        delivery = intake.put(record)
+            await appender.checkpoint()
+        delivery = appender.append(record)
         if delivery is None:
-            delivery = await intake.put_when_possible(record)
+            delivery = await appender.wait_and_append(record)
         return delivery
 
     def send_nowait(  # noqa: PLR0917 - a record's parts in their usual order
@@ -233,14 +233,16 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         """
         life = self._lifecycle
         session = life.open or life.refuse()
-        intake = session.intake
+        appender = session.appender
         if timestamp_ms is None and not headers:
-            delivery = intake.put_plain(topic, value, key, partition)
+            delivery = appender.append_fast(topic, value, key, partition)
             if delivery is not None:
                 return delivery
         life.check_loop()
-        delivery = intake.put(
-            checked(topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes)
+        delivery = appender.append(
+            validate_record(
+                topic, value, key, partition, timestamp_ms, headers, max_bytes=appender.max_bytes
+            )
         )
         if delivery is not None:
             return delivery
@@ -272,27 +274,27 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         waits for the broker leaves the record on its way; if that fails, it counts among those that
         nobody heard of.
         """
-        intake = (self._lifecycle.open or self._lifecycle.refuse()).intake
+        appender = (self._lifecycle.open or self._lifecycle.refuse()).appender
         delivery = None
         # Whoever wraps `send`, as to trace it, hears of all that is sent.
         if timestamp_ms is None and not headers and type(self).send is _SEND:
-            delivery = intake.put_plain(topic, value, key, partition)
+            delivery = appender.append_fast(topic, value, key, partition)
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await delivery
-        receipt: Receipt = delivery.receipt
-        waited = receipt.errand(delivery) if intake.on_asyncio else None
+        future: BatchFuture = delivery.future
+        waited = future.add_waiter(delivery) if appender.on_asyncio else None
         if waited is not None:
             try:
                 found = await waited
             except BaseException:
-                receipt.drop(waited, delivery)
+                future.remove_waiter(waited, delivery)
                 raise
             if found is not None:
                 return found
             if delivery.done:
                 return delivery.result()
-            receipt.hand_back(delivery)
+            future.transfer_waiter(delivery)
         return await delivery
 
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order
@@ -311,13 +313,13 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         no room in time, the error has a note that says how many records went before; these are
         sent. The deliveries are made when they are looked at, each time anew.
         """
-        intake = self._running().intake
-        columns = Columns(
-            topic, values, keys, partition, timestamps_ms, headers, max_bytes=intake.max_bytes
+        appender = self._running().appender
+        columns = RecordColumns(
+            topic, values, keys, partition, timestamps_ms, headers, max_bytes=appender.max_bytes
         )
         deliveries = Deliveries()
         try:
-            await intake.put_columns(columns, deliveries)
+            await appender.append_columns(columns, deliveries)
         except BaseException as error:
             error.add_note(
                 f"send_many: {len(deliveries)} of {columns.count} records are in the buffer"
@@ -430,11 +432,11 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         """
         session = self._running()
         deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
-        await session.intake.pacer.checkpoint()
-        await session.sender.settled(deadline)
+        await session.appender.yield_budget.checkpoint()
+        await session.sender.flush(deadline)
         if session.sender.transactions is not None:
             session.sender.transactions.raise_failure()
-        failure = session.sender.accumulator.tally.take()
+        failure = session.sender.accumulator.unreported_failures.take()
         if failure is not None:
             raise failure
 
@@ -466,7 +468,7 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
             KafkaError: What ended the producer, such as `ProducerFenced`.
         """
         session = self._running()
-        session.sender.refused()
+        session.sender.raise_if_failed()
         return await session.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 
     def metrics(self) -> dict[str, int | float]:
@@ -486,13 +488,13 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         """
         session = self._running()
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
-        queues = await session.intake.learn(topic, deadline)
+        queues = await session.appender.wait_for_topic(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in queues.queues)
 
 
 def _transactions_of(sender: Sender) -> Transactions:
     if sender.failure is not None:
-        sender.refused()
+        sender.raise_if_failed()
     if sender.transactions is None:
         raise WrongTransactionState(
             "a producer without a transactional_id makes no transactions: give it one"
@@ -500,10 +502,10 @@ def _transactions_of(sender: Sender) -> Transactions:
     return sender.transactions
 
 
-async def _goodbye(session: _Session) -> None:
+async def _close_gracefully(session: _Session) -> None:
     if session.sender.transactions is not None:
         await session.sender.transactions.close()
-    await session.sender.settled(NEVER)
+    await session.sender.flush(NEVER)
     await session.cluster.aclose()
 
 

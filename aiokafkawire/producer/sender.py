@@ -11,13 +11,13 @@ from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
 from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.delivery import Outcome, Receipt, Split
-from aiokafkawire.producer.node_sender import NodeSender
-from aiokafkawire.producer.partition_queue import Policy
-from aiokafkawire.producer.room import Room
-from aiokafkawire.producer.senders import Way
-from aiokafkawire.producer.sequences import Identities
-from aiokafkawire.producer.settings import Settings
+from aiokafkawire.producer.accumulator_config import AccumulatorConfig
+from aiokafkawire.producer.broker_sender import BrokerSender
+from aiokafkawire.producer.buffer_waiters import BufferWaiters
+from aiokafkawire.producer.delivery import BatchFuture, BatchOutcome, BatchSplit
+from aiokafkawire.producer.partition_queue import QueueConfig
+from aiokafkawire.producer.sender_interface import SendBatch
+from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
@@ -26,30 +26,30 @@ from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 
-__all__ = ("LEADER_CHECK_S", "Sender")
+__all__ = ("LEADER_REFRESH_S", "Sender")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
-QUIET_FAILURES = 3
+WARN_AFTER_FAILURES = 3
 """Failures in a row to get a producer id before there is a warning."""
 
-LEADER_CHECK_S = 1.0
+LEADER_REFRESH_S = 1.0
 """While a leader is missing, metadata is asked for again this often."""
 
-NO_TIMEOUT_MS = 2**31 - 1  # what a producer without transactions says of their timeout
+MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what a producer without transactions says of their timeout
 
 
-def settings_of(config: ProducerConfig) -> Settings:
+def make_accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
     """The options that the accumulator goes by."""
-    policy = Policy(
+    queue = QueueConfig(
         batch_size_bytes=config.batch_size_bytes,
         linger_s=config.linger_ms / 1_000,
         delivery_timeout_s=config.delivery_timeout_ms / 1_000,
         max_in_flight=config.max_in_flight_requests_per_connection,
         retries=config.retries,
     )
-    return Settings(
-        policy,
+    return AccumulatorConfig(
+        queue,
         config.buffer_memory_bytes,
         Compression[config.compression_type.upper()],
         config.compression_level,
@@ -69,47 +69,47 @@ class Sender:
         self.runtime = runtime
         self.host = host
         self.cluster = cluster
-        self.room = Room()
+        self.buffer_waiters = BufferWaiters()
         self.accumulator = Accumulator(
-            settings_of(config),
-            Identities() if config.idempotent else None,
-            senders=self,
-            settled=self._settled,
+            make_accumulator_config(config),
+            ProducerIdState() if config.idempotent else None,
+            sender=self,
+            on_completed=self._on_batch_completed,
         )
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
             self.transactions = Transactions(
-                config, runtime, cluster, self.accumulator, self._cannot_go_on
+                config, runtime, cluster, self.accumulator, self._fail_all
             )
         self.failure: KafkaError | None = None
         # Why the producer cannot go on, if neither a call nor a record has told it.
-        self.untold: KafkaError | None = None
-        self._nodes: dict[NodeId, NodeSender] = {}
-        self._to_time = Signal()
-        self._to_identify = Signal()
+        self.unreported_failure: KafkaError | None = None
+        self._broker_senders: dict[NodeId, BrokerSender] = {}
+        self._expiry_changed = Signal()
+        self._producer_id_needed = Signal()
         self._unknown_topics: set[str] = set()
 
     def start(self) -> None:
         """Start the tasks; the cluster must have been started."""
-        self.cluster.on_change(self._metadata_changed)
-        self.host.spawn(self._keep_time, name="delivery timeouts")
-        identities = self.accumulator.identities
+        self.cluster.on_change(self._on_metadata_changed)
+        self.host.spawn(self._expire_batches, name="delivery timeouts")
+        producer_id_state = self.accumulator.producer_id_state
         if self.transactions is not None:
             self.transactions.start(self.host)
-        elif identities is not None:
-            self.host.spawn(self._keep_identity, identities, name="producer id")
+        elif producer_id_state is not None:
+            self.host.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
 
-    def refuse(self, error: KafkaError) -> None:
+    def close_to_new_records(self, error: KafkaError) -> None:
         """The producer is closing: records that still come raise `error`, those that are in the
         buffer go on."""
         if self.failure is None:
             self.failure = error
-        self.accumulator.take_back()
-        self.room.close(error)
+        self.accumulator.release_unused()
+        self.buffer_waiters.close(error)
 
-    def end(self, error: KafkaError) -> None:
+    def abort_all(self, error: KafkaError) -> None:
         """Nothing is sent any more: what is in the buffer, and whatever comes, fails."""
-        self.refuse(error)
+        self.close_to_new_records(error)
         if self.transactions is not None:
             self.transactions.failed(error)
         self.accumulator.abort(error)
@@ -117,36 +117,36 @@ class Sender:
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
         if self.transactions is not None:
-            told = self.transactions.awaited
+            reported = self.transactions.awaited
         else:
-            told = bool(self.accumulator.incomplete)
-        self._cannot_go_on(error, told)
+            reported = bool(self.accumulator.incomplete)
+        self._fail_all(error, reported)
 
-    def _cannot_go_on(self, error: KafkaError, told: bool) -> None:
-        if self.failure is None and (self.transactions is None or not told):
+    def _fail_all(self, error: KafkaError, reported: bool) -> None:
+        if self.failure is None and (self.transactions is None or not reported):
             logger.error(
                 "%s: the producer cannot go on: %s",
                 self.host.name,
                 error,
                 extra=fields_of(self.host.fields, error=error),
             )
-            if not told:
-                self.untold = error
-        self.end(error)
+            if not reported:
+                self.unreported_failure = error
+        self.abort_all(error)
 
-    def refused(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise why no record is taken any more."""
         if self.failure is not None:
-            self.untold = None
+            self.unreported_failure = None
             raise copy_of(self.failure)
 
-    def check_identity(self) -> None:
+    def check_producer_id(self) -> None:
         """Ask for a producer id, if the epochs of the last one are used up."""
-        identities = self.accumulator.identities
-        if identities is not None and identities.wanted:
-            self._to_identify.set()
+        producer_id_state = self.accumulator.producer_id_state
+        if producer_id_state is not None and producer_id_state.needs_producer_id:
+            self._producer_id_needed.set()
 
-    def met_old_log(self, error: KafkaError) -> None:
+    def on_missing_producer_ids(self, error: KafkaError) -> None:
         """A partition's leader, or its log, has no producer ids, as in the middle of an upgrade.
 
         A producer that is idempotent by default goes on without them, and has them no more when the
@@ -154,40 +154,40 @@ class Sender:
         """
         config = self.config
         wanted = config.enable_idempotence or config.transactional_id is not None
-        if self.accumulator.identities is not None and not wanted:
-            self._without_identity(error)
+        if self.accumulator.producer_id_state is not None and not wanted:
+            self._disable_idempotence(error)
 
-    def _settled(self, outcome: Outcome) -> None:
-        if self.room.crowded:
-            self.room.freed()
+    def _on_batch_completed(self, outcome: BatchOutcome) -> None:
+        if self.buffer_waiters.has_waiters:
+            self.buffer_waiters.space_freed()
         if self.transactions is not None:
             self.transactions.settled(outcome)
 
-    async def settled(self, deadline: float) -> None:
+    async def flush(self, deadline: float) -> None:
         """Wait until every record that is in the buffer now has its outcome."""
         accumulator = self.accumulator
         left = list(accumulator.incomplete)
-        accumulator.press(1)
+        accumulator.begin_flush()
         try:
-            for number, receipt in enumerate(left):
+            for number, future in enumerate(left):
                 try:
-                    await _settled(receipt, deadline)
+                    await _wait_completed(future, deadline)
                 except TimeoutError:
                     count = len(left) - number
                     raise RequestTimedOut(
                         f"the time for flush was over; batches still on their way: {count}"
                     ) from None
         finally:
-            accumulator.press(-1)
+            accumulator.end_flush()
 
     def metrics(self) -> dict[str, int | float]:
         """The numbers of `Producer.metrics`, without those of the connections."""
         accumulator, totals = self.accumulator, self.accumulator.totals
-        identities = accumulator.identities
+        producer_id_state = accumulator.producer_id_state
         return {
-            "buffer_size_bytes": accumulator.settings.buffer_memory_bytes,
+            "buffer_size_bytes": accumulator.config.buffer_memory_bytes,
             "buffer_used_bytes": accumulator.used_bytes,
-            "callers_waiting": len(self.room),
+            "callers_waiting": len(self.buffer_waiters),
             "topics_in_use": len(accumulator.topics),
             "batches_unfinished": len(accumulator.incomplete),
             "records_delivered_total": totals.records_delivered,
@@ -196,11 +196,13 @@ class Sender:
             "batches_resent_total": totals.batches_resent,
             "batches_split_total": totals.batches_split,
             "batch_bytes_sent_total": totals.batch_bytes_sent,
-            "epochs_raised_total": 0 if identities is None else identities.raised,
+            "epochs_raised_total": 0
+            if producer_id_state is None
+            else producer_id_state.epoch_bumps,
             **({} if self.transactions is None else self.transactions.metrics()),
         }
 
-    def learn(self, name: str) -> bool:
+    def add_topic(self, name: str) -> bool:
         """Take over what metadata says of a topic that was looked up to be kept; False if it says
         nothing any more."""
         known = self.cluster.metadata.topics.get(name)
@@ -215,11 +217,11 @@ class Sender:
         self.accumulator.set_leaders(self._leader_of, [topic])
         return True
 
-    def take_up(self, name: str) -> TopicQueues | None:
+    def resume_topic(self, name: str) -> TopicQueues | None:
         """Use a topic again to which nothing was sent for long, before its metadata is back."""
-        topic = self.accumulator.take_up(name)
+        topic = self.accumulator.resume_topic(name)
         if topic is not None:
-            topic.used_at = self.runtime.clock.now()
+            topic.last_used_at = self.runtime.clock.now()
             self.cluster.add_topics((name,))
             self.accumulator.set_leaders(self._leader_of, [topic])
         return topic
@@ -230,96 +232,96 @@ class Sender:
         leader = self.cluster.metadata.leader(topic_partition)
         return leader.node if leader is not None else None
 
-    def _metadata_changed(self, update: Update) -> None:
+    def _on_metadata_changed(self, update: Update) -> None:
         snapshot, accumulator = update.snapshot, self.accumulator
         if not update.leaders_only:
             idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
-            self.cluster.remove_topics(accumulator.park_idle(idle_since))
+            self.cluster.remove_topics(accumulator.remove_idle_topics(idle_since))
         topics = accumulator.topics
-        told = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
-        for name in told:
+        names = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
+        for name in names:
             known = snapshot.topics.get(name)
             if known is not None and known.partitions:
                 accumulator.set_topic(name, known.partitions, known.topic_id)
                 if known.topic_id == ZERO_UUID and name in self._unknown_topics:
                     # Without ids, a topic that was gone in between counts as another one.
-                    accumulator.renew(name)
+                    accumulator.topic_recreated(name)
                 self._unknown_topics.discard(name)
             elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._unknown_topics.add(name)
-        accumulator.set_leaders(self._leader_of, [topics[name] for name in told])
-        self._retire(snapshot.nodes)
+        accumulator.set_leaders(self._leader_of, [topics[name] for name in names])
+        self._stop_idle_senders(snapshot.nodes)
 
-    def _retire(self, listed: Container[NodeId]) -> None:
+    def _stop_idle_senders(self, listed: Container[NodeId]) -> None:
         """End the tasks of brokers that are gone, once there is nothing left to do there."""
-        for node_id, sender in list(self._nodes.items()):
+        for node_id, sender in list(self._broker_senders.items()):
             idle = node_id not in listed and self.accumulator.sendable_at(node_id) == NEVER
-            if idle and sender.retire():
-                del self._nodes[node_id]
-                self.accumulator.forget(node_id)
+            if idle and sender.stop_if_idle():
+                del self._broker_senders[node_id]
+                self.accumulator.remove_node(node_id)
 
     def wake(self, node: NodeId | None, at: float) -> None:
         """There may be something for a broker from a time on; None: a leader is missing."""
         if node is None:
-            self._to_time.set()
+            self._expiry_changed.set()
             return
-        sender = self._nodes.get(node)
+        sender = self._broker_senders.get(node)
         if sender is not None:
             sender.wake(at)
         elif self.host.running:
-            sender = self._nodes[node] = NodeSender(node, self)
+            sender = self._broker_senders[node] = BrokerSender(node, self)
             sender.start()
 
-    def hurry(self, node: NodeId) -> None:
+    def end_linger(self, node: NodeId) -> None:
         """A broker's batches do not wait for more records any more."""
-        sender = self._nodes.get(node)
+        sender = self._broker_senders.get(node)
         if sender is not None:
             sender.send_now()
 
-    def offer(self, node: NodeId) -> None:
+    def batch_ready(self, node: NodeId) -> None:
         """There is a batch for a broker that waits for no more records."""
-        sender = self._nodes.get(node)
+        sender = self._broker_senders.get(node)
         if sender is not None:
-            sender.offer()
+            sender.batch_ready()
         else:
             self.wake(node, -NEVER)
 
-    def free_way(self, node: NodeId, topic: TopicQueues, now: float) -> Way | None:
+    def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
         """What sends a batch to a broker at once, if nothing is in the way of one of this topic."""
-        sender = self._nodes.get(node)
-        return None if sender is None else sender.free_way(topic, now)
+        sender = self._broker_senders.get(node)
+        return None if sender is None else sender.immediate_sender(topic, now)
 
     # --- tasks --------------------------------------------------------------------------------
 
-    async def _keep_time(self) -> None:
+    async def _expire_batches(self) -> None:
         """Settle what is past its delivery timeout, and ask for leaders that are missing."""
         clock = self.runtime.clock
         while True:
             now = clock.now()
             # A record that comes in while this task sleeps cannot expire before that.
-            next_at = now + self.accumulator.settings.policy.delivery_timeout_s
+            next_at = now + self.accumulator.config.queue.delivery_timeout_s
             next_at = min(next_at, self.accumulator.expire(now))
             if self.accumulator.leader_missing:
                 self.cluster.request_update()
-                next_at = min(next_at, now + LEADER_CHECK_S)
+                next_at = min(next_at, now + LEADER_REFRESH_S)
                 await clock.sleep_until(next_at)
             else:
-                await self._to_time.wait(next_at)
+                await self._expiry_changed.wait(next_at)
 
-    async def _keep_identity(self, identities: Identities) -> None:
+    async def _maintain_producer_id(self, producer_id_state: ProducerIdState) -> None:
         """Get a producer id at the start, and whenever the epochs of one are used up."""
         clock = self.runtime.clock
         backoff = Backoff.from_ms(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         failures = 0
         while True:
-            if not identities.wanted:
-                await self._to_identify.wait()
+            if not producer_id_state.needs_producer_id:
+                await self._producer_id_needed.wait()
                 continue
             try:
-                await self._identify(identities)
+                await self._request_producer_id(producer_id_state)
                 failures = 0
             except UnsupportedVersion as error:
-                self._without_identity(error)
+                self._disable_idempotence(error)
                 return
             except ClientClosed:
                 return
@@ -328,9 +330,9 @@ class Sender:
                     self.fail(error)
                     return
                 failures += 1
-                identities.failure = error
+                producer_id_state.failure = error
                 # A broker that has just started is still loading: nothing to worry anybody with.
-                level = logging.WARNING if failures == QUIET_FAILURES + 1 else logging.DEBUG
+                level = logging.WARNING if failures == WARN_AFTER_FAILURES + 1 else logging.DEBUG
                 logger.log(
                     level,
                     "%s: no producer id yet: %s; trying again",
@@ -340,19 +342,21 @@ class Sender:
                 )
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
-    async def _identify(self, identities: Identities) -> None:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
+    async def _request_producer_id(self, producer_id_state: ProducerIdState) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS
+        )
         deadline = self.runtime.clock.now() + self.config.request_timeout_ms / 1_000
         response, broker = await self.cluster.exchange(request, to=AnyNode(), deadline=deadline)
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="InitProducerId", broker=broker)
-        identities.granted(response.producer_id, response.producer_epoch)
+        producer_id_state.set_producer_id(response.producer_id, response.producer_epoch)
         log_producer_id(
             self.host, ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         )
         self.accumulator.wake_all()
 
-    def _without_identity(self, error: KafkaError) -> None:
+    def _disable_idempotence(self, error: KafkaError) -> None:
         if self.config.enable_idempotence:
             self.fail(error)
             return
@@ -363,7 +367,7 @@ class Sender:
             error,
             extra=fields_of(self.host.fields, error=error),
         )
-        self.accumulator.without_identity()
+        self.accumulator.disable_idempotence()
 
 
 def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
@@ -379,8 +383,8 @@ def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
     )
 
 
-async def _settled(receipt: Receipt, deadline: float) -> None:
-    outcome = await receipt.wait(deadline)
-    if isinstance(outcome, Split):
+async def _wait_completed(future: BatchFuture, deadline: float) -> None:
+    outcome = await future.wait(deadline)
+    if isinstance(outcome, BatchSplit):
         for part in outcome.parts:
-            await _settled(part, deadline)
+            await _wait_completed(part, deadline)

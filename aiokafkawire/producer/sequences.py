@@ -20,21 +20,21 @@ from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (
+    "DEDUP_BATCHES",
     "MAX_EPOCH",
-    "REMEMBERED_BATCHES",
     "SEQUENCE_MODULUS",
     "TRANSITIONS",
-    "CoordinatedIdentities",
+    "BatchSequence",
     "Draining",
-    "Flowing",
-    "Identities",
     "PartitionSequences",
-    "Stamp",
-    "Unnumbered",
+    "ProducerIdState",
+    "Sequencing",
+    "TransactionalProducerIdState",
+    "Unsequenced",
     "advance",
 )
 
-REMEMBERED_BATCHES = 5
+DEDUP_BATCHES = 5
 """So many batches of a producer a log knows again, the last ones (Kafka 0.11: one). One that has no
 answer must be among them: refused for its number it counts as not in the log, and goes under
 another one."""
@@ -57,7 +57,7 @@ def _earlier(one: int, other: int) -> int:
     return one if ahead < SEQUENCE_MODULUS // 2 else other
 
 
-class Stamp(NamedTuple):
+class BatchSequence(NamedTuple):
     """The number of a batch's first record, and whose number it is."""
 
     identity: ProducerIdAndEpoch
@@ -67,88 +67,89 @@ class Stamp(NamedTuple):
 # --- the producer's identity -----------------------------------------------------------------
 
 
-class Identities:
+class ProducerIdState:
     """The identity in use: none yet, or one whose epoch rises until its epochs are used up.
 
-    `remembered`: so many batches a log knows again, of all that were written to the least.
+    `max_dedup_batches`: so many batches a log knows again, of all that were written to the least.
     """
 
-    __slots__ = ("current", "failure", "raised", "remembered")
+    __slots__ = ("current", "epoch_bumps", "failure", "max_dedup_batches")
 
-    local = True
+    bumps_own_epoch = True
     """Whether the producer raises the epoch itself."""
 
     def __init__(self) -> None:
         self.current: ProducerIdAndEpoch | None = None
-        self.raised = 0  # how often
+        self.epoch_bumps = 0  # how often
         self.failure: KafkaError | None = None  # why there is none yet
-        self.remembered = REMEMBERED_BATCHES
+        self.max_dedup_batches = DEDUP_BATCHES
 
     @property
-    def wanted(self) -> bool:
+    def needs_producer_id(self) -> bool:
         """Whether a broker must be asked for a producer id."""
         return self.current is None
 
-    def granted(self, producer_id: int, epoch: int) -> None:
+    def set_producer_id(self, producer_id: int, epoch: int) -> None:
         """A broker gave a producer id."""
         self.failure = None
         if self.current is None:
             self.current = ProducerIdAndEpoch(producer_id, epoch)
 
-    def leave(self, identity: ProducerIdAndEpoch) -> None:
+    def bump_epoch(self, identity: ProducerIdAndEpoch) -> None:
         """No partition may begin under `identity` again: raise the epoch, if not done already."""
         if self.current == identity:
-            self.raised += 1
+            self.epoch_bumps += 1
             last = identity.epoch >= MAX_EPOCH
             # mutation: epoch-not-bumped-after-gap
             self.current = (
                 None if last else ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)
             )
 
-    def admits(self, _: TopicPartition) -> bool:
+    def can_send_to(self, _: TopicPartition) -> bool:
         """Whether records may be sent to a partition now."""
         return True
 
 
-class CoordinatedIdentities(Identities):
-    """The identity of a producer with transactions, which its coordinator gives and raises.
+class TransactionalProducerIdState(ProducerIdState):
+    """Producer id and epoch of a transactional producer, assigned by its coordinator.
 
-    `admits` tells which partitions may be sent to now; `on_left` is called when a partition cannot
-    begin again under the identity in use.
+    Args:
+        can_send_to: Returns whether records may be sent to a partition now.
+        request_epoch_bump: Called when a partition needs a new epoch.
     """
 
-    __slots__ = ("_admits", "_on_left")
+    __slots__ = ("_can_send_to", "_request_epoch_bump")
 
-    local = False
+    bumps_own_epoch = False
 
     def __init__(
-        self, admits: Callable[[TopicPartition], bool], on_left: Callable[[], None]
+        self, can_send_to: Callable[[TopicPartition], bool], request_epoch_bump: Callable[[], None]
     ) -> None:
         super().__init__()
-        self._admits = admits
-        self._on_left = on_left
+        self._can_send_to = can_send_to
+        self._request_epoch_bump = request_epoch_bump
 
     @property
-    def wanted(self) -> bool:
+    def needs_producer_id(self) -> bool:
         return False
 
-    def admits(self, partition: TopicPartition) -> bool:
-        return self._admits(partition)
+    def can_send_to(self, partition: TopicPartition) -> bool:
+        return self._can_send_to(partition)
 
-    def leave(self, identity: ProducerIdAndEpoch) -> None:
+    def bump_epoch(self, identity: ProducerIdAndEpoch) -> None:
         if self.current == identity:
-            self._on_left()
+            self._request_epoch_bump()
 
 
 # --- the numbers of one partition ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Unnumbered:
+class Unsequenced:
     """No batch has a number; the first one begins at 0, under an identity not used here before."""
 
 
-class Flowing(NamedTuple):
+class Sequencing(NamedTuple):
     """Batches get consecutive numbers under one identity."""
 
     identity: ProducerIdAndEpoch
@@ -157,21 +158,22 @@ class Flowing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """There is a gap: nothing new gets a number until all that has one has its outcome.
+    """There is a gap: no batch gets a sequence number until all sequenced batches are done.
 
-    `certain` tells that the log surely has the gap too, so that a later batch refused for its
-    number surely is not in there. `resume` is the number that the log expects, where that is sure.
+    Attributes:
+        certain: The log has the gap too, so a later batch refused as out of order is not in it.
+        resume_at: Sequence number that the log expects next, if that is certain.
     """
 
     identity: ProducerIdAndEpoch
     certain: bool
-    resume: int | None = None
+    resume_at: int | None = None
 
 
-State = Unnumbered | Flowing | Draining
+State = Unsequenced | Sequencing | Draining
 
 
-class Numbered(NamedTuple):
+class SequenceAssigned(NamedTuple):
     """A batch of `size` records takes the next numbers of `identity`."""
 
     identity: ProducerIdAndEpoch
@@ -179,84 +181,84 @@ class Numbered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SequencedBatchFailed:
     """A numbered batch will not be in the log (`certain`), or nobody will know whether it is."""
 
-    stamp: Stamp
+    sequence: BatchSequence
     count: int
     certain: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class SequencesInvalidated:
     """The numbers mean nothing to the log any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class SequencesDrained:
     """No batch has a number any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class SequencesResumed:
     """No batch has a number any more, and the next one gets that which the log expects."""
 
 
-def _begin(_: Unnumbered, event: Numbered) -> State:
-    return Flowing(event.identity, advance(0, event.size))
+def _assign_first(_: Unsequenced, event: SequenceAssigned) -> State:
+    return Sequencing(event.identity, advance(0, event.size))
 
 
-def _go_on(state: Flowing, event: Numbered) -> State:
+def _assign_next(state: Sequencing, event: SequenceAssigned) -> State:
     if event.identity is not state.identity and event.identity != state.identity:
         raise ValueError("a partition changes its identity only when it is drained")
-    return Flowing(state.identity, advance(state.next_sequence, event.size))
+    return Sequencing(state.identity, advance(state.next_sequence, event.size))
 
 
-def _fail(state: Flowing, event: Failed) -> State:
-    stamp = event.stamp
-    is_last = advance(stamp.base_sequence, event.count) == state.next_sequence
+def _fail(state: Sequencing, event: SequencedBatchFailed) -> State:
+    sequence = event.sequence
+    is_last = advance(sequence.base_sequence, event.count) == state.next_sequence
     if event.certain and is_last:
         # The broker never took these numbers, and none after them are in use: give them again.
         # mutation: sequence-kept-after-refusal
-        return Flowing(state.identity, stamp.base_sequence)
-    resume = stamp.base_sequence if event.certain else None
-    return Draining(state.identity, event.certain, resume)
+        return Sequencing(state.identity, sequence.base_sequence)
+    resume_at = sequence.base_sequence if event.certain else None
+    return Draining(state.identity, event.certain, resume_at)
 
 
-def _fail_again(state: Draining, event: Failed) -> State:
-    resume = None
-    if event.certain and state.resume is not None:
-        resume = _earlier(state.resume, event.stamp.base_sequence)
-    return Draining(state.identity, state.certain and event.certain, resume)
+def _fail_again(state: Draining, event: SequencedBatchFailed) -> State:
+    resume_at = None
+    if event.certain and state.resume_at is not None:
+        resume_at = _earlier(state.resume_at, event.sequence.base_sequence)
+    return Draining(state.identity, state.certain and event.certain, resume_at)
 
 
-def _lose(state: Flowing | Draining, _: Lost) -> State:
-    return Draining(state.identity, isinstance(state, Flowing) or state.certain)
+def _invalidate(state: Sequencing | Draining, _: SequencesInvalidated) -> State:
+    return Draining(state.identity, isinstance(state, Sequencing) or state.certain)
 
 
-def _resume(state: Draining, _: Resumed) -> State:
-    return state if state.resume is None else Flowing(state.identity, state.resume)
+def _resume(state: Draining, _: SequencesResumed) -> State:
+    return state if state.resume_at is None else Sequencing(state.identity, state.resume_at)
 
 
-def _stay(state: State, _: Lost) -> State:
+def _stay(state: State, _: SequencesInvalidated) -> State:
     return state
 
 
-def _restart(_: State, __: Drained) -> State:
-    return Unnumbered()
+def _restart(_: State, __: SequencesDrained) -> State:
+    return Unsequenced()
 
 
 TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] = {
-    (Unnumbered, Numbered): _begin,
-    (Unnumbered, Lost): _stay,
-    (Flowing, Numbered): _go_on,
-    (Flowing, Failed): _fail,
-    (Flowing, Lost): _lose,
-    (Flowing, Drained): _restart,
-    (Draining, Failed): _fail_again,
-    (Draining, Lost): _lose,
-    (Draining, Drained): _restart,
-    (Draining, Resumed): _resume,
+    (Unsequenced, SequenceAssigned): _assign_first,
+    (Unsequenced, SequencesInvalidated): _stay,
+    (Sequencing, SequenceAssigned): _assign_next,
+    (Sequencing, SequencedBatchFailed): _fail,
+    (Sequencing, SequencesInvalidated): _invalidate,
+    (Sequencing, SequencesDrained): _restart,
+    (Draining, SequencedBatchFailed): _fail_again,
+    (Draining, SequencesInvalidated): _invalidate,
+    (Draining, SequencesDrained): _restart,
+    (Draining, SequencesResumed): _resume,
 }
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
@@ -264,31 +266,31 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] =
 class PartitionSequences:
     """Numbers the batches of one partition."""
 
-    __slots__ = ("_known_producer_id", "identities", "state")
+    __slots__ = ("_acked_producer_id", "producer_id_state", "state")
 
-    def __init__(self, identities: Identities) -> None:
-        self.identities = identities
-        self.state: State = Unnumbered()
-        self._known_producer_id: int | None = None
+    def __init__(self, producer_id_state: ProducerIdState) -> None:
+        self.producer_id_state = producer_id_state
+        self.state: State = Unsequenced()
+        self._acked_producer_id: int | None = None
 
     @property
-    def alone(self) -> bool:
+    def first_batch_pending(self) -> bool:
         """Whether only one batch may be on its way.
 
         A log that knows nothing of a producer id takes any number as the first one. A second batch
         under way could so come before the first, which nobody could put right any more.
         """
-        current = self.identities.current
+        current = self.producer_id_state.current
         # mutation: first-batches-in-flight-together
-        return current is None or current.producer_id != self._known_producer_id
+        return current is None or current.producer_id != self._acked_producer_id
 
-    def acknowledged(self, stamp: Stamp) -> None:
+    def acknowledged(self, sequence: BatchSequence) -> None:
         """A batch is in the log: from now on the broker knows the producer id there."""
-        self._known_producer_id = stamp.identity.producer_id
+        self._acked_producer_id = sequence.identity.producer_id
 
-    def doubted(self) -> None:
+    def producer_id_expired(self) -> None:
         """The log may have forgotten the producer id."""
-        self._known_producer_id = None
+        self._acked_producer_id = None
 
     @property
     def draining(self) -> bool:
@@ -300,59 +302,66 @@ class PartitionSequences:
         """Whether a batch refused for its number surely is not in the log."""
         return not isinstance(self.state, Draining) or self.state.certain
 
-    def ready(self, anything_numbered: bool) -> bool:
-        """Whether a new batch may get a number now; `anything_numbered` tells whether another one
+    def can_assign(self, any_sequenced: bool) -> bool:
+        """Whether a new batch may get a number now; `any_sequenced` tells whether another one
         that has its number waits for its outcome. Moves on to a new identity where that is due."""
-        current = self.identities.current
+        current = self.producer_id_state.current
         state = self.state
-        if isinstance(state, Unnumbered):
+        if isinstance(state, Unsequenced):
             return current is not None
         # Mostly it is the very same; two that are not are compared field by field.
         same = state.identity is current or state.identity == current
-        if same and isinstance(state, Flowing):
+        if same and isinstance(state, Sequencing):
             return True
-        if anything_numbered:
+        if any_sequenced:
             return False
         if same:
-            self.identities.leave(state.identity)
-            if self.identities.current == state.identity:
+            self.producer_id_state.bump_epoch(state.identity)
+            if self.producer_id_state.current == state.identity:
                 return False  # the coordinator has not raised the epoch yet
-        self._handle(Drained())
-        return self.identities.current is not None
+        self._handle(SequencesDrained())
+        return self.producer_id_state.current is not None
 
-    def stamp(self, count: int) -> Stamp:
-        """Give numbers to a batch of `count` records; only when `ready`."""
-        identity = self.identities.current
+    def assign(self, count: int) -> BatchSequence:
+        """Give numbers to a batch of `count` records; only when `can_assign`."""
+        identity = self.producer_id_state.current
         if identity is None:
             raise ValueError("there is no producer id yet")
         state = self.state
-        if type(state) is Flowing and state.identity is identity:  # `_go_on`, as mostly
+        if type(state) is Sequencing and state.identity is identity:  # `_assign_next`, as mostly
             base = state.next_sequence
-            self.state = _tuple(Flowing, (identity, (base + count) % SEQUENCE_MODULUS))
-            return _tuple(Stamp, (identity, base))
-        base = state.next_sequence if isinstance(state, Flowing) else 0
-        self._handle(Numbered(identity, count))
-        return Stamp(identity, base)
+            self.state = _tuple(Sequencing, (identity, (base + count) % SEQUENCE_MODULUS))
+            return _tuple(BatchSequence, (identity, base))
+        base = state.next_sequence if isinstance(state, Sequencing) else 0
+        self._handle(SequenceAssigned(identity, count))
+        return BatchSequence(identity, base)
 
-    def failed(self, stamp: Stamp, count: int, certain: bool) -> None:
+    def batch_failed(self, sequence: BatchSequence, count: int, certain: bool) -> None:
         """A numbered batch failed for good."""
-        self._handle(Failed(stamp, count, certain))
+        self._handle(SequencedBatchFailed(sequence, count, certain))
 
-    def lost(self) -> None:
+    def invalidate(self) -> None:
         """The numbers of this partition mean nothing to its log any more: the broker lost them, or
         the topic was made anew."""
-        self._known_producer_id = None
-        self._handle(Lost())
+        self._acked_producer_id = None
+        self._handle(SequencesInvalidated())
 
     def resume(self) -> None:
         """Go on under the same identity, if what the log expects is sure; only when no batch has a
         number."""
         if self.draining:
-            self._handle(Resumed())
+            self._handle(SequencesResumed())
 
-    def _handle(self, event: Numbered | Failed | Lost | Drained | Resumed) -> None:
+    def _handle(
+        self,
+        event: SequenceAssigned
+        | SequencedBatchFailed
+        | SequencesInvalidated
+        | SequencesDrained
+        | SequencesResumed,
+    ) -> None:
         state = self.state
-        change = TRANSITIONS.get((type(state), type(event)))
-        if change is None:
-            change = transition(TRANSITIONS, state, event)
-        self.state = change(state, event)
+        handler = TRANSITIONS.get((type(state), type(event)))
+        if handler is None:
+            handler = transition(TRANSITIONS, state, event)
+        self.state = handler(state, event)

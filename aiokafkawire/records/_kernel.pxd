@@ -270,7 +270,7 @@ cpdef int fill_binary(
 
 
 cdef class RecordHandle:
-    cdef public object receipt
+    cdef public object future
     cdef public int64_t index, timestamp_ms
 
 
@@ -284,8 +284,8 @@ cdef class RecordBuffer:
     cdef bytearray _body
     cdef public int64_t base_timestamp, body_bytes, count, limit_bytes, max_timestamp
     cdef public bint is_full
-    cdef public object receipt
-    cdef public type delivery
+    cdef public object future
+    cdef public type handle_class
 
     @cython.locals(
         index=int64_t, used=int64_t, delta=int64_t, key_size=int64_t, value_size=int64_t,

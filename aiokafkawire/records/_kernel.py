@@ -313,12 +313,12 @@ def fill_binary(  # noqa: PLR0917
 
 
 class RecordHandle:
-    """The place of a record: its batch (`receipt`) and its index in the batch."""
+    """The place of a record: its batch (`future`) and its index in the batch."""
 
-    __slots__ = ("index", "receipt", "timestamp_ms")
+    __slots__ = ("future", "index", "timestamp_ms")
 
-    def __init__(self, receipt: Any, index: int, timestamp_ms: int) -> None:
-        self.receipt, self.index, self.timestamp_ms = receipt, index, timestamp_ms
+    def __init__(self, future: Any, index: int, timestamp_ms: int) -> None:
+        self.future, self.index, self.timestamp_ms = future, index, timestamp_ms
 
 
 class RecordBuffer:
@@ -328,13 +328,13 @@ class RecordBuffer:
         limit_bytes: Maximum size of the records, without the batch header.
         is_full: Set by a record that does not fit or reaches the limit. Code that raises the limit
             must clear it.
-        delivery: Class of the handles that `put` returns.
-        receipt: Value of their attribute `receipt`.
+        handle_class: Class of the handles that `put` returns.
+        future: Value of their attribute `future`.
     """
 
     __slots__ = (
-        "_body", "base_timestamp", "body_bytes", "count", "delivery", "is_full", "limit_bytes",
-        "max_timestamp", "receipt",
+        "_body", "base_timestamp", "body_bytes", "count", "future", "handle_class", "is_full",
+        "limit_bytes", "max_timestamp",
     )  # fmt: skip
 
     def __init__(self, limit_bytes: int) -> None:
@@ -343,8 +343,8 @@ class RecordBuffer:
         self.count = self.body_bytes = 0
         self.base_timestamp = self.max_timestamp = -1
         self.is_full = False
-        self.receipt: Any = None
-        self.delivery: type[RecordHandle] = RecordHandle
+        self.future: Any = None
+        self.handle_class: type[RecordHandle] = RecordHandle
 
     def take_body(self) -> bytes:
         """Return the encoded records; the buffer must not be used after that."""
@@ -399,11 +399,11 @@ class RecordBuffer:
         """
         if not self.count or type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
-        placed: RecordHandle = blank(self.delivery)
+        placed: RecordHandle = blank(self.handle_class)
         index = self.place(timestamp_ms, key, value, b"\0")
         if index < 0:
             return None
-        placed.receipt, placed.index, placed.timestamp_ms = self.receipt, index, timestamp_ms
+        placed.future, placed.index, placed.timestamp_ms = self.future, index, timestamp_ms
         return placed
 
     def put_many(

@@ -79,7 +79,7 @@ _BLIND: dict[str, tuple[str, Operation]] = {
         "producing",
         insert_after(
             "{statement.targets[0].value}.expires_at"
-            " = {expression} + self.policy.delivery_timeout_s"
+            " = {expression} + self.config.delivery_timeout_s"
         ),
     ),
     "timed-out-append-counts-as-refused": ("producing", delete),

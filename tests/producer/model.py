@@ -12,22 +12,31 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.answer import Answer, from_code, from_failure
+from aiokafkawire.producer.accumulator_config import AccumulatorConfig
+from aiokafkawire.producer.attempt_result import (
+    AttemptResult,
+    result_from_code,
+    result_from_failure,
+)
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.partition_queue import Policy
-from aiokafkawire.producer.senders import Way
-from aiokafkawire.producer.sequences import SEQUENCE_MODULUS, Flowing, Identities, Stamp
-from aiokafkawire.producer.settings import Settings
+from aiokafkawire.producer.partition_queue import QueueConfig
+from aiokafkawire.producer.sender_interface import SendBatch
+from aiokafkawire.producer.sequences import (
+    SEQUENCE_MODULUS,
+    BatchSequence,
+    ProducerIdState,
+    Sequencing,
+)
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import Compression
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
-REMEMBERED_BATCHES = 5
+DEDUP_BATCHES = 5
 
 
-def settings(**changes: object) -> Settings:
-    policy = {
+def accumulator_config(**changes: object) -> AccumulatorConfig:
+    queue = {
         "batch_size_bytes": 100,
         "linger_s": 0.005,
         "delivery_timeout_s": 10.0,
@@ -40,8 +49,8 @@ def settings(**changes: object) -> Settings:
         "compression_level": None,
     }
     for name, value in changes.items():
-        (policy if name in policy else rest)[name] = value
-    return Settings(Policy(**policy), **rest)  # type: ignore[arg-type]
+        (queue if name in queue else rest)[name] = value
+    return AccumulatorConfig(QueueConfig(**queue), **rest)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -51,7 +60,7 @@ class Sent:
     batch: Batch
     topic_partition: TopicPartition
     values: list[bytes]
-    stamp: Stamp | None
+    sequence: BatchSequence | None
     topic_id: uuid.UUID
 
 
@@ -59,14 +68,14 @@ class Sent:
 class Request:
     node: int
     sent: list[Sent]
-    answers: list[Answer] | None = None
+    results: list[AttemptResult] | None = None
 
 
 @dataclass
 class ProducerState:
     epoch: int
     batches: deque[tuple[int, int, int]] = field(
-        default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
+        default_factory=lambda: deque(maxlen=DEDUP_BATCHES)
     )  # (base sequence, count, base offset)
 
 
@@ -84,22 +93,22 @@ class PartitionLog:
         """Error code and base offset."""
         if len(sent.values) > self.max_batch_records:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
-        stamp = sent.stamp
-        if stamp is not None:
-            code, offset = self._check(stamp, len(sent.values))
+        sequence = sent.sequence
+        if sequence is not None:
+            code, offset = self._check(sequence, len(sent.values))
             if code != ErrorCode.NONE or offset >= 0:
                 return code, offset
         base = self.end_offset
         self.values += sent.values
-        if stamp is not None:
-            state = self.producers[stamp.identity.producer_id]
-            state.batches.append((stamp.base_sequence, len(sent.values), base))
+        if sequence is not None:
+            state = self.producers[sequence.identity.producer_id]
+            state.batches.append((sequence.base_sequence, len(sent.values), base))
         return ErrorCode.NONE, base
 
-    def _check(self, stamp: Stamp, count: int) -> tuple[int, int]:
-        identity, sequence = stamp.identity, stamp.base_sequence
+    def _check(self, sequence: BatchSequence, count: int) -> tuple[int, int]:
+        identity, base_sequence = sequence.identity, sequence.base_sequence
         state = self.producers.get(identity.producer_id)
-        if state is None and self.refuses_unknown and sequence:
+        if state is None and self.refuses_unknown and base_sequence:
             return ErrorCode.UNKNOWN_PRODUCER_ID, -1
         if state is None:
             # As Kafka does: nothing is known of the producer, so any number may come first.
@@ -108,15 +117,15 @@ class PartitionLog:
         if identity.epoch < state.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
         if identity.epoch > state.epoch:
-            if sequence != 0:
+            if base_sequence != 0:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             self.producers[identity.producer_id] = ProducerState(identity.epoch)
             return ErrorCode.NONE, -1
         for base, size, offset in state.batches:
-            if (base, size) == (sequence, count):
+            if (base, size) == (base_sequence, count):
                 return ErrorCode.NONE, offset
         last, size, _ = state.batches[-1]
-        if sequence != (last + size) % SEQUENCE_MODULUS:
+        if base_sequence != (last + size) % SEQUENCE_MODULUS:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         return ErrorCode.NONE, -1
 
@@ -163,13 +172,13 @@ class Cluster:
         self.leaders = {tp: tp.partition % nodes + 1 for tp in self.logs}
         self.connections: dict[int, deque[Request]] = {node: deque() for node in self.nodes}
         self.stale: list[deque[Request]] = []
-        self.identities = Identities()
+        self.producer_id_state = ProducerIdState()
         self.next_producer_id = 7
         self.accumulator = Accumulator(
-            settings(**changes),
-            self.identities,
-            senders=self,
-            settled=lambda _: None,
+            accumulator_config(**changes),
+            self.producer_id_state,
+            sender=self,
+            on_completed=lambda _: None,
         )
         self.topic = self.accumulator.set_topic("t", self.partitions, self.topic_id)
         self.accumulator.set_leaders(self.leaders.get)
@@ -177,15 +186,15 @@ class Cluster:
     def wake(self, node: int | None, at: float) -> None:
         self.woken.append(node)
 
-    def hurry(self, node: int) -> None:
+    def end_linger(self, node: int) -> None:
         self.woken.append(node)
 
-    def offer(self, node: int) -> None:
+    def batch_ready(self, node: int) -> None:
         self.woken.append(node)
         if self.eager and not self.connections[node]:
             self.drain(node)
 
-    def free_way(self, node: int, topic: TopicQueues, now: float) -> Way | None:
+    def immediate_sender(self, node: int, topic: TopicQueues, now: float) -> SendBatch | None:
         assert topic is self.topic
         if not self.direct or self.connections[node]:
             return None
@@ -209,15 +218,15 @@ class Cluster:
         for batch in batches:
             columns = batch.records.columns()
             values = [columns.value(index) for index in range(batch.count)]
-            tp = TopicPartition(batch.receipt.topic, batch.receipt.partition)
-            sent.append(Sent(batch, tp, values, batch.stamp, self.topic.topic_id))
+            tp = TopicPartition(batch.future.topic, batch.future.partition)
+            sent.append(Sent(batch, tp, values, batch.sequence, self.topic.topic_id))
         request = Request(node, sent)
         self.connections[node].append(request)
         return request
 
     def process(self, request: Request) -> None:
         """The broker works on a request, and makes its answers."""
-        request.answers = []
+        request.results = []
         for sent in request.sent:
             if sent.topic_id != self.topic_id:
                 code, offset = ErrorCode.UNKNOWN_TOPIC_ID, -1
@@ -225,41 +234,41 @@ class Cluster:
                 code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
             else:
                 code, offset = self.logs[sent.topic_partition].append(sent)
-            request.answers.append(self.answer(sent, code, offset))
+            request.results.append(self.result(sent, code, offset))
 
-    def answer(self, sent: Sent, code: int, offset: int = -1) -> Answer:
+    def result(self, sent: Sent, code: int, offset: int = -1) -> AttemptResult:
         topic, partition = sent.topic_partition
-        return from_code(
+        return result_from_code(
             code, topic=topic, partition=partition, broker="b", attempt=1, base_offset=offset
         )
 
     def process_next(self, node: int) -> None:
-        request = next((r for r in self.connections[node] if r.answers is None), None)
+        request = next((r for r in self.connections[node] if r.results is None), None)
         if request is not None:
             self.process(request)
 
     def refuse_next(self, node: int, code: int, appended: bool) -> None:
         """The next request is answered with an error, after or without being carried out."""
-        request = next((r for r in self.connections[node] if r.answers is None), None)
+        request = next((r for r in self.connections[node] if r.results is None), None)
         if request is None:
             return
         if appended:
             self.process(request)
-        request.answers = [self.answer(sent, code) for sent in request.sent]
+        request.results = [self.result(sent, code) for sent in request.sent]
 
-    def deliver_answer(self, node: int) -> None:
+    def deliver_response(self, node: int) -> None:
         """The oldest answer reaches the producer."""
         connection = self.connections[node]
-        if connection and connection[0].answers is not None:
+        if connection and connection[0].results is not None:
             request = connection.popleft()
-            self._answered(request, request.answers)
+            self._handle_results(request, request.results)
 
     def break_connection(self, node: int) -> None:
         connection, self.connections[node] = self.connections[node], deque()
-        self.stale.append(deque(r for r in connection if r.answers is None))
-        lost = from_failure(ConnectionLost("broken", sent=True))
+        self.stale.append(deque(r for r in connection if r.results is None))
+        lost = result_from_failure(ConnectionLost("broken", sent=True))
         for request in connection:
-            self._answered(request, [lost] * len(request.sent))
+            self._handle_results(request, [lost] * len(request.sent))
 
     def process_stale(self, which: int) -> None:
         """A broker comes to a request of a connection that is no more."""
@@ -272,7 +281,7 @@ class Cluster:
         self.leaders[TopicPartition("t", partition)] = node
         self.accumulator.set_leaders(self.leaders.get)
 
-    def make_topic_anew(self) -> None:
+    def recreate_topic(self) -> None:
         """The topic is deleted and made again, which the producer learns later."""
         self.topic_id = uuid.UUID(int=self.topic_id.int + 1)
         for tp, log in self.logs.items():
@@ -296,22 +305,22 @@ class Cluster:
         if code == ErrorCode.NONE:
             self.process(request)
         else:
-            request.answers = [self.answer(sent, code) for sent in request.sent]
-        self._answered(request, request.answers)
+            request.results = [self.result(sent, code) for sent in request.sent]
+        self._handle_results(request, request.results)
 
     def lose(self, request: Request, *, sent: bool = True) -> None:
         """The connection of one request breaks; what it did to the log is never told."""
         self.connections[request.node].remove(request)
         self.stale.append(deque([request]))
-        lost = from_failure(ConnectionLost("broken", sent=sent))
-        self._answered(request, [lost] * len(request.sent))
+        lost = result_from_failure(ConnectionLost("broken", sent=sent))
+        self._handle_results(request, [lost] * len(request.sent))
 
     def grant(self, epoch: int = 0) -> None:
         """A broker gives a producer id, another one each time."""
         # A new id cannot fence what is on its way under the old one: by the time that 32,768 epochs
         # are used up, that is over.
         self.stale.clear()
-        self.identities.granted(self.next_producer_id, epoch)
+        self.producer_id_state.set_producer_id(self.next_producer_id, epoch)
         self.next_producer_id += 1
 
     def warm_up(self, epoch: int = 0) -> None:
@@ -328,7 +337,7 @@ class Cluster:
         """All is well from now on: every record gets its outcome."""
         self.learn_topic()
         for _ in range(10_000):
-            if self.identities.wanted:
+            if self.producer_id_state.needs_producer_id:
                 self.grant()
             if not self.accumulator.incomplete:
                 return
@@ -336,22 +345,22 @@ class Cluster:
             for node in self.nodes:
                 self.drain(node)
                 self.process_next(node)
-                self.deliver_answer(node)
+                self.deliver_response(node)
         raise AssertionError(f"{len(self.accumulator.incomplete)} batches never end")
 
-    def _answered(self, request: Request, answers: list[Answer]) -> None:
-        for sent, answer in zip(request.sent, answers, strict=True):
-            self.accumulator.answered(sent.batch, answer, self.now, self.now + 0.1)
+    def _handle_results(self, request: Request, results: list[AttemptResult]) -> None:
+        for sent, result in zip(request.sent, results, strict=True):
+            self.accumulator.handle_result(sent.batch, result, self.now, self.now + 0.1)
 
 
 def go_near_the_wrap(cluster: Cluster) -> None:
     """Let partition 0 have used all sequence numbers but the last few."""
     sequences = cluster.topic.by_partition[0].sequences
-    if sequences is None or not isinstance(sequences.state, Flowing):
+    if sequences is None or not isinstance(sequences.state, Sequencing):
         return
     identity = sequences.state.identity
     last = SEQUENCE_MODULUS - 5
-    sequences.state = Flowing(identity, last + 1)
+    sequences.state = Sequencing(identity, last + 1)
     log = cluster.logs[TopicPartition("t", 0)]
     batches = log.producers[identity.producer_id].batches
     batches.clear()

@@ -18,7 +18,7 @@ from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
 from aiokafkawire.producer import accumulator as accumulator_module
 from aiokafkawire.producer.partitioner import partition_for_key
 from aiokafkawire.producer.sequences import MAX_EPOCH
-from aiokafkawire.producer.topic_queues import MAX_REMEMBERED_KEYS
+from aiokafkawire.producer.topic_queues import MAX_CACHED_KEYS
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
@@ -88,7 +88,7 @@ class Producing(RuleBasedStateMachine):
         for _ in range(batches):
             self.cluster.drain(self.cluster.leaders[TopicPartition("t", partition)])
 
-    @precondition(lambda self: self.cluster.identities.wanted)
+    @precondition(lambda self: self.cluster.producer_id_state.needs_producer_id)
     @rule()
     def grant_identity(self) -> None:
         self.cluster.grant()
@@ -103,17 +103,17 @@ class Producing(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def answer(self, node: int) -> None:
-        self.cluster.deliver_answer(node)
+        self.cluster.deliver_response(node)
 
     @rule(node=NODES)
     def round_trip(self, node: int) -> None:
         self.cluster.drain(node)
         self.cluster.process_next(node)
-        self.cluster.deliver_answer(node)
+        self.cluster.deliver_response(node)
 
     @rule(node=NODES, refusal=REFUSALS)
     def refuse(self, node: int, refusal: tuple[int, bool]) -> None:
-        request = next((r for r in self.cluster.connections[node] if r.answers is None), None)
+        request = next((r for r in self.cluster.connections[node] if r.results is None), None)
         if refusal[0] in SEQUENCE_CODES and request is not None:
             # Of a batch that the log has a broker would say so.
             assume(all(sent.batch.attempts == 1 for sent in request.sent))
@@ -136,8 +136,8 @@ class Producing(RuleBasedStateMachine):
         self.cluster.logs[TopicPartition("t", partition)].max_batch_records = limit
 
     @rule()
-    def make_topic_anew(self) -> None:
-        self.cluster.make_topic_anew()
+    def recreate_topic(self) -> None:
+        self.cluster.recreate_topic()
 
     @rule()
     def learn_topic(self) -> None:
@@ -224,13 +224,13 @@ TestProducingOneByOne = ProducingOneByOne.TestCase
 
 def ready_cluster(**changes: object) -> Cluster:
     cluster = Cluster(**changes)
-    cluster.identities.granted(7, 0)
+    cluster.producer_id_state.set_producer_id(7, 0)
     return cluster
 
 
 def sent_partitions(cluster: Cluster, max_bytes: int = 10_000) -> list[int]:
     batches = cluster.accumulator.drain(1, cluster.now, max_bytes)
-    return [batch.receipt.partition for batch in batches]
+    return [batch.future.partition for batch in batches]
 
 
 def test_an_open_batch_lingers_and_a_full_one_does_not():
@@ -251,10 +251,10 @@ def test_pressing_ends_the_linger_of_all():
     cluster.append(0, b"x")
     cluster.append(1, b"x")
     cluster.woken.clear()
-    cluster.accumulator.press(1)
+    cluster.accumulator.begin_flush()
     assert cluster.woken == [1]
     assert sent_partitions(cluster) == [0, 1]
-    cluster.accumulator.press(-1)
+    cluster.accumulator.end_flush()
     cluster.append(0, b"x")
     assert sent_partitions(cluster) == []
 
@@ -279,12 +279,12 @@ def test_a_partition_with_a_backlog_does_not_starve_the_others():
     for _ in range(9):
         # Room for two batches a request, and each is answered before the next one.
         batches = cluster.accumulator.drain(1, cluster.now, 400)
-        order += [batch.receipt.partition for batch in batches]
+        order += [batch.future.partition for batch in batches]
         for batch in batches:
-            tp = TopicPartition("t", batch.receipt.partition)
-            sent = Sent(batch, tp, [], batch.stamp, cluster.topic_id)
-            answer = cluster.answer(sent, ErrorCode.NONE, 0)
-            cluster.accumulator.answered(batch, answer, cluster.now, cluster.now)
+            tp = TopicPartition("t", batch.future.partition)
+            sent = Sent(batch, tp, [], batch.sequence, cluster.topic_id)
+            result = cluster.result(sent, ErrorCode.NONE, 0)
+            cluster.accumulator.handle_result(batch, result, cluster.now, cluster.now)
     assert order[:12] == [0, 1, 2, 3] * 3
 
 
@@ -292,13 +292,13 @@ def test_what_may_have_closed_a_connection_by_its_size_goes_alone():
     cluster = ready_cluster(partitions=3, nodes=1, batch_size_bytes=1)
     for partition in range(3):
         cluster.append(partition, b"x" * 100)
-    cluster.topic.by_partition[1].waiting[0].large_losses = 1
-    assert not cluster.accumulator.suspect_due(1, cluster.now)
+    cluster.topic.by_partition[1].waiting[0].oversize_disconnects = 1
+    assert not cluster.accumulator.oversize_suspect_due(1, cluster.now)
     assert sent_partitions(cluster) == [0]
-    assert cluster.accumulator.suspect_due(1, cluster.now)
+    assert cluster.accumulator.oversize_suspect_due(1, cluster.now)
     assert sent_partitions(cluster) == [1]
     assert sent_partitions(cluster) == [2]
-    assert not cluster.accumulator.suspect_due(1, cluster.now)
+    assert not cluster.accumulator.oversize_suspect_due(1, cluster.now)
 
 
 def test_a_batch_over_the_limit_of_a_request_goes_alone():
@@ -371,10 +371,10 @@ def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
     builder = cluster.topic.by_partition[0].builder
     assert builder.put(1, None, b"123456") is None
     # While somebody waits for room nobody takes any ahead.
-    accumulator.press(1)
+    accumulator.begin_flush()
     cluster.append(1, b"123456")
     assert accumulator.used_bytes < used + 20
-    accumulator.press(-1)
+    accumulator.end_flush()
     cluster.append(1, b"123456")
     assert accumulator.used_bytes > 600
     cluster.now = 1.0
@@ -403,12 +403,12 @@ def test_a_record_that_may_go_elsewhere_does_where_its_batch_has_no_room():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=300)
     rng = random.Random(1)
     accumulator, topic = cluster.accumulator, cluster.topic
-    first = accumulator.without_key(topic, rng, 0.0)
+    first = accumulator.choose_sticky_queue(topic, rng, 0.0)
     cluster.append(first.topic_partition.partition, b"x" * 150)
-    rest = {"size_bytes": 200, "now": 0.0, "movable": True}
+    rest = {"size_bytes": 200, "now": 0.0, "can_switch_partition": True}
     assert accumulator.append(first, None, b"x" * 150, (), 1, **rest) is None
     assert first.open is None
-    assert topic.sticky_queue is None or topic.sticky.filled_bytes < 300
+    assert topic.sticky_queue is None or topic.sticky.produced_bytes < 300
 
 
 def test_due_batches_can_be_closed_before_they_are_taken():
@@ -418,7 +418,7 @@ def test_due_batches_can_be_closed_before_they_are_taken():
     cluster.append(1, b"y")
     assert cluster.accumulator.close_due(1, cluster.now, min_bytes=1_000) == []
     [batch] = cluster.accumulator.close_due(1, cluster.now, min_bytes=1)
-    assert batch.receipt.partition == 0
+    assert batch.future.partition == 0
     assert batch.records is not None
     cluster.append(0, b"z")  # begins another batch
     assert sent_partitions(cluster) == [0]
@@ -426,11 +426,13 @@ def test_due_batches_can_be_closed_before_they_are_taken():
 
 def test_more_partitions_come_to_a_topic():
     cluster = ready_cluster(partitions=1, nodes=1)
-    first = cluster.topic.for_key(b"key")
+    first = cluster.topic.queue_for_key(b"key")
     cluster.accumulator.set_topic("t", range(40), uuid.UUID(int=1))
     assert len(cluster.topic.queues) == 40
     assert cluster.topic.queues[0] is first
-    assert cluster.topic.for_key(b"key") is cluster.topic.queues[partition_for_key(b"key", 40)]
+    assert (
+        cluster.topic.queue_for_key(b"key") is cluster.topic.queues[partition_for_key(b"key", 40)]
+    )
 
 
 def test_only_another_topic_id_makes_a_topic_another_one():
@@ -467,10 +469,10 @@ def test_the_next_expiry_is_told():
 
 def test_keys_are_remembered_up_to_a_bound():
     cluster = ready_cluster(partitions=7, nodes=1)
-    for number in range(MAX_REMEMBERED_KEYS + 10):
-        cluster.topic.for_key(b"%d" % number)
-    cluster.topic.for_key(b"x" * 100)
-    assert len(cluster.topic._by_key) == 10
+    for number in range(MAX_CACHED_KEYS + 10):
+        cluster.topic.queue_for_key(b"%d" % number)
+    cluster.topic.queue_for_key(b"x" * 100)
+    assert len(cluster.topic._key_cache) == 10
 
 
 # --- partitions of records without a key ---------------------------------------------------------
@@ -481,7 +483,7 @@ def chosen(cluster: Cluster, times: int = 300) -> set[int]:
     found = set()
     for _ in range(times):
         cluster.topic.sticky_queue = None
-        queue = cluster.accumulator.without_key(cluster.topic, rng, cluster.now)
+        queue = cluster.accumulator.choose_sticky_queue(cluster.topic, rng, cluster.now)
         found.add(queue.topic_partition.partition)
     return found
 
@@ -493,7 +495,7 @@ def long_queue_share(**changes: object) -> float:
     rng, hits = random.Random(5), 0
     for _ in range(1_000):
         cluster.topic.sticky_queue = None
-        queue = cluster.accumulator.without_key(cluster.topic, rng, 0.0)
+        queue = cluster.accumulator.choose_sticky_queue(cluster.topic, rng, 0.0)
         hits += queue.topic_partition.partition == 0
     return hits / 1_000
 
@@ -531,44 +533,44 @@ def test_no_partition_is_passed_over_without_that_timeout():
 def test_an_idle_topic_is_let_go_and_its_numbers_go_on():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
-    assert cluster.accumulator.park_idle(1.0) == []
+    assert cluster.accumulator.remove_idle_topics(1.0) == []
     cluster.settle_all()
-    assert cluster.accumulator.park_idle(-1.0) == []
-    assert cluster.accumulator.park_idle(1.0) == ["t"]
+    assert cluster.accumulator.remove_idle_topics(-1.0) == []
+    assert cluster.accumulator.remove_idle_topics(1.0) == ["t"]
     assert not cluster.accumulator.topics
     again = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
     assert again is cluster.topic
     cluster.accumulator.set_leaders(cluster.leaders.get)
     cluster.append(0, b"2")
     [request] = cluster.send_all()
-    assert request.sent[0].stamp.base_sequence == 1
+    assert request.sent[0].sequence.base_sequence == 1
 
 
 def test_an_idle_topic_that_was_made_anew_meanwhile_begins_anew():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     cluster.settle_all()
-    cluster.accumulator.park_idle(1.0)
-    cluster.make_topic_anew()
+    cluster.accumulator.remove_idle_topics(1.0)
+    cluster.recreate_topic()
     cluster.learn_topic()
     cluster.accumulator.set_leaders(cluster.leaders.get)
     cluster.append(0, b"2")
     [request] = cluster.send_all()
-    stamp = request.sent[0].stamp
-    assert (stamp.identity.epoch, stamp.base_sequence) == (1, 0)
+    sequence = request.sent[0].sequence
+    assert (sequence.identity.epoch, sequence.base_sequence) == (1, 0)
 
 
 def test_numbers_that_are_forgotten_are_never_given_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(accumulator_module, "MAX_PARKED_TOPICS", 0)
+    monkeypatch.setattr(accumulator_module, "MAX_IDLE_TOPICS", 0)
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     cluster.settle_all()
-    cluster.accumulator.park_idle(1.0)
+    cluster.accumulator.remove_idle_topics(1.0)
     cluster.topic = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
     cluster.accumulator.set_leaders(cluster.leaders.get)
     cluster.append(0, b"2")
     [request] = cluster.send_all()
-    assert request.sent[0].stamp.identity.epoch == 1
+    assert request.sent[0].sequence.identity.epoch == 1
 
 
 def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
@@ -576,12 +578,12 @@ def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
     cluster.append(0, b"1")
     [request] = cluster.send_all()
     cluster.pass_time(11)
-    assert cluster.accumulator.late
-    assert cluster.accumulator.park_idle(cluster.now) == ["t"]
+    assert cluster.accumulator.has_expired_in_flight
+    assert cluster.accumulator.remove_idle_topics(cluster.now) == ["t"]
     cluster.reply(request)
     assert cluster.accumulator.used_bytes == 0
-    cluster.accumulator.take_up("t")
-    assert not cluster.accumulator.late
+    cluster.accumulator.resume_topic("t")
+    assert not cluster.accumulator.has_expired_in_flight
 
 
 def test_a_partition_that_went_away_is_not_offered_but_what_waits_in_it_expires():

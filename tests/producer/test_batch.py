@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.producer.batch import TRANSITIONS, Batch, BatchEvent, BatchState
-from aiokafkawire.producer.delivery import Appended, FailureTally, Pacer, Receipt
+from aiokafkawire.producer.delivery import (
+    BatchAppended,
+    BatchFuture,
+    UnreportedFailures,
+    YieldBudget,
+)
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.runtime.transitions import ImpossibleEvent
 
@@ -13,13 +18,13 @@ PATHS = {
     BatchState.OPEN: [],
     BatchState.WAITING: [BatchEvent.CLOSED],
     BatchState.IN_FLIGHT: [BatchEvent.CLOSED, BatchEvent.SENT],
-    BatchState.DONE: [BatchEvent.SETTLED],
+    BatchState.DONE: [BatchEvent.COMPLETED],
 }
 
 
 def new_batch() -> Batch:
-    receipt = Receipt("t", 0, FailureTally(), Pacer())
-    batch = Batch(receipt, BatchBuilder(), (1,), 1.0, 2.0)
+    future = BatchFuture("t", 0, UnreportedFailures(), YieldBudget())
+    batch = Batch(future, BatchBuilder(), (1,), 1.0, 2.0)
     assert batch.builder is not None
     batch.builder.append(1, None, b"value")
     return batch
@@ -51,7 +56,7 @@ def test_closing_settles_the_count():
 
 def test_settling_lets_the_records_go():
     batch = new_batch()
-    batch.settle(Appended(5))
+    batch.complete(BatchAppended(5))
     assert batch.done
     assert (batch.count, batch.builder, batch.records) == (1, None, None)
-    assert batch.receipt.done
+    assert batch.future.done

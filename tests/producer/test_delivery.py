@@ -12,32 +12,32 @@ from aiokafkawire.errors import DeliveryUnknown, KafkaError
 from aiokafkawire.producer.delivery import (
     CALLS_PER_CHECKPOINT,
     MAX_NAMED_PARTITIONS,
-    Appended,
+    BatchAppended,
+    BatchFailed,
+    BatchFuture,
+    BatchSplit,
     Deliveries,
     Delivery,
-    Failed,
-    FailureTally,
-    Pacer,
-    Receipt,
-    Split,
+    UnreportedFailures,
+    YieldBudget,
 )
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
 ERROR = KafkaError("no luck")
 
 
-def receipt(count: int = 3, tally: FailureTally | None = None) -> Receipt:
-    made = Receipt("t", 1, tally or FailureTally(), Pacer())
+def batch_future(count: int = 3, failures: UnreportedFailures | None = None) -> BatchFuture:
+    made = BatchFuture("t", 1, failures or UnreportedFailures(), YieldBudget())
     made.count = count
     return made
 
 
-def failed(error: Exception = ERROR, **single: Exception) -> Failed:
-    return Failed(error, {int(index[1:]): own for index, own in single.items()})
+def failed(error: Exception = ERROR, **single: Exception) -> BatchFailed:
+    return BatchFailed(error, {int(index[1:]): own for index, own in single.items()})
 
 
-async def waiters(of: Receipt, count: int) -> None:
-    while len(of.waiting) < count:
+async def waiters(of: BatchFuture, count: int) -> None:
+    while len(of.waiting_counts) < count:
         await anyio.lowlevel.checkpoint()
 
 
@@ -47,10 +47,10 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_each_record_has_its_own_offset_and_time():
-    batch = receipt()
+    batch = batch_future()
     deliveries = [Delivery(batch, index, 100 + index) for index in range(3)]
     assert not deliveries[0].done
-    batch.settle(Appended(40))
+    batch.complete(BatchAppended(40))
     assert [await delivery for delivery in deliveries] == [
         RecordMetadata("t", 1, 40, 100),
         RecordMetadata("t", 1, 41, 101),
@@ -59,13 +59,13 @@ async def test_each_record_has_its_own_offset_and_time():
 
 
 async def test_log_append_time_takes_the_place_of_the_records_own():
-    batch = receipt()
-    batch.settle(Appended(-1, 999))
+    batch = batch_future()
+    batch.complete(BatchAppended(-1, 999))
     assert await Delivery(batch, 2, 5) == RecordMetadata("t", 1, -1, 999)
 
 
 async def test_a_waiter_is_woken():
-    batch = receipt()
+    batch = batch_future()
     got: list[RecordMetadata] = []
 
     async def wait() -> None:
@@ -75,20 +75,20 @@ async def test_a_waiter_is_woken():
         group.start_soon(wait)
         group.start_soon(wait)
         await waiters(batch, 1)
-        batch.settle(Appended(10))
+        batch.complete(BatchAppended(10))
     assert [metadata.offset for metadata in got] == [11, 11]
 
 
 def test_the_result_must_be_there():
     with pytest.raises(RuntimeError, match="on its way"):
-        Delivery(receipt(), 0, 0).result()
+        Delivery(batch_future(), 0, 0).result()
 
 
 async def test_each_waiter_raises_its_own_error_with_the_cause():
-    batch = receipt()
+    batch = batch_future()
     error = DeliveryUnknown("who knows", topic="t")
     error.__cause__ = cause = KafkaError("because")
-    batch.settle(failed(error))
+    batch.complete(failed(error))
     raised = []
     for index in (0, 0, 1):
         with pytest.raises(DeliveryUnknown) as caught:
@@ -100,8 +100,8 @@ async def test_each_waiter_raises_its_own_error_with_the_cause():
 
 
 def test_single_records_may_have_errors_of_their_own():
-    batch = receipt()
-    batch.settle(failed(i1=KafkaError("its own")))
+    batch = batch_future()
+    batch.complete(failed(i1=KafkaError("its own")))
     with pytest.raises(KafkaError, match="no luck"):
         Delivery(batch, 0, 0).result()
     with pytest.raises(KafkaError, match="its own"):
@@ -109,18 +109,18 @@ def test_single_records_may_have_errors_of_their_own():
 
 
 def test_only_the_first_outcome_counts():
-    batch = receipt()
-    batch.settle(Appended(1))
-    batch.settle(failed())
+    batch = batch_future()
+    batch.complete(BatchAppended(1))
+    batch.complete(failed())
     assert Delivery(batch, 0, 0).result().offset == 1
-    assert batch.tally.count == 0
+    assert batch.unreported_failures.count == 0
 
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("leaving", [0, 1])
 async def test_a_failure_is_counted_when_the_last_who_waits_has_gone(split: bool, leaving: int):
-    tally = FailureTally()
-    batch, part = receipt(1, tally), receipt(1, tally)
+    failures = UnreportedFailures()
+    batch, part = batch_future(1, failures), batch_future(1, failures)
     delivery = Delivery(batch, 0, 0)
     scopes = [anyio.CancelScope(), anyio.CancelScope()]
     raised: list[KafkaError] = []
@@ -135,22 +135,22 @@ async def test_a_failure_is_counted_when_the_last_who_waits_has_gone(split: bool
     async with anyio.create_task_group() as group:
         for scope in scopes:
             group.start_soon(wait, scope)
-        await until(lambda: batch.waiting.get(0) == 2)
+        await until(lambda: batch.waiting_counts.get(0) == 2)
         scopes[leaving].cancel()
         await until(lambda: scopes[leaving].cancelled_caught)
         if split:
-            batch.settle(Split((0,), (part,)))
+            batch.complete(BatchSplit((0,), (part,)))
             for _ in range(5):
                 await anyio.lowlevel.checkpoint()
         scopes[1 - leaving].cancel()
         await until(lambda: scopes[1 - leaving].cancelled_caught)
-        (part if split else batch).settle(failed())
+        (part if split else batch).complete(failed())
     assert raised == []
-    assert tally.count == 1
+    assert failures.count == 1
 
 
 async def test_who_looks_at_a_failure_hears_of_it_though_a_waiter_goes_in_that_moment():
-    batch = receipt(1)
+    batch = batch_future(1)
     delivery = Delivery(batch, 0, 0)
 
     async def wait() -> None:
@@ -160,17 +160,17 @@ async def test_who_looks_at_a_failure_hears_of_it_though_a_waiter_goes_in_that_m
         group.start_soon(wait)
         await waiters(batch, 1)
         group.cancel_scope.cancel()
-        batch.settle(failed())
+        batch.complete(failed())
         with pytest.raises(KafkaError, match="no luck"):
             delivery.result()
-    assert batch.tally.count == 0
+    assert batch.unreported_failures.count == 0
 
 
 # --- splits ------------------------------------------------------------------------------------
 
 
 async def test_waiters_follow_the_parts_of_a_split_batch():
-    batch, parts = receipt(5), (receipt(2), receipt(3))
+    batch, parts = batch_future(5), (batch_future(2), batch_future(3))
     got: dict[int, int] = {}
 
     async def wait(index: int) -> None:
@@ -180,18 +180,18 @@ async def test_waiters_follow_the_parts_of_a_split_batch():
         for index in range(5):
             group.start_soon(wait, index)
         await waiters(batch, 5)
-        batch.settle(Split((0, 2), parts))
+        batch.complete(BatchSplit((0, 2), parts))
         late = Delivery(batch, 4, 0)
         assert not late.done
-        parts[1].settle(Appended(90))
-        parts[0].settle(Appended(50))
+        parts[1].complete(BatchAppended(90))
+        parts[0].complete(BatchAppended(50))
     assert got == {0: 50, 1: 51, 2: 90, 3: 91, 4: 92}
     assert late.done
 
 
 async def test_a_part_that_fails_at_once_is_heard_by_those_who_waited_before_the_split():
-    tally = FailureTally()
-    batch, part = receipt(3, tally), receipt(3, tally)
+    failures = UnreportedFailures()
+    batch, part = batch_future(3, failures), batch_future(3, failures)
 
     async def wait() -> None:
         with pytest.raises(KafkaError):
@@ -200,44 +200,44 @@ async def test_a_part_that_fails_at_once_is_heard_by_those_who_waited_before_the
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         await waiters(batch, 1)
-        batch.settle(Split((0,), (part,)))
-        part.settle(failed())
-    assert tally.count == 2
+        batch.complete(BatchSplit((0,), (part,)))
+        part.complete(failed())
+    assert failures.count == 2
 
 
 # --- who heard ---------------------------------------------------------------------------------
 
 
 def test_failures_that_nobody_heard_of_are_counted_once():
-    tally = FailureTally()
-    receipt(3, tally).settle(failed(KafkaError("first")))
-    receipt(2, tally).settle(failed(KafkaError("second")))
-    failure = tally.take()
+    failures = UnreportedFailures()
+    batch_future(3, failures).complete(failed(KafkaError("first")))
+    batch_future(2, failures).complete(failed(KafkaError("second")))
+    failure = failures.take()
     assert failure is not None
     assert failure.count == 5
     assert str(failure.first) == "first"
     assert failure.__cause__ is failure.first
     assert "5 records were not delivered" in str(failure)
-    assert tally.take() is None
+    assert failures.take() is None
 
 
 async def test_awaiting_afterwards_takes_a_failure_off_the_count():
-    tally = FailureTally()
-    batch = receipt(2, tally)
-    batch.settle(failed())
+    failures = UnreportedFailures()
+    batch = batch_future(2, failures)
+    batch.complete(failed())
     delivery = Delivery(batch, 0, 0)
     for _ in range(2):
         with pytest.raises(KafkaError):
             await delivery
-    assert tally.count == 1
+    assert failures.count == 1
     with pytest.raises(KafkaError):
         Delivery(batch, 1, 0).result()
-    assert tally.take() is None
+    assert failures.take() is None
 
 
 async def test_a_waiter_that_was_cancelled_has_not_heard():
-    tally = FailureTally()
-    batch = receipt(1, tally)
+    failures = UnreportedFailures()
+    batch = batch_future(1, failures)
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
             group.start_soon(waiters, batch, 1)
@@ -249,36 +249,36 @@ async def test_a_waiter_that_was_cancelled_has_not_heard():
             group.start_soon(cancel)
             await Delivery(batch, 0, 0)
     assert scope.cancelled_caught
-    batch.settle(failed())
-    assert tally.count == 1
+    batch.complete(failed())
+    assert failures.count == 1
 
 
 async def test_a_waiter_cancelled_while_the_failure_comes_has_not_heard():
-    tally = FailureTally()
-    batch = receipt(1, tally)
+    failures = UnreportedFailures()
+    batch = batch_future(1, failures)
     heard = False
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
 
             async def fail_and_cancel() -> None:
                 await waiters(batch, 1)
-                batch.settle(failed())
+                batch.complete(failed())
                 scope.cancel()
 
             group.start_soon(fail_and_cancel)
             with pytest.raises(KafkaError):
                 await Delivery(batch, 0, 0)
             heard = True
-    assert tally.count == (0 if heard else 1)
+    assert failures.count == (0 if heard else 1)
 
 
 def test_the_failures_are_told_by_partition():
-    tally = FailureTally()
+    failures = UnreportedFailures()
     for number in range(MAX_NAMED_PARTITIONS + 2):
-        made = Receipt("t", number, tally, Pacer())
+        made = BatchFuture("t", number, failures, YieldBudget())
         made.count = number + 1
-        made.settle(failed())
-    failure = tally.take()
+        made.complete(failed())
+    failure = failures.take()
     assert failure is not None
     assert failure.counts[TopicPartition("t", 4)] == 5
     assert len(failure.counts) == MAX_NAMED_PARTITIONS + 2
@@ -287,37 +287,37 @@ def test_the_failures_are_told_by_partition():
 
 
 def test_what_was_told_is_not_told_again_whoever_hears_of_it():
-    tally = FailureTally()
-    batch = receipt(3, tally)
-    batch.settle(failed())
-    assert tally.take() is not None
-    tally.heard(batch)
-    assert tally.count == 0
-    tally.add(batch, 1, ERROR)
-    assert tally.count == 1
-    tally.heard(batch)
-    tally.heard(batch)
-    assert tally.take() is None
+    failures = UnreportedFailures()
+    batch = batch_future(3, failures)
+    batch.complete(failed())
+    assert failures.take() is not None
+    failures.mark_reported(batch)
+    assert failures.count == 0
+    failures.add(batch, 1, ERROR)
+    assert failures.count == 1
+    failures.mark_reported(batch)
+    failures.mark_reported(batch)
+    assert failures.take() is None
 
 
 def test_however_many_fail_each_that_is_awaited_is_heard():
-    tally = FailureTally()
-    batches = [receipt(2, tally) for _ in range(5_000)]
+    failures = UnreportedFailures()
+    batches = [batch_future(2, failures) for _ in range(5_000)]
     for batch in batches:
-        batch.settle(failed())
+        batch.complete(failed())
     for batch in batches:
         for index in (0, 1):
             with pytest.raises(KafkaError):
                 Delivery(batch, index, 0).result()
-    assert tally.take() is None
+    assert failures.take() is None
 
 
 # --- letting others run ------------------------------------------------------------------------
 
 
 async def test_awaiting_finished_deliveries_lets_others_run_now_and_then():
-    batch = receipt(10_000)
-    batch.settle(Appended(0))
+    batch = batch_future(10_000)
+    batch.complete(BatchAppended(0))
     turns = 0
     done = False
 
@@ -338,18 +338,18 @@ async def test_awaiting_finished_deliveries_lets_others_run_now_and_then():
 
 
 async def test_a_batch_boundary_lets_others_run():
-    pacer = Pacer()
-    pacer.batch_ended()
-    assert pacer.calls_left == 0
-    await pacer.checkpoint()
-    assert pacer.calls_left == CALLS_PER_CHECKPOINT
+    yield_budget = YieldBudget()
+    yield_budget.batch_ended()
+    assert yield_budget.calls_left == 0
+    await yield_budget.checkpoint()
+    assert yield_budget.calls_left == CALLS_PER_CHECKPOINT
 
 
 def test_a_delivery_says_where_it_stands():
-    batch = receipt()
+    batch = batch_future()
     delivery = Delivery(batch, 0, 0)
     assert repr(delivery) == "<Delivery to t-1: on its way>"
-    batch.settle(failed())
+    batch.complete(failed())
     assert repr(delivery) == "<Delivery to t-1: failed>"
 
 
@@ -357,12 +357,12 @@ def test_a_delivery_says_where_it_stands():
 
 
 def test_deliveries_are_made_when_looked_at():
-    one, other = receipt(), receipt()
+    one, other = batch_future(), batch_future()
     deliveries = Deliveries()
     deliveries.add(Delivery(one, 7, 100), 3)
     deliveries.add(Delivery(other, 0, 200), 2)
-    one.settle(Appended(10))
-    other.settle(Appended(90))
+    one.complete(BatchAppended(10))
+    other.complete(BatchAppended(90))
     offsets = [17, 18, 19, 90, 91]
     assert len(deliveries) == 5
     assert [delivery.result().offset for delivery in deliveries] == offsets
@@ -376,6 +376,6 @@ def test_deliveries_are_made_when_looked_at():
 @pytest.mark.parametrize("index", [2, -3])
 def test_there_are_no_deliveries_beyond_the_last(index: int):
     deliveries = Deliveries()
-    deliveries.add(Delivery(receipt(), 0, 0), 2)
+    deliveries.add(Delivery(batch_future(), 0, 0), 2)
     with pytest.raises(IndexError, match="there are 2 deliveries"):
         deliveries[index]

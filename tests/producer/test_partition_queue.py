@@ -13,9 +13,9 @@ from aiokafkawire.errors import (
     DeliveryUnknown,
     RecordTooLarge,
 )
-from aiokafkawire.producer.answer import from_failure
-from aiokafkawire.producer.outcomes import verdict_of
-from aiokafkawire.producer.partition_queue import DOUBTED_AFTER_S, MAX_LARGE_LOSSES
+from aiokafkawire.producer.attempt_result import result_from_failure
+from aiokafkawire.producer.batch_actions import action_for
+from aiokafkawire.producer.partition_queue import MAX_OVERSIZE_DISCONNECTS, PRODUCER_ID_EXPIRATION_S
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -45,14 +45,14 @@ def log(cluster: Cluster) -> list[int]:
 
 
 def epoch(cluster: Cluster) -> int:
-    assert cluster.identities.current is not None
-    return cluster.identities.current.epoch
+    assert cluster.producer_id_state.current is not None
+    return cluster.producer_id_state.current.epoch
 
 
 def test_batches_go_out_in_order_without_waiting_for_answers(cluster, three):
     deliveries, requests = three
     assert len(requests) == 3
-    assert [r.sent[0].stamp.base_sequence for r in requests] == [1, 2, 3]
+    assert [r.sent[0].sequence.base_sequence for r in requests] == [1, 2, 3]
     for request in requests:
         cluster.reply(request)
     assert [d.result().offset for d in deliveries] == [1, 2, 3]
@@ -60,7 +60,7 @@ def test_batches_go_out_in_order_without_waiting_for_answers(cluster, three):
 
 def test_the_first_batch_under_a_producer_id_goes_alone():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
-    cluster.identities.granted(7, 0)
+    cluster.producer_id_state.set_producer_id(7, 0)
     for number in range(3):
         cluster.append(0, b"%d" % number)
     [request] = cluster.send_all()
@@ -73,7 +73,7 @@ def test_nothing_goes_out_before_there_is_a_producer_id():
     cluster.append(0, b"1")
     assert cluster.send_all() == []
     assert cluster.accumulator.sendable_at(1) == NEVER
-    cluster.identities.granted(7, 0)
+    cluster.producer_id_state.set_producer_id(7, 0)
     assert len(cluster.send_all()) == 1
 
 
@@ -124,7 +124,7 @@ def test_no_batch_falls_behind_what_a_log_knows_again(cluster):
         cluster.refuse_next(1, ErrorCode.REQUEST_TIMED_OUT, True)
         while cluster.connections[1]:
             cluster.process_next(1)
-            cluster.deliver_answer(1)
+            cluster.deliver_response(1)
         cluster.now += 1
     cluster.settle_all()
     assert log(cluster) == list(range(20))
@@ -164,7 +164,7 @@ def test_a_failure_at_the_end_gives_its_numbers_to_the_next(cluster, three):
     cluster.reply(requests[2], ErrorCode.INVALID_RECORD)
     cluster.append(0, b"00000004")
     [request] = cluster.send_all()
-    assert request.sent[0].stamp.base_sequence == 3
+    assert request.sent[0].sequence.base_sequence == 3
     cluster.reply(request)
     assert log(cluster) == [0, 1, 2, 4]
     assert epoch(cluster) == 0
@@ -178,8 +178,12 @@ def test_expiry_in_flight_is_unknown_and_bumps_the_epoch(cluster):
         unknown.result()
     cluster.append(0, b"00000002")
     [following] = cluster.send_all()
-    stamp = following.sent[0].stamp
-    assert (stamp.identity.producer_id, stamp.identity.epoch, stamp.base_sequence) == (7, 1, 0)
+    sequence = following.sent[0].sequence
+    assert (sequence.identity.producer_id, sequence.identity.epoch, sequence.base_sequence) == (
+        7,
+        1,
+        0,
+    )
     cluster.reply(following)
     # What was on its way is refused for its old epoch, and changes nothing.
     cluster.reply(request)
@@ -198,7 +202,7 @@ def test_expiry_before_sending_has_timed_out(cluster):
 def test_expiry_without_a_producer_id_tells_why():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     delivery = cluster.append(0, b"1")
-    cluster.identities.failure = ConnectionLost("nobody there")
+    cluster.producer_id_state.failure = ConnectionLost("nobody there")
     cluster.pass_time(11)
     with pytest.raises(DeliveryTimedOut, match="no producer id: nobody there"):
         delivery.result()
@@ -289,7 +293,7 @@ def test_a_topic_made_anew_gets_new_numbers(cluster, three):
     _, requests = three
     for request in requests:
         cluster.reply(request, ErrorCode.UNKNOWN_TOPIC_ID)
-    cluster.accumulator.renew("t")
+    cluster.accumulator.topic_recreated("t")
     cluster.logs[PARTITION].values.clear()
     cluster.logs[PARTITION].producers.clear()
     cluster.settle_all()
@@ -320,11 +324,11 @@ def test_other_partitions_keep_their_epoch_until_they_are_drained():
     cluster.append(1, b"e")
     [mine] = cluster.send_all()
     assert mine.sent[0].topic_partition == PARTITION
-    assert mine.sent[0].stamp.identity.epoch == 1
+    assert mine.sent[0].sequence.identity.epoch == 1
     cluster.reply(other)
     [following] = cluster.send_all()
-    assert following.sent[0].stamp.identity.epoch == 1
-    assert following.sent[0].stamp.base_sequence == 0
+    assert following.sent[0].sequence.identity.epoch == 1
+    assert following.sent[0].sequence.base_sequence == 0
 
 
 # --- a topic made anew, a stale epoch, large requests --------------------------------------------
@@ -332,7 +336,7 @@ def test_other_partitions_keep_their_epoch_until_they_are_drained():
 
 def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(cluster, three):
     deliveries, requests = three
-    cluster.make_topic_anew()
+    cluster.recreate_topic()
     cluster.reply(requests[0])  # refused: there is no such id
     cluster.lose(requests[1])
     cluster.learn_topic()
@@ -345,10 +349,10 @@ def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(clust
 def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, three):
     deliveries, requests = three
     for request in requests:
-        request.sent[0].batch.by_name = True
+        request.sent[0].batch.sent_by_topic_name = True
     cluster.reply(requests[0], ErrorCode.NOT_ENOUGH_REPLICAS)
     cluster.lose(requests[1])
-    cluster.make_topic_anew()
+    cluster.recreate_topic()
     cluster.learn_topic()
     cluster.lose(requests[2])
     cluster.settle_all()
@@ -365,7 +369,7 @@ def test_a_record_that_the_deleted_topic_may_hold_is_unknown(cluster, learned, e
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
     cluster.process(request)
-    cluster.make_topic_anew()
+    cluster.recreate_topic()
     if learned == "in flight":
         cluster.learn_topic()
         cluster.lose(request)
@@ -386,11 +390,11 @@ def test_a_record_that_the_deleted_topic_may_hold_is_unknown(cluster, learned, e
 
 def test_an_acknowledgement_of_the_old_topic_says_nothing_of_the_new_one(cluster, three):
     _, requests = three
-    cluster.make_topic_anew()
+    cluster.recreate_topic()
     cluster.learn_topic()
-    requests[0].answers = [cluster.answer(requests[0].sent[0], ErrorCode.NONE, 1)]
-    cluster.deliver_answer(1)
-    assert cluster.topic.by_partition[0].sequences.alone
+    requests[0].results = [cluster.result(requests[0].sent[0], ErrorCode.NONE, 1)]
+    cluster.deliver_response(1)
+    assert cluster.topic.by_partition[0].sequences.first_batch_pending
 
 
 def test_a_stale_epoch_is_raised_until_the_log_takes_it(cluster, three):
@@ -416,22 +420,24 @@ def test_behind_a_stale_epoch_an_uncertain_batch_stays_unknown(cluster):
         delivery.result()
     cluster.append(0, b"00000002")
     [following] = cluster.send_all()
-    assert following.sent[0].stamp.identity.epoch == 1
+    assert following.sent[0].sequence.identity.epoch == 1
 
 
 def lose_large(cluster: Cluster) -> None:
     """Send what is due; the broker closes the connection after a large request."""
     [request] = cluster.send_all()
     cluster.connections[1].clear()
-    lost = from_failure(ConnectionLost("the broker closed the connection"), LARGE_REQUEST_BYTES)
+    lost = result_from_failure(
+        ConnectionLost("the broker closed the connection"), LARGE_REQUEST_BYTES
+    )
     batch = request.sent[0].batch
-    cluster.accumulator.answered(batch, lost, cluster.now, cluster.now + 0.1)
+    cluster.accumulator.handle_result(batch, lost, cluster.now, cluster.now + 0.1)
     cluster.now += 1
 
 
 def test_a_large_batch_is_not_sent_for_ever_to_a_broker_that_closes_the_connection(cluster):
     delivery = cluster.append(0, b"00000001")
-    for _ in range(MAX_LARGE_LOSSES - 1):
+    for _ in range(MAX_OVERSIZE_DISCONNECTS - 1):
         lose_large(cluster)
     assert not delivery.done
     lose_large(cluster)
@@ -443,7 +449,7 @@ def test_a_large_batch_is_not_sent_for_ever_to_a_broker_that_closes_the_connecti
 
 
 def test_a_partition_that_was_quiet_for_long_begins_with_one_batch(cluster):
-    cluster.now += DOUBTED_AFTER_S + 1
+    cluster.now += PRODUCER_ID_EXPIRATION_S + 1
     for number in (1, 2, 3):
         cluster.append(0, b"%08d" % number)
     [request] = cluster.send_all()
@@ -455,7 +461,7 @@ def test_sequence_numbers_begin_again_after_the_last(cluster):
     go_near_the_wrap(cluster)
     deliveries = [cluster.append(0, b"%08d" % number) for number in range(1, 9)]
     requests = cluster.send_all()
-    assert [r.sent[0].stamp.base_sequence for r in requests] == [
+    assert [r.sent[0].sequence.base_sequence for r in requests] == [
         2**31 - 4 + n for n in range(4)
     ] + [0]
     for request in requests:
@@ -552,7 +558,7 @@ def check_that_it_goes_on(code, idempotent, lost_before):
     if idempotent:
         cluster.warm_up()
     else:
-        cluster.accumulator.without_identity()
+        cluster.accumulator.disable_idempotence()
     first, second = cluster.append(0, b"1"), cluster.append(0, b"2")
     requests = cluster.send_all()
     if lost_before:
@@ -585,14 +591,14 @@ def _outcome(delivery) -> str:
 
 
 def _expected(code: int, idempotent: bool, uncertain: bool) -> set[str]:
-    verdict = verdict_of(code).name
-    if verdict in {"APPENDED", "RETRY", "RETRY_UNCERTAIN"}:
+    action = action_for(code).name
+    if action in {"APPENDED", "RETRY", "RETRY_UNCERTAIN"}:
         return {"delivered"}
-    if verdict == "GAP" and idempotent:
+    if action == "OUT_OF_ORDER" and idempotent:
         return {"delivered"}
-    if verdict == "STALE_EPOCH" and idempotent and not uncertain:
+    if action == "STALE_EPOCH" and idempotent and not uncertain:
         return {"delivered"}
-    if verdict == "UNKNOWN" or uncertain:
+    if action == "FAIL_UNKNOWN" or uncertain:
         return {"unknown"}
     return {"ProducerFenced"} if code == ErrorCode.PRODUCER_FENCED else {"failed"}
 
@@ -624,7 +630,7 @@ def test_abort_tells_what_was_sent_from_what_was_not(cluster):
 
 def test_one_request_in_flight_keeps_the_order_without_idempotence():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1, max_in_flight=1)
-    cluster.accumulator.without_identity()
+    cluster.accumulator.disable_idempotence()
     for number in range(3):
         cluster.append(0, b"%d" % number)
     [request] = cluster.send_all()
@@ -640,7 +646,7 @@ def test_a_log_without_producer_ids_gets_the_batches_without_numbers_or_not_at_a
     deliveries = [cluster.append(0, b"%d" % number) for number in range(3)]
     requests = cluster.send_all()
     if without_ids:
-        cluster.accumulator.without_identity()
+        cluster.accumulator.disable_idempotence()
     for request in requests:
         cluster.reply(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     if without_ids:

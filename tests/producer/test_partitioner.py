@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
+from aiokafkawire.producer.partitioner import StickyPartition, partition_for_key
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "hashes.jsonl.gz"
 
@@ -32,31 +32,31 @@ def test_keys_go_where_java_puts_them():
 
 
 def test_a_choice_holds_until_the_batch_that_fills_it_ends():
-    sticky = StickyChoice(100)
+    sticky = StickyPartition(100)
     sticky.choose([0, 0], random.Random(1))
     chosen = sticky.partition
     for _ in range(9):
-        sticky.filled(10, batch_ended=False)
-    sticky.filled(9, batch_ended=True)
+        sticky.add_bytes(10, batch_ended=False)
+    sticky.add_bytes(9, batch_ended=True)
     assert sticky.partition == chosen
-    sticky.filled(1, batch_ended=False)
+    sticky.add_bytes(1, batch_ended=False)
     assert sticky.partition == chosen
-    sticky.filled(1, batch_ended=True)
+    sticky.add_bytes(1, batch_ended=True)
     assert sticky.partition is None
 
 
 def test_a_choice_does_not_hold_beyond_twice_its_size():
-    sticky = StickyChoice(100)
+    sticky = StickyPartition(100)
     sticky.choose([0, 0], random.Random(1))
-    sticky.filled(199, batch_ended=False)
+    sticky.add_bytes(199, batch_ended=False)
     assert sticky.partition is not None
-    sticky.filled(1, batch_ended=False)
+    sticky.add_bytes(1, batch_ended=False)
     assert sticky.partition is None
 
 
 def draws(queued: list[int | None], times: int = 6_000) -> Counter[int]:
     rng = random.Random(7)
-    return Counter(StickyChoice(1).choose(queued, rng) for _ in range(times))
+    return Counter(StickyPartition(1).choose(queued, rng) for _ in range(times))
 
 
 def test_equal_queues_are_drawn_alike():
@@ -81,11 +81,11 @@ def test_without_any_leader_all_are_drawn():
 
 
 def test_a_choice_begins_with_nothing_filled():
-    sticky = StickyChoice(10)
+    sticky = StickyPartition(10)
     sticky.choose([0], random.Random(1))
-    sticky.filled(50, batch_ended=True)
+    sticky.add_bytes(50, batch_ended=True)
     sticky.choose([0], random.Random(1))
-    assert sticky.filled_bytes == 0
+    assert sticky.produced_bytes == 0
     assert sticky.partition == 0
 
 

@@ -29,8 +29,8 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
-from tests.producer.hurry import delivery_timeout, max_block
-from tests.producer.stored import stored
+from tests.producer.short_timeouts import delivery_timeout, max_block
+from tests.producer.stored_values import stored
 
 New = Callable[..., Producer]
 
@@ -444,12 +444,12 @@ async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_produ
         broker.on(ApiKey.PRODUCE, hold, times=1)
         broker.requests.clear()
         deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
-        intake = producer._lifecycle.session.sender.accumulator.topics["t"].by_partition[0]
+        appender = producer._lifecycle.session.sender.accumulator.topics["t"].by_partition[0]
         await broker.wait_for_request(ApiKey.PRODUCE)
-        while len(intake.in_flight) < 5:
+        while len(appender.in_flight) < 5:
             await anyio.lowlevel.checkpoint()
-        assert len(intake.in_flight) == 5
-        assert len(intake.waiting) == 5
+        assert len(appender.in_flight) == 5
+        assert len(appender.waiting) == 5
         gate.set()
         for delivery in deliveries:
             await delivery
@@ -533,7 +533,7 @@ async def test_a_call_cancelled_before_the_buffer_sends_nothing(broker: Broker, 
             for _ in range(10_000):
                 await producer.send("t", b"v", partition=0)
         sent = producer._lifecycle.session.sender.accumulator.incomplete
-        count = sum(receipt.count for receipt in sent)
+        count = sum(future.count for future in sent)
         await producer.flush()
     assert scope.cancelled_caught
     assert broker.end_offset("t", 0) < 10_000

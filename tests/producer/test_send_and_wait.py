@@ -15,12 +15,12 @@ from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.delivery import (
+    BatchFailed,
+    BatchFuture,
+    BatchSplit,
     Delivery,
-    Failed,
-    FailureTally,
-    Pacer,
-    Receipt,
-    Split,
+    UnreportedFailures,
+    YieldBudget,
 )
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.runtime import NEVER
@@ -173,7 +173,7 @@ async def test_a_part_that_fails_where_its_batch_is_split_is_told_to_the_calls_a
         await broker.wait_for_request(ApiKey.PRODUCE)
         (batch,) = calls.queue.in_flight
         calls.queue._split(batch, 0.0)
-        assert type(batch.receipt.value) is Split
+        assert type(batch.future.value) is BatchSplit
         calls.queue.abort(KafkaError("no luck"))
     assert [type(ended) for ended in calls.ended.values()] == [KafkaError] * COUNT
     assert flushed == [True]
@@ -185,7 +185,7 @@ async def test_whoever_goes_while_a_part_is_on_its_way_hears_of_no_failure(
 ):
     broker.on(ApiKey.PRODUCE, Delay(60), times=1)
     async with waiting(new_producer, headers=headers) as calls:
-        calls.producer._lifecycle.session.sender.accumulator.press(1)
+        calls.producer._lifecycle.session.sender.accumulator.begin_flush()
         await broker.wait_for_request(ApiKey.PRODUCE)
         (batch,) = calls.queue.in_flight
         calls.queue._split(batch, NEVER)
@@ -202,21 +202,21 @@ async def test_whoever_goes_while_a_part_is_on_its_way_hears_of_no_failure(
 
 
 async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
-    tally = FailureTally()
-    batch, *parts = (Receipt("t", 0, tally, Pacer()) for _ in range(3))
-    for receipt, count in zip((batch, *parts), (3, 2, 1), strict=True):
-        receipt.count = count
+    failures = UnreportedFailures()
+    batch, *parts = (BatchFuture("t", 0, failures, YieldBudget()) for _ in range(3))
+    for future, count in zip((batch, *parts), (3, 2, 1), strict=True):
+        future.count = count
     if on_trio():
         return
     delivery = Delivery(batch, 2, 0)
-    waited = batch.errand(delivery)
+    waited = batch.add_waiter(delivery)
     assert waited is not None
-    batch.settle(Split((0, 2), tuple(parts)))
+    batch.complete(BatchSplit((0, 2), tuple(parts)))
     assert waited.result() is None
-    batch.drop(waited, delivery)
+    batch.remove_waiter(waited, delivery)
     for part in parts:
-        part.settle(Failed(KafkaError("no luck"), {}))
-    assert tally.count == batch.count
+        part.complete(BatchFailed(KafkaError("no luck"), {}))
+    assert failures.count == batch.count
 
 
 async def test_a_call_that_is_cancelled_again_and_again_leaves_nothing_behind(new_producer: New):
@@ -225,7 +225,7 @@ async def test_a_call_that_is_cancelled_again_and_again_leaves_nothing_behind(ne
         for _ in range(10):
             with anyio.move_on_after(0.001):
                 await producer.send_and_wait("t", b"v", partition=0)
-        receipt = queue_of(producer).open.receipt
-        assert not receipt.errands
-        assert not receipt._futures
+        future = queue_of(producer).open.future
+        assert not future.waiters
+        assert not future._futures
         await producer.flush()

@@ -14,7 +14,7 @@ from aiokafkawire.broker import Answer, Broker, Corrupt, Drop
 from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.sender import Sender, settings_of
+from aiokafkawire.producer.sender import Sender, make_accumulator_config
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.records import BatchBuilder, iter_batches
 from aiokafkawire.runtime import TaskHandle
@@ -22,8 +22,8 @@ from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, Buffer, ErrorCode, Response
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import HASTY, produced
-from tests.producer.hurry import delivery_timeout
-from tests.producer.stored import stored
+from tests.producer.short_timeouts import delivery_timeout
+from tests.producer.stored_values import stored
 
 New = Callable[..., Producer]
 
@@ -165,7 +165,7 @@ async def test_a_topic_that_nothing_is_sent_to_is_let_go(broker: Broker, new_pro
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         session = producer._lifecycle.session
-        session.sender.accumulator.topics["t"].used_at -= 1_000
+        session.sender.accumulator.topics["t"].last_used_at -= 1_000
         for _ in range(2):
             session.cluster.request_update()
             deadline = anyio.current_time() + 20
@@ -189,7 +189,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
         def broken(*_: object, **__: object) -> None:
             raise ArithmeticError("a defect")
 
-        accumulator.take_only = broken
+        accumulator.drain_only = broken
         with pytest.raises(Exception, match="a defect"):
             await producer.send_and_wait("t", b"v")
         with pytest.raises(Exception, match="producer is broken"):
@@ -200,16 +200,16 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
-        identities = producer._lifecycle.session.sender.accumulator.identities
-        first = identities.current.producer_id
-        identities.current = ProducerIdAndEpoch(first, MAX_EPOCH)
+        producer_id_state = producer._lifecycle.session.sender.accumulator.producer_id_state
+        first = producer_id_state.current.producer_id
+        producer_id_state.current = ProducerIdAndEpoch(first, MAX_EPOCH)
         await producer.send_and_wait("t", b"2", partition=0)
         fault = broker.on(ApiKey.PRODUCE, Drop())
         with delivery_timeout(producer, 200), pytest.raises(DeliveryUnknown):
             await producer.send_and_wait("t", b"3", partition=0)
         fault.remove()
         await producer.send_and_wait("t", b"4", partition=0)
-        assert identities.current.producer_id != first
+        assert producer_id_state.current.producer_id != first
     assert await stored(broker, "t") == [b"1", b"2", b"4"]
 
 
@@ -232,8 +232,8 @@ def test_every_level_that_the_options_allow_compresses(codec: str):
             ProducerConfig,
             {"bootstrap_servers": "b", "compression_type": codec, "compression_level": level},
         )
-        settings = settings_of(config)
-        builder = BatchBuilder(settings.compression, settings.compression_level)
+        accumulator_config = make_accumulator_config(config)
+        builder = BatchBuilder(accumulator_config.compression, accumulator_config.compression_level)
         builder.append(0, None, b"value" * 100)
         (view,) = iter_batches(b"".join(builder.close().encode()))
         assert view.columns().value(0) == b"value" * 100
@@ -279,13 +279,13 @@ async def test_the_tasks_of_a_broker_that_is_gone_end(broker: Broker, new_produc
             with anyio.fail_after(20):
                 await task.wait()
         assert tasks(sender) == []
-        assert sorted(sender._nodes) == [1, 3]
+        assert sorted(sender._broker_senders) == [1, 3]
         # A broker that comes back has tasks again.
         await broker.restart(2)
         broker.move_leader("t", 0, 2)
         for partition in range(3):
             await producer.send_and_wait("t", b"2", partition=partition)
-        assert sorted(sender._nodes) == [1, 2, 3]
+        assert sorted(sender._broker_senders) == [1, 2, 3]
     assert [broker.end_offset("t", partition) for partition in range(3)] == [2, 2, 2]
 
 

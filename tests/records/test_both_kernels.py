@@ -100,13 +100,13 @@ def test_a_batch_under_way(records: list[Any], limit: int) -> None:
     made = []
     for module in (COMPILED, SOURCE):
         under_way = module.RecordBuffer(limit)
-        under_way.receipt = "receipt"
+        under_way.future = "future"
         told: list[Any] = []
         for timestamp, key, value, headers in records:
             told.append(outcome(under_way.add, timestamp, key, value, encode_headers(headers)))
             placed = outcome(under_way.put, timestamp, key, value)
             if isinstance(placed, module.RecordHandle):
-                placed = placed.receipt, placed.index, placed.timestamp_ms
+                placed = placed.future, placed.index, placed.timestamp_ms
             told.append(placed)
         keys, values = [row[1] for row in records], [row[2] for row in records]
         told.append(outcome(under_way.put_many, 5, None, values, 0, len(values)))
@@ -138,21 +138,21 @@ def test_a_delivery_is_of_the_class_that_was_asked_for() -> None:
                 raise AssertionError("not called")
 
         under_way = module.RecordBuffer(1000)
-        under_way.receipt, under_way.delivery = "receipt", Delivery
+        under_way.future, under_way.handle_class = "future", Delivery
         assert under_way.put(5, None, b"v") is None
         assert under_way.add(5, None, b"v", b"\0") == 0
         delivery = under_way.put(6, b"k", b"v")
         assert type(delivery) is Delivery
-        assert (delivery.receipt, delivery.index, delivery.timestamp_ms) == ("receipt", 1, 6)
+        assert (delivery.future, delivery.index, delivery.timestamp_ms) == ("future", 1, 6)
 
 
 def test_a_class_that_is_no_delivery_is_refused() -> None:
     under_way = COMPILED.RecordBuffer(1000)
     under_way.add(5, None, b"v", b"\0")
     with pytest.raises(TypeError):
-        under_way.delivery = 5
+        under_way.handle_class = 5
     for kind in (str, None):
-        under_way.delivery = kind
+        under_way.handle_class = kind
         with pytest.raises(TypeError):
             under_way.put(5, None, b"v")
     assert under_way.count == 1

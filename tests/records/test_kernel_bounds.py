@@ -54,7 +54,7 @@ def test_records_under_way_that_never_began_take_none() -> None:
 def test_a_delivery_is_of_a_class_that_can_be_one(kind: Any) -> None:
     records = under_way()
     records.add(0, None, b"first", b"\0")
-    records.delivery = kind
+    records.handle_class = kind
     with pytest.raises(TypeError):
         records.put(0, None, b"value")
     assert records.count == 1

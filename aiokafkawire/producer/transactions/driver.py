@@ -18,9 +18,8 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.delivery import Failed as DeliveryFailed
-from aiokafkawire.producer.delivery import Outcome as DeliveryOutcome
-from aiokafkawire.producer.sequences import CoordinatedIdentities
+from aiokafkawire.producer.delivery import BatchFailed, BatchOutcome
+from aiokafkawire.producer.sequences import TransactionalProducerIdState
 from aiokafkawire.producer.transactions.conversation import Conversation
 from aiokafkawire.producer.transactions.machine import TransactionMachine
 from aiokafkawire.producer.transactions.prepared import PreparedTransaction
@@ -130,8 +129,8 @@ class Transactions:
             runtime,
             transaction_timeout_ms=config.transaction_timeout_ms,
         )
-        self.identities = CoordinatedIdentities(self._admits, self._numbers_lost)
-        accumulator.identities = self.identities
+        self.producer_id_state = TransactionalProducerIdState(self._admits, self._numbers_lost)
+        accumulator.producer_id_state = self.producer_id_state
         self._config = config
         self._producer_id: int | None = None
         self._now = runtime.clock.now
@@ -185,7 +184,7 @@ class Transactions:
             await self._until(lambda: not machine.ending, deadline, "no epoch was given")
         machine.handle(Begin(protocol), self._now())
         self._unheard = None
-        self._accumulator.abandoned = None
+        self._accumulator.abort_error = None
         assert isinstance(machine.state, InTransaction)
         return machine.state.transaction
 
@@ -303,9 +302,9 @@ class Transactions:
         """Records go to a broker."""
         self.machine.handle(_SENT, self._now())
 
-    def settled(self, outcome: DeliveryOutcome) -> None:
+    def settled(self, outcome: BatchOutcome) -> None:
         """A batch has its outcome."""
-        if isinstance(outcome, DeliveryFailed):
+        if isinstance(outcome, BatchFailed):
             self._handle(RecordsFailed(outcome.error))
         elif not self._accumulator.incomplete:
             self.steps.later()
@@ -421,13 +420,13 @@ class Transactions:
         if not isinstance(state, Aborting) or state.transaction.protocol is Protocol.IMPLICIT:
             return True
         # mutation: abort-overtakes-expired-record
-        return not self._accumulator.late
+        return not self._accumulator.has_expired_in_flight
 
     def _moved(self) -> None:
         """The machine may have gone to another state."""
         state = self.machine.state
         if isinstance(state, Ready):
-            self.identities.current = state.identity
+            self.producer_id_state.current = state.identity
             if state.identity.producer_id != self._producer_id:
                 # The epoch may change with each transaction (KIP-890).
                 self._note_producer_id(state.identity)
@@ -478,8 +477,8 @@ class Transactions:
     def _gap(self) -> bool:
         """Whether sequence numbers cannot go on under this epoch, now that nothing has one."""
         if not self.machine.can_raise:
-            self._accumulator.resume_numbers()
-        return self._accumulator.gap
+            self._accumulator.resume_sequences()
+        return self._accumulator.has_sequence_gap
 
     async def _keep_buffer(self) -> None:
         """Keep the buffer in step with the transaction while the other task waits for answers, and
@@ -506,7 +505,10 @@ class Transactions:
         pressing = isinstance(self.machine.state, _PRESSING)
         if pressing is not self._pressing:
             self._pressing = pressing
-            self._accumulator.press(1 if pressing else -1)
+            if pressing:
+                self._accumulator.begin_flush()
+            else:
+                self._accumulator.end_flush()
 
     def _drop_records(self) -> None:
         """Send no more of a transaction that will be aborted.
@@ -518,7 +520,7 @@ class Transactions:
         if isinstance(state, _DROPPING) and self._accumulator.incomplete:
             cause = state.error if isinstance(state, AbortableError) else None
             raised = state.transaction.protocol is Protocol.IMPLICIT
-            self._accumulator.abandon(
+            self._accumulator.abort_transaction(
                 self._aborted(cause), in_flight=raised and isinstance(state, Aborting)
             )
 

@@ -22,7 +22,7 @@ class Refusing(Protocol):
 
     failure: KafkaError | None
 
-    def refused(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise why the producer cannot go on, if so."""
         ...
 
@@ -61,7 +61,7 @@ class TransactionScope:
         if not unended and transaction.asked:
             return
         if self._sender.failure is not None:
-            self._sender.refused()
+            self._sender.raise_if_failed()
         try:
             await self._transactions.commit()
         except TransactionFailed as failure:

@@ -27,7 +27,7 @@ from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.producer.hurry import max_block
+from tests.producer.short_timeouts import max_block
 from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
 
 pytestmark = pytest.mark.slow

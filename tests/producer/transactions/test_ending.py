@@ -16,7 +16,7 @@ from aiokafkawire.errors import (
     WrongTransactionState,
 )
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.producer.hurry import max_block
+from tests.producer.short_timeouts import max_block
 from tests.producer.transactions.conftest import CLASSIC, NewProducer, visible
 
 pytestmark = pytest.mark.slow

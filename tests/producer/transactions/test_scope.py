@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
-from tests.producer.hurry import max_block
+from tests.producer.short_timeouts import max_block
 from tests.producer.transactions.conftest import NewProducer, visible
 
 

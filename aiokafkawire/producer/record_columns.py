@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord, checked
+from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES, RecordArgs, validate_record
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Header, longest
 
-__all__ = ("Columns",)
+__all__ = ("RecordColumns",)
 
 
-class Columns:
-    """Records of one topic. `plain`: all go to one partition at a time, are of `bytes` and None,
+class RecordColumns:
+    """Records of one topic. `is_fast`: all go to one partition at a time, are of `bytes` and None,
     and have neither headers nor a time of their own.
 
-    Raises what `checked` raises, for any of the records.
+    Raises what `validate_record` raises, for any of the records.
     """
 
     __slots__ = (
         "_max_bytes",
         "_records",
         "count",
+        "is_fast",
         "keys",
         "partition",
-        "plain",
         "topic",
         "values",
     )
@@ -43,11 +43,11 @@ class Columns:
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.values = _listed(values)
-        self.keys = None if keys is None else _listed(keys)
+        self.values = _as_sequence(values)
+        self.keys = None if keys is None else _as_sequence(keys)
         self.count = len(self.values)
         self._max_bytes = max_bytes
-        self._records: list[NewRecord] | None = None
+        self._records: list[RecordArgs] | None = None
         for name, column in (
             ("keys", self.keys),
             ("timestamps_ms", timestamps_ms),
@@ -57,16 +57,16 @@ class Columns:
                 raise ValueError(
                     f"{name} has {len(column)} entries, but there are {self.count} values"
                 )
-        self.plain = (
+        self.is_fast = (
             timestamps_ms is None
             and headers is None
             and (keys is None or partition is not None)
-            and self._are_plain()
+            and self._can_be_fast()
         )
-        if not self.plain:
+        if not self.is_fast:
             # Headers may be such as can be looked at once, and bytes may change later.
             self._records = [
-                self._checked(
+                self._validate(
                     index,
                     None if timestamps_ms is None else timestamps_ms[index],
                     () if headers is None else headers[index],
@@ -76,7 +76,7 @@ class Columns:
         elif self.count:
             self.record(0)  # the topic and the partition are those of all
 
-    def _are_plain(self) -> bool:
+    def _can_be_fast(self) -> bool:
         largest = RECORD_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
         for column in (self.values, self.keys):
             if column is not None:
@@ -86,14 +86,14 @@ class Columns:
                 largest += size
         return largest <= self._max_bytes
 
-    def record(self, index: int) -> NewRecord:
+    def record(self, index: int) -> RecordArgs:
         """One of them."""
-        return self._checked(index) if self._records is None else self._records[index]
+        return self._validate(index) if self._records is None else self._records[index]
 
-    def _checked(
+    def _validate(
         self, index: int, timestamp_ms: int | None = None, headers: Iterable[Header] = ()
-    ) -> NewRecord:
-        return checked(
+    ) -> RecordArgs:
+        return validate_record(
             self.topic,
             self.values[index],
             None if self.keys is None else self.keys[index],
@@ -104,7 +104,7 @@ class Columns:
         )
 
 
-def _listed(column: Any) -> list[Any] | tuple[Any, ...]:
+def _as_sequence(column: Any) -> list[Any] | tuple[Any, ...]:
     """A column whose entries are Python's own, and that nobody changes while it is sent."""
     if type(column) is tuple:
         return column

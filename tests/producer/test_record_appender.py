@@ -11,7 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.errors import RecordTooLarge, WrongTransactionState
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.new_record import checked
+from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.wire import ApiKey
 from tests.producer.conftest import produced
 
@@ -28,7 +28,7 @@ def check(**changes: Any):
         "headers": (),
         "max_bytes": 1000,
     }
-    return checked(**(arguments | changes))
+    return validate_record(**(arguments | changes))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_a_topic_that_many_look_up_at_once_is_kept_once(broker: Broker, ne
             for _ in range(5):
                 group.start_soon(producer.partitions_for, "t")
         session = producer._lifecycle.session
-        session.sender.accumulator.topics["t"].used_at -= 1_000
+        session.sender.accumulator.topics["t"].last_used_at -= 1_000
         for _ in range(2):
             session.cluster.request_update()
             deadline = anyio.current_time() + 20
@@ -130,24 +130,24 @@ async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
 ):
     async with new_producer(linger_ms=5_000) as producer:
         sender = producer._lifecycle.session.sender
-        intake, accumulator = producer._lifecycle.session.intake, sender.accumulator
+        appender, accumulator = producer._lifecycle.session.appender, sender.accumulator
         await producer.partitions_for("t")
-        first = intake.put_plain("t", b"v" * 30, key, partition)
+        first = appender.append_fast("t", b"v" * 30, key, partition)
         if key is None and partition is None:
             assert first is None  # where such records go is chosen on the long way
             first = producer.send_nowait("t", b"v" * 30)
         assert first is not None
         taken = accumulator.used_bytes
-        second = intake.put_plain("t", b"w" * 30, key, partition)
+        second = appender.append_fast("t", b"w" * 30, key, partition)
         assert second is not None
         assert accumulator.used_bytes == taken
-        accumulator.take_back()
+        accumulator.release_unused()
         assert 60 < accumulator.used_bytes < 100 < taken
         await producer.flush()
         assert accumulator.used_bytes == 0
-        receipts = [await first, await second]
-    assert [receipt.offset for receipt in receipts] == [0, 1]
-    assert len({receipt.partition for receipt in receipts}) == 1
+        metadata = [await first, await second]
+    assert [one.offset for one in metadata] == [0, 1]
+    assert len({one.partition for one in metadata}) == 1
 
 
 async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_producer: New):
@@ -155,7 +155,7 @@ async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_pro
         session = producer._lifecycle.session
         await producer.partitions_for("t")
         topic = session.sender.accumulator.topics["t"]
-        for number, put in enumerate((session.intake.put_plain, producer.send_nowait)):
+        for number, put in enumerate((session.appender.append_fast, producer.send_nowait)):
             assert put("t", b"v" * 30, b"key", number) is not None
         short, long = (topic.by_partition[number].open for number in (0, 1))
         assert short is not None
@@ -163,7 +163,7 @@ async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_pro
         assert short.reserved_bytes == long.reserved_bytes
         assert short.builder.limit_bytes == long.builder.limit_bytes
         assert long.linger_until - short.linger_until < 5
-        assert session.intake.put_plain("t", b"v" * 30, b"key", 0).receipt is short.receipt
+        assert session.appender.append_fast("t", b"v" * 30, b"key", 0).future is short.future
         await producer.flush()
 
 
@@ -190,7 +190,7 @@ async def test_what_is_not_plain_is_left_to_the_long_way(
         await producer.send("t", b"v", partition=0)
         session = producer._lifecycle.session
         before = session.sender.accumulator.used_bytes
-        assert session.intake.put_plain("t", value, key, partition) is None
+        assert session.appender.append_fast("t", value, key, partition) is None
         assert session.sender.accumulator.used_bytes == before
 
 
@@ -198,17 +198,17 @@ async def test_nothing_goes_the_short_way_while_something_is_in_its_way(new_prod
     async with new_producer(linger_ms=5_000, buffer_memory_bytes=300) as producer:
         await producer.send("t", b"v", partition=0)
         session = producer._lifecycle.session
-        intake, accumulator = session.intake, session.sender.accumulator
-        assert intake.put_plain("t", b"v" * 300, None, 0) is None  # there is no room
-        assert intake.put_plain("other", b"v", None, 0) is None
-        accumulator.press(1)  # somebody may wait for room
+        appender, accumulator = session.appender, session.sender.accumulator
+        assert appender.append_fast("t", b"v" * 300, None, 0) is None  # there is no room
+        assert appender.append_fast("other", b"v", None, 0) is None
+        accumulator.begin_flush()  # somebody may wait for room
         producer.send_nowait("t", b"v", partition=0)
-        assert intake.put_plain("t", b"v", None, 0) is None
-        accumulator.press(-1)
+        assert appender.append_fast("t", b"v", None, 0) is None
+        accumulator.end_flush()
         producer.send_nowait("t", b"v" * 20, partition=0)
-        assert intake.put_plain("t", b"v", None, 0) is not None
-        session.sender.refuse(RecordTooLarge("closing"))
-        assert intake.put_plain("t", b"v", None, 0) is None
+        assert appender.append_fast("t", b"v", None, 0) is not None
+        session.sender.close_to_new_records(RecordTooLarge("closing"))
+        assert appender.append_fast("t", b"v", None, 0) is None
 
 
 async def test_the_short_way_fills_batches_as_the_long_one_does(broker: Broker, new_producer: New):
@@ -225,12 +225,12 @@ async def test_the_short_way_fills_batches_as_the_long_one_does(broker: Broker, 
 
 async def test_outside_of_a_transaction_there_is_no_short_way(new_producer: New):
     async with new_producer(transactional_id="short", linger_ms=5_000) as producer:
-        intake = producer._lifecycle.session.intake
+        appender = producer._lifecycle.session.appender
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
-        assert intake.put_plain("t", b"v", None, 0) is not None
-        assert intake.put_plain("t", b"v", None, 1) is None  # a partition that is new in it
+        assert appender.append_fast("t", b"v", None, 0) is not None
+        assert appender.append_fast("t", b"v", None, 1) is None  # a partition that is new in it
         await producer.commit_transaction()
-        assert intake.put_plain("t", b"v", None, 0) is None
+        assert appender.append_fast("t", b"v", None, 0) is None
         with pytest.raises(WrongTransactionState):
             await producer.send("t", b"v", partition=0)

@@ -13,61 +13,61 @@ from collections.abc import Mapping
 
 from aiokafkawire.wire.error_codes import ErrorCode
 
-__all__ = ("VERDICTS", "Verdict", "verdict_of")
+__all__ = ("BATCH_ACTIONS", "BatchAction", "action_for")
 
 
-class Verdict(enum.Enum):
+class BatchAction(enum.Enum):
     """What to do with a batch after an answer."""
 
     APPENDED = "the records are in the log"
     RETRY = "not in the log; send the same batch again"
     RETRY_UNCERTAIN = "maybe in the log; send the same batch again, the broker drops a duplicate"
     SPLIT = "not in the log because it is too large; send its records in smaller batches"
-    GAP = "not in the log because the broker expects another sequence number"
+    OUT_OF_ORDER = "not in the log because the broker expects another sequence number"
     STALE_EPOCH = "not in the log because the broker has seen a higher epoch"
-    OLD_FORMAT = "not in the log because its format has no producer ids"
+    OLD_MESSAGE_FORMAT = "not in the log because its format has no producer ids"
     FAIL = "not in the log, and never will be"
-    UNKNOWN = "maybe in the log, and sending it again would not tell"
+    FAIL_UNKNOWN = "maybe in the log, and sending it again would not tell"
     FATAL = "this producer cannot go on at all"
 
     # By identity, not by name as Enum has it: looked up in tables for each batch.
     __hash__ = object.__hash__
 
 
-VERDICTS: Mapping[ErrorCode, Verdict] = {
-    ErrorCode.NONE: Verdict.APPENDED,
+BATCH_ACTIONS: Mapping[ErrorCode, BatchAction] = {
+    ErrorCode.NONE: BatchAction.APPENDED,
     # The broker has the batch, but has forgotten at which offset.
-    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.APPENDED,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: BatchAction.APPENDED,
     # The leader wrote the records, then the acknowledgements of the replicas did not come, too few
     # were in sync afterwards, the leader moved or its disk failed.
     # mutation: timed-out-append-counts-as-refused
-    ErrorCode.REQUEST_TIMED_OUT: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.FENCED_LEADER_EPOCH: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.KAFKA_STORAGE_ERROR: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.NETWORK_EXCEPTION: Verdict.RETRY_UNCERTAIN,
-    ErrorCode.MESSAGE_TOO_LARGE: Verdict.SPLIT,
-    ErrorCode.RECORD_LIST_TOO_LARGE: Verdict.SPLIT,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.GAP,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.GAP,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.STALE_EPOCH,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.OLD_FORMAT,
-    ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.UNKNOWN,
-    ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
+    ErrorCode.REQUEST_TIMED_OUT: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.FENCED_LEADER_EPOCH: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.KAFKA_STORAGE_ERROR: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.NETWORK_EXCEPTION: BatchAction.RETRY_UNCERTAIN,
+    ErrorCode.MESSAGE_TOO_LARGE: BatchAction.SPLIT,
+    ErrorCode.RECORD_LIST_TOO_LARGE: BatchAction.SPLIT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: BatchAction.OUT_OF_ORDER,
+    ErrorCode.UNKNOWN_PRODUCER_ID: BatchAction.OUT_OF_ORDER,
+    ErrorCode.INVALID_PRODUCER_EPOCH: BatchAction.STALE_EPOCH,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: BatchAction.OLD_MESSAGE_FORMAT,
+    ErrorCode.UNKNOWN_SERVER_ERROR: BatchAction.FAIL_UNKNOWN,
+    ErrorCode.PRODUCER_FENCED: BatchAction.FATAL,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: BatchAction.FATAL,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: BatchAction.FATAL,
 }
 """The codes that need a word. Of the others, retriable ones are retried, the rest fail."""
 
 
-def verdict_of(code: int) -> Verdict:
+def action_for(code: int) -> BatchAction:
     """The verdict on an error code as it stands in a response; a code unknown here is UNKNOWN."""
     try:
         known = ErrorCode(code)
     except ValueError:
-        return Verdict.UNKNOWN
-    verdict = VERDICTS.get(known)
-    if verdict is None:
-        return Verdict.RETRY if known.retriable else Verdict.FAIL
-    return verdict
+        return BatchAction.FAIL_UNKNOWN
+    action = BATCH_ACTIONS.get(known)
+    if action is None:
+        return BatchAction.RETRY if known.retriable else BatchAction.FAIL
+    return action

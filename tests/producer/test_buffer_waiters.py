@@ -7,29 +7,29 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import BufferFull, ClientClosed
-from aiokafkawire.producer import room
-from aiokafkawire.producer.room import Room
+from aiokafkawire.producer import buffer_waiters
+from aiokafkawire.producer.buffer_waiters import BufferWaiters
 from aiokafkawire.runtime import NEVER
 
 
 class Buffer:
     def __init__(self) -> None:
         self.free = 0
-        self.room = Room()
+        self.waiters = BufferWaiters()
         self.served: list[int] = []
 
     def release(self, count: int) -> None:
         self.free += count
-        self.room.freed()
+        self.waiters.space_freed()
 
     async def take(self, number: int, need: int, deadline: float = NEVER) -> None:
-        await self.room.wait(lambda: self.free >= need, deadline)
+        await self.waiters.wait(lambda: self.free >= need, deadline)
         self.free -= need
         self.served.append(number)
 
 
 async def waiting(count: int, buffer: Buffer) -> None:
-    while len(buffer.room._waiting) < count:
+    while len(buffer.waiters._waiting) < count:
         await anyio.lowlevel.checkpoint()
 
 
@@ -39,10 +39,10 @@ async def test_first_come_first_served():
         for number in range(3):
             group.start_soon(buffer.take, number, 1)
             await waiting(number + 1, buffer)
-        assert buffer.room.crowded
+        assert buffer.waiters.has_waiters
         buffer.release(3)
     assert buffer.served == [0, 1, 2]
-    assert not buffer.room.crowded
+    assert not buffer.waiters.has_waiters
 
 
 async def test_a_small_record_does_not_overtake_a_large_one():
@@ -61,7 +61,7 @@ async def test_the_deadline():
     buffer = Buffer()
     with pytest.raises(BufferFull, match="max_block_ms"):
         await buffer.take(0, 1, anyio.current_time() + 0.01)
-    assert not buffer.room.crowded
+    assert not buffer.waiters.has_waiters
 
 
 async def test_a_cancelled_caller_does_not_hold_up_the_next():
@@ -91,13 +91,13 @@ async def test_closing_ends_all_waits():
         group.start_soon(take)
         group.start_soon(take)
         await waiting(2, buffer)
-        buffer.room.close(ClientClosed("gone"))
+        buffer.waiters.close(ClientClosed("gone"))
     assert len(failures) == 2
     assert failures[0] is not failures[1]
 
 
 async def test_a_queue_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "MAX_WAITING", 2)
+    monkeypatch.setattr(buffer_waiters, "MAX_WAITERS", 2)
     buffer = Buffer()
     async with anyio.create_task_group() as group:
         for number in range(2):

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from aiokafkawire.errors import BufferFull, KafkaError
 from aiokafkawire.runtime import Signal, copy_of
 
-__all__ = ("MAX_WAITING", "Room")
+__all__ = ("MAX_WAITERS", "BufferWaiters")
 
-MAX_WAITING = 1_000_000
+MAX_WAITERS = 1_000_000
 """Callers that wait at once; each is a task of the application's."""
 
 
-class Room:
+class BufferWaiters:
     """A queue of callers."""
 
     def __init__(self) -> None:
-        self.crowded = False  # whether somebody waits already, whose turn is first
+        self.has_waiters = False  # whether somebody waits already, whose turn is first
         self._waiting: deque[Signal] = deque()
         self._closed: KafkaError | None = None
 
@@ -26,7 +26,7 @@ class Room:
         """How many wait."""
         return len(self._waiting)
 
-    def freed(self) -> None:
+    def space_freed(self) -> None:
         """Room came back: the first in the queue looks whether it is enough."""
         if self._waiting:
             self._waiting[0].set()
@@ -41,15 +41,15 @@ class Room:
         """Wait until all who came before have gone and there is `enough` room.
 
         The caller must take the room before it suspends. Raises `BufferFull` at the deadline, and
-        at once where `MAX_WAITING` wait already.
+        at once where `MAX_WAITERS` wait already.
         """
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= MAX_WAITERS:
             raise BufferFull(
-                f"no room in the buffer, and {MAX_WAITING:,} calls wait for it already"
+                f"no room in the buffer, and {MAX_WAITERS:,} calls wait for it already"
             )
         signal = Signal()
         self._waiting.append(signal)
-        self.crowded = True
+        self.has_waiters = True
         try:
             while self._waiting[0] is not signal or not enough():
                 if self._closed is not None:
@@ -60,7 +60,7 @@ class Room:
                         " than brokers take them, or no broker takes any"
                     )
         finally:
-            self.crowded = len(self._waiting) > 1
+            self.has_waiters = len(self._waiting) > 1
             self._waiting.remove(signal)
             # mutation: one-waiter-woken-for-freed-space
-            self.freed()
+            self.space_freed()

@@ -9,10 +9,10 @@ import pytest
 from aiokafkawire import records, wire
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.delivery import FailureTally, Pacer, Receipt
-from aiokafkawire.producer.exchange import build, read
-from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.sequences import Stamp
+from aiokafkawire.producer.batch_actions import BatchAction
+from aiokafkawire.producer.delivery import BatchFuture, UnreportedFailures, YieldBudget
+from aiokafkawire.producer.produce_request import build_request, parse_response
+from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.produce import (
@@ -28,20 +28,26 @@ IDS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
 
 
 def batch(
-    topic: str = "a", partition: int = 0, *, headers=(), stamp=None, compression=0, dated=False
+    topic: str = "a",
+    partition: int = 0,
+    *,
+    headers=(),
+    sequence=None,
+    compression=0,
+    has_user_timestamp=False,
 ) -> Batch:
     builder = records.BatchBuilder(compression)
     builder.append(5, b"key", b"value", headers)
-    receipt = Receipt(topic, partition, FailureTally(), Pacer())
-    receipt.dated = dated
-    made = Batch(receipt, builder, (1,), 0.0, 0.0)
+    future = BatchFuture(topic, partition, UnreportedFailures(), YieldBudget())
+    future.has_user_timestamp = has_user_timestamp
+    made = Batch(future, builder, (1,), 0.0, 0.0)
     made.close()
-    made.stamp = stamp
+    made.sequence = sequence
     return made
 
 
 def built(batches, version=9, acks=-1):
-    return build(batches, version, acks=acks, timeout_ms=1000, topic_ids=IDS)
+    return build_request(batches, version, acks=acks, timeout_ms=1000, topic_ids=IDS)
 
 
 def test_batches_are_grouped_by_topic():
@@ -63,7 +69,7 @@ def test_the_format_of_records_follows_the_version(version: int, magic: int):
 
 
 def test_the_stamp_stands_in_the_batch():
-    result = built([batch(stamp=Stamp(ProducerIdAndEpoch(7, 3), 99))])
+    result = built([batch(sequence=BatchSequence(ProducerIdAndEpoch(7, 3), 99))])
     data = result.request.topic_data[0].partition_data[0].records
     [view] = list(records.iter_batches(memoryview(data)))
     assert (view.producer_id, view.producer_epoch, view.base_sequence) == (7, 3, 99)
@@ -73,8 +79,8 @@ def test_the_stamp_stands_in_the_batch():
     ("bad", "version"),
     [
         (batch(headers=[("h", b"v")]), 2),
-        (batch(dated=True), 1),
-        (batch(stamp=Stamp(ProducerIdAndEpoch(7, 0), 0)), 2),
+        (batch(has_user_timestamp=True), 1),
+        (batch(sequence=BatchSequence(ProducerIdAndEpoch(7, 0), 0)), 2),
         (batch(compression=records.Compression.ZSTD), 6),
     ],
     ids=["headers", "time", "producer id", "zstd"],
@@ -82,11 +88,11 @@ def test_the_stamp_stands_in_the_batch():
 def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int):
     others = [batch("b")]
     result = built([bad, *others], version)
-    [(refused, error)] = result.refused
-    assert refused is bad
+    [(unsupported, error)] = result.unsupported
+    assert unsupported is bad
     assert isinstance(error, UnsupportedVersion)
     assert (error.topic, error.partition) == ("a", 0)
-    assert result.sent == others
+    assert result.batches == others
 
 
 def respond(*partitions: PartitionProduceResponse, name="a", topic_id=wire.ZERO_UUID, nodes=()):
@@ -101,17 +107,17 @@ def partition(index: int, code: int = 0, offset: int = 0, **more) -> PartitionPr
 def test_every_batch_gets_its_answer():
     batches = [batch("a", 0), batch("a", 1)]
     response = respond(partition(1, offset=8), partition(0, ErrorCode.NOT_ENOUGH_REPLICAS))
-    answers = read(response, batches, built(batches).request, "1").answers
-    assert [one for one, _ in answers] == batches
-    assert [answer.verdict for _, answer in answers] == [Verdict.RETRY, Verdict.APPENDED]
-    assert answers[1][1].base_offset == 8
+    results = parse_response(response, batches, built(batches).request, "1").results
+    assert [one for one, _ in results] == batches
+    assert [result.action for _, result in results] == [BatchAction.RETRY, BatchAction.APPENDED]
+    assert results[1][1].base_offset == 8
 
 
 def test_topics_are_found_by_their_ids():
     batches = [batch("b")]
     response = respond(partition(0, offset=3), name="", topic_id=IDS["b"])
-    [(_, answer)] = read(response, batches, built(batches).request, "1").answers
-    assert answer.base_offset == 3
+    [(_, result)] = parse_response(response, batches, built(batches).request, "1").results
+    assert result.base_offset == 3
 
 
 @pytest.mark.parametrize(
@@ -125,17 +131,17 @@ def test_topics_are_found_by_their_ids():
 )
 def test_a_batch_that_is_left_out_may_be_in_the_log(response: ProduceResponse):
     batches = [batch()]
-    reading = read(response, batches, built(batches).request, "1")
-    [(_, answer)] = reading.answers
-    assert answer.verdict is Verdict.RETRY_UNCERTAIN
-    assert "says nothing" in str(answer.error)
+    parsed = parse_response(response, batches, built(batches).request, "1")
+    [(_, result)] = parsed.results
+    assert result.action is BatchAction.RETRY_UNCERTAIN
+    assert "says nothing" in str(result.error)
 
 
 def test_of_repeated_answers_the_first_counts():
     batches = [batch()]
     response = respond(partition(0, offset=3), partition(0, offset=4))
-    [(_, answer)] = read(response, batches, built(batches).request, "1").answers
-    assert answer.base_offset == 3
+    [(_, result)] = parse_response(response, batches, built(batches).request, "1").results
+    assert result.base_offset == 3
 
 
 def test_newer_leaders_are_told():
@@ -146,5 +152,7 @@ def test_newer_leaders_are_told():
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=5),
     )
     node = NodeEndpoint(node_id=2, host="b2", port=9092)
-    [hint] = read(respond(moved, nodes=[node]), batches, built(batches).request, "1").hints
+    [hint] = parse_response(
+        respond(moved, nodes=[node]), batches, built(batches).request, "1"
+    ).hints
     assert hint == (TopicPartition("a", 0), 2, 5, ("b2", 9092))

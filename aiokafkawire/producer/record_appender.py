@@ -8,10 +8,10 @@ from typing import Any
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import UnknownTopic
 from aiokafkawire.logs import RateLimit, fields_of
-from aiokafkawire.producer.columns import Columns
 from aiokafkawire.producer.delivery import Deliveries, Delivery
-from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord
 from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES, RecordArgs
+from aiokafkawire.producer.record_columns import RecordColumns
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
@@ -19,44 +19,52 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import Runtime, loop_home, on_trio
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("Intake",)
+__all__ = ("RecordAppender",)
 
 logger = logging.getLogger("aiokafkawire.producer")
 
 
-class Intake:
+class RecordAppender:
     """Puts records into the buffer while the producer runs."""
 
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
-        self.pacer = sender.accumulator.pacer
+        self.yield_budget = sender.accumulator.yield_budget
         self.on_asyncio = not on_trio()
         # Whether the partition of a record without one hangs on more than its key.
-        self._asks = config.partitioner is not None or config.partitioner_ignore_keys
+        self._custom_partitioning = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
         self._topics = sender.accumulator.topics
         # Where what a batch has room for may be too large, each record is looked at.
         fits = config.batch_size_bytes <= config.max_request_size_bytes
-        self._plain = self._topics if fits else {}
-        self._room = sender.room
+        self._fast_topics = self._topics if fits else {}
+        self._buffer_waiters = sender.buffer_waiters
         self._transactions = sender.transactions
         self._machine = None if sender.transactions is None else sender.transactions.machine
         self._rng = runtime.rng
-        self._lack_limit = RateLimit()
+        self._log_limit = RateLimit()
         self._now = runtime.clock.now
         self._wall_ns = runtime.clock.wall_ns
         self._home, self._here = loop_home()
 
-    def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
-        """`put` for most records: no headers, no time of their own, and their partition's batch has
-        room, or they begin one. None if this one is not so, or something is in its way, another
-        event loop too: then nothing is done."""
+    def append_fast(
+        self, topic: str, value: Any, key: Any, partition: int | None
+    ) -> Delivery | None:
+        """Append a record without headers and timestamp; the fast path of `append`.
+
+        Returns None, without any effect, if the general path is needed: the arguments are not
+        checked yet, the partition is not known, there is no room, or the call comes from another
+        event loop.
+
+        A batch that is open needs no check of `Sender.failure`, waiting callers or a flush: each of
+        these calls `Accumulator.release_unused`, after which `RecordBuffer.put` returns None.
+        """
         if self._home._thread_id != self._here():
             return None
         try:
-            queues = self._plain[topic]
+            queues = self._fast_topics[topic]
         except (KeyError, TypeError):  # not known yet, or not even a string
             return None
         if partition is not None:
@@ -64,12 +72,16 @@ class Intake:
         elif key is None:
             queue = queues.sticky_queue
         else:
-            queue = None if self._asks or type(key) is not bytes else queues.for_key(key)
+            queue = (
+                None
+                if self._custom_partitioning or type(key) is not bytes
+                else queues.queue_for_key(key)
+            )
         if queue is None:
             return None
         builder = queue.builder
         if builder is None:
-            return self._put_first(queue, value, key)
+            return self._begin_batch_fast(queue, value, key)
         machine = self._machine
         # An open batch is of the transaction that is open, if one is.
         if machine is not None and type(machine.state) is not InTransaction:
@@ -77,8 +89,8 @@ class Intake:
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
 
-    def _put_first(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
-        """`put_plain` of a record with which a batch begins, or that goes alone."""
+    def _begin_batch_fast(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
+        """`append_fast` of a record with which a batch begins, or that goes alone."""
         if type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
         size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
@@ -87,28 +99,28 @@ class Intake:
             self._machine is not None
             or self._sender.failure is not None
             or size + BATCH_OVERHEAD_BYTES > self.max_bytes
-            or self._room.crowded
+            or self._buffer_waiters.has_waiters
             or not accumulator.has_room(size)
         ):
             return None
-        put = accumulator.append_alone if accumulator.direct else accumulator.append
+        put = accumulator.append_and_send if accumulator.sends_immediately else accumulator.append
         now_ms = self._wall_ns() // 1_000_000
         return put(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
 
-    def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
+    def append(self, record: RecordArgs, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is
         not known yet. Whoever `waited` does not stand behind others that wait."""
         if self._sender.failure is not None:
-            self._sender.refused()
+            self._sender.raise_if_failed()
         transactions = self._transactions
         if transactions is not None and type(transactions.machine.state) is not InTransaction:
             transactions.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
-        queues = self._topics.get(topic) or self._sender.take_up(topic)
+        queues = self._topics.get(topic) or self._sender.resume_topic(topic)
         if queues is None or not accumulator.has_room(size):
             return None
-        if not waited and self._room.crowded:
+        if not waited and self._buffer_waiters.has_waiters:
             return None
         queue: PartitionQueue | None = None
         if partition is not None:
@@ -118,16 +130,16 @@ class Intake:
         elif self._config.partitioner is not None:
             queue = self._ask_partitioner(queues, key)
         elif key is not None and not self._config.partitioner_ignore_keys:
-            queue = queues.for_key(key)
+            queue = queues.queue_for_key(key)
         now = self._now()
-        dated = timestamp_ms is not None
+        has_user_timestamp = timestamp_ms is not None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ns() // 1_000_000
         delivery = None
         while delivery is None:  # each time a partition's batch is ended
             chosen = queue or queues.sticky_queue
             if chosen is None:
-                chosen = accumulator.without_key(queues, self._rng, now)
+                chosen = accumulator.choose_sticky_queue(queues, self._rng, now)
             if transactions is not None:
                 transactions.use(chosen.topic_partition)
             delivery = accumulator.append(
@@ -136,14 +148,14 @@ class Intake:
                 value,
                 headers,
                 timestamp_ms,
-                dated=dated,
+                has_user_timestamp=has_user_timestamp,
                 size_bytes=size,
                 now=now,
-                movable=queue is None,
+                can_switch_partition=queue is None,
             )
         return delivery
 
-    async def put_when_possible(self, record: NewRecord) -> Delivery:
+    async def wait_and_append(self, record: RecordArgs) -> Delivery:
         """Put a record into the buffer, waiting at most `max_block_ms`.
 
         Raises `BufferFull` for want of room, `UnknownTopic` (or what metadata says of it), and
@@ -152,62 +164,66 @@ class Intake:
         transaction = self._transaction()
         deadline = self._now() + self._config.max_block_ms / 1_000
         topic, partition, size = record[0], record[3], record[6]
-        await self.learn(topic, deadline)
+        await self.wait_for_topic(topic, deadline)
         if partition is not None:
-            await self._learn_partition(topic, partition, deadline)
-        self._check_still(transaction)
-        delivery = self.put(record)
+            await self._wait_for_partition(topic, partition, deadline)
+        self._check_same_transaction(transaction)
+        delivery = self.append(record)
         if delivery is not None:
             return delivery
-        self._accumulator.press(1)
+        self._accumulator.begin_flush()
         try:
-            await self._room.wait(lambda: self._accumulator.has_room(size), deadline)
+            await self._buffer_waiters.wait(lambda: self._accumulator.has_room(size), deadline)
         finally:
-            self._accumulator.press(-1)
-        self._check_still(transaction)
-        delivery = self.put(record, waited=True)
+            self._accumulator.end_flush()
+        self._check_same_transaction(transaction)
+        delivery = self.append(record, waited=True)
         if delivery is None:
             raise UnknownTopic("the partition went away", topic=topic, partition=partition)
         return delivery
 
-    async def put_columns(self, columns: Columns, deliveries: Deliveries) -> None:
-        """Put records into the buffer, as `put_when_possible` does where there is no room."""
-        pacer = self.pacer
+    async def append_columns(self, columns: RecordColumns, deliveries: Deliveries) -> None:
+        """Put records into the buffer, as `wait_and_append` does where there is no room."""
+        yield_budget = self.yield_budget
         start, count = 0, columns.count
         while start < count:
-            if pacer.calls_left <= 0:
+            if yield_budget.calls_left <= 0:
                 await self.checkpoint()
-            start = self._put_some(columns, start, deliveries)
-            if start < count and pacer.calls_left > 0:
-                deliveries.add(await self.put_when_possible(columns.record(start)), 1)
-                pacer.calls_left -= 1
+            start = self._append_until_checkpoint(columns, start, deliveries)
+            if start < count and yield_budget.calls_left > 0:
+                deliveries.add(await self.wait_and_append(columns.record(start)), 1)
+                yield_budget.calls_left -= 1
                 start += 1
 
-    def _put_some(self, columns: Columns, start: int, deliveries: Deliveries) -> int:
+    def _append_until_checkpoint(
+        self, columns: RecordColumns, start: int, deliveries: Deliveries
+    ) -> int:
         """Put records into the buffer, up to the next checkpoint or to one in whose way something
         is; returns the index of the first that was not put. They go out together."""
-        pacer = self.pacer
-        self._accumulator.hold_offers()
+        yield_budget = self.yield_budget
+        self._accumulator.hold_ready_batches()
         try:
-            while start < columns.count and pacer.calls_left > 0:
-                stop = min(columns.count, start + pacer.calls_left)
-                taken = self._put_run(columns, start, stop, deliveries) if columns.plain else 0
+            while start < columns.count and yield_budget.calls_left > 0:
+                stop = min(columns.count, start + yield_budget.calls_left)
+                taken = self._append_run(columns, start, stop, deliveries) if columns.is_fast else 0
                 if not taken:
-                    delivery = self.put(columns.record(start))
+                    delivery = self.append(columns.record(start))
                     if delivery is None:
                         break
                     deliveries.add(delivery, 1)
                     taken = 1
-                pacer.calls_left -= taken
+                yield_budget.calls_left -= taken
                 start += taken
         finally:
-            self._accumulator.make_offers()
+            self._accumulator.release_held_batches()
         return start
 
-    def _put_run(self, columns: Columns, start: int, stop: int, deliveries: Deliveries) -> int:
+    def _append_run(
+        self, columns: RecordColumns, start: int, stop: int, deliveries: Deliveries
+    ) -> int:
         """Put records of one partition into its batch, as far as that has room; returns how many,
         0 if something is in the way of the first already."""
-        queues = self._plain.get(columns.topic)
+        queues = self._fast_topics.get(columns.topic)
         if queues is None or (self._transactions is not None and not self._transactions.open):
             return 0
         if columns.partition is None:
@@ -222,36 +238,36 @@ class Intake:
         now_ms, first = self._wall_ns() // 1_000_000, builder.count
         taken = builder.put_many(now_ms, columns.keys, columns.values, start, stop) - start
         if taken:
-            deliveries.add(Delivery(batch.receipt, first, now_ms), taken)
+            deliveries.add(Delivery(batch.future, first, now_ms), taken)
         return taken
 
     async def checkpoint(self) -> None:
         """Let other tasks run before a record is put into the buffer."""
         transaction = self._transaction()
-        await self.pacer.checkpoint()
-        self._check_still(transaction)
+        await self.yield_budget.checkpoint()
+        self._check_same_transaction(transaction)
 
     def _transaction(self) -> Transaction | None:
         return None if self._transactions is None else self._transactions.machine.transaction
 
-    def _check_still(self, transaction: Transaction | None) -> None:
+    def _check_same_transaction(self, transaction: Transaction | None) -> None:
         """A record must not come into a later transaction than the one in which its call began:
         there the work that it is of may be done once more."""
         if self._transactions is not None:
-            self._sender.refused()
+            self._sender.raise_if_failed()
             self._transactions.check_still(transaction)
 
-    async def learn(self, topic: str, deadline: float) -> TopicQueues:
+    async def wait_for_topic(self, topic: str, deadline: float) -> TopicQueues:
         """Wait until the topic's partitions are known."""
         if topic not in self._accumulator.topics:
             await self._sender.cluster.topic(topic, deadline, keep=True)
-            if not self._sender.learn(topic):
+            if not self._sender.add_topic(topic):
                 raise UnknownTopic("the topic went away at once", topic=topic)
         queues = self._accumulator.topics[topic]
-        queues.used_at = self._now()
+        queues.last_used_at = self._now()
         return queues
 
-    async def _learn_partition(self, topic: str, partition: int, deadline: float) -> None:
+    async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
         """Wait until a partition is known: the topic may just have got more of them. It is told in
         the log when a broker says that there is none: more often it is a mistake."""
         cluster = self._sender.cluster
@@ -262,21 +278,21 @@ class Intake:
             known = await cluster.wait_update(version, deadline)
             if partition in queues.by_partition:
                 return
-            lacks = (
+            problem = (
                 f"topic {topic!r} has no partition {partition}, only 0 to {len(queues.queues) - 1}"
             )
             if not known:
                 raise UnknownTopic(
-                    f"{lacks}, and got none before max_block_ms was over",
+                    f"{problem}, and got none before max_block_ms was over",
                     topic=topic,
                     partition=partition,
                 )
             host = self._sender.host
             logger.log(
-                self._lack_limit.level(logging.WARNING, lacks, self._now()),
+                self._log_limit.level(logging.WARNING, problem, self._now()),
                 "%s: %s; waiting for it up to max_block_ms",
                 host.name,
-                lacks,
+                problem,
                 extra=fields_of(host.fields, tp=TopicPartition(topic, partition)),
             )
 

@@ -7,19 +7,21 @@ from typing import Any
 import pytest
 
 from aiokafkawire.errors import RecordTooLarge
-from aiokafkawire.producer.columns import Columns
+from aiokafkawire.producer.record_columns import RecordColumns
 
 
-def columns(values: Any, keys: Any = None, partition: int | None = None, **rest: Any) -> Columns:
+def columns(
+    values: Any, keys: Any = None, partition: int | None = None, **rest: Any
+) -> RecordColumns:
     given = {"timestamps_ms": None, "headers": None, "max_bytes": 1_000} | rest
-    return Columns("t", values, keys, partition, **given)
+    return RecordColumns("t", values, keys, partition, **given)
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_columns_of_bytes_are_taken_as_they_are(kind: Any):
     values = kind([b"a", None, b"bc"])
     taken = columns(values)
-    assert taken.plain
+    assert taken.is_fast
     assert taken.values == values
     assert taken.count == 3
     assert taken.record(2)[:2] == ("t", b"bc")
@@ -28,7 +30,7 @@ def test_columns_of_bytes_are_taken_as_they_are(kind: Any):
 def test_an_arrow_array_is_a_column():
     pyarrow = pytest.importorskip("pyarrow")
     taken = columns(pyarrow.array([b"a", None]), pyarrow.chunked_array([[b"k"], [b"l"]]), 0)
-    assert taken.plain
+    assert taken.is_fast
     assert (taken.values, taken.keys) == ([b"a", None], [b"k", b"l"])
 
 
@@ -44,7 +46,7 @@ def test_an_arrow_array_is_a_column():
 )
 def test_other_columns_go_record_by_record(given: Any):
     taken = columns(**given)
-    assert not taken.plain
+    assert not taken.is_fast
     assert taken.record(1)[1] == b"b"
 
 
@@ -65,7 +67,7 @@ def test_what_was_given_may_change_while_it_is_sent():
 
 
 def test_keys_of_one_partition_go_together():
-    assert columns([b"a"], [b"k"], 1).plain
+    assert columns([b"a"], [b"k"], 1).is_fast
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_any_wrong_record_is_found_first(given: Any, error: type[Exception]):
 
 def test_large_parts_of_different_records_are_not_too_large_together():
     taken = columns([b"x" * 700, b"a"], [b"k", b"k" * 700], 0)
-    assert not taken.plain  # looked at one by one
+    assert not taken.is_fast  # looked at one by one
     assert taken.count == 2
 
 

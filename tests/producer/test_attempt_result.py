@@ -19,27 +19,31 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.producer.answer import Answer, from_code, from_failure
-from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.attempt_result import (
+    AttemptResult,
+    result_from_code,
+    result_from_failure,
+)
+from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.produce import BatchIndexAndErrorMessage
 
 
-def answer(code: int, **more: Any) -> Answer:
-    return from_code(code, topic="t", partition=3, broker="1 at b:9092", attempt=2, **more)
+def result(code: int, **more: Any) -> AttemptResult:
+    return result_from_code(code, topic="t", partition=3, broker="1 at b:9092", attempt=2, **more)
 
 
 def test_success_has_the_offset_and_the_brokers_time():
-    got = answer(0, base_offset=42, log_append_time_ms=7)
-    assert got == Answer(Verdict.APPENDED, None, 42, 7)
+    got = result(0, base_offset=42, log_append_time_ms=7)
+    assert got == AttemptResult(BatchAction.APPENDED, None, 42, 7)
 
 
 def test_a_duplicate_has_no_offset():
-    assert answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=42).base_offset == -1
+    assert result(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=42).base_offset == -1
 
 
 def test_an_error_has_its_context():
-    got = answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    got = result(ErrorCode.NOT_ENOUGH_REPLICAS)
     error = got.error
     assert isinstance(error, BrokerError)
     assert (error.topic, error.partition, error.broker) == ("t", 3, "1 at b:9092")
@@ -47,7 +51,7 @@ def test_an_error_has_its_context():
 
 
 def test_the_brokers_own_words_are_kept():
-    got = answer(ErrorCode.POLICY_VIOLATION, message="no such luck")
+    got = result(ErrorCode.POLICY_VIOLATION, message="no such luck")
     assert "no such luck" in str(got.error)
     assert "no such luck" in str(got.error.args[0])
 
@@ -61,18 +65,18 @@ def test_the_brokers_own_words_are_kept():
     ],
 )
 def test_kinds_of_errors(code: int, kind: type[KafkaError]):
-    assert type(answer(code).error) is kind
+    assert type(result(code).error) is kind
 
 
 def test_only_leaders_that_moved_make_the_metadata_stale():
-    assert answer(ErrorCode.NOT_LEADER_OR_FOLLOWER).stale_metadata
-    assert not answer(ErrorCode.NOT_ENOUGH_REPLICAS).stale_metadata
-    assert not answer(9999).stale_metadata
+    assert result(ErrorCode.NOT_LEADER_OR_FOLLOWER).stale_metadata
+    assert not result(ErrorCode.NOT_ENOUGH_REPLICAS).stale_metadata
+    assert not result(9999).stale_metadata
 
 
 def test_records_with_errors_of_their_own():
     bad = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
-    got = answer(ErrorCode.INVALID_RECORD, record_errors=[bad])
+    got = result(ErrorCode.INVALID_RECORD, record_errors=[bad])
     assert list(got.record_errors) == [1]
     assert "no key" in str(got.record_errors[1])
     assert "no key" not in str(got.error)
@@ -80,24 +84,24 @@ def test_records_with_errors_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "action"),
     [
-        (ConnectionFailed("x"), Verdict.RETRY),
-        (ConnectionLost("x", sent=False), Verdict.RETRY),
-        (ConnectionLost("x", sent=True), Verdict.RETRY_UNCERTAIN),
-        (RequestTimedOut("x", sent=False), Verdict.RETRY),
-        (RequestTimedOut("x", sent=True), Verdict.RETRY_UNCERTAIN),
-        (MalformedFrame("x"), Verdict.RETRY_UNCERTAIN),
-        (KafkaError("x", retriable=True), Verdict.RETRY),
-        (UnsupportedVersion("x"), Verdict.FAIL),
-        (AuthenticationFailed("x"), Verdict.FAIL),
+        (ConnectionFailed("x"), BatchAction.RETRY),
+        (ConnectionLost("x", sent=False), BatchAction.RETRY),
+        (ConnectionLost("x", sent=True), BatchAction.RETRY_UNCERTAIN),
+        (RequestTimedOut("x", sent=False), BatchAction.RETRY),
+        (RequestTimedOut("x", sent=True), BatchAction.RETRY_UNCERTAIN),
+        (MalformedFrame("x"), BatchAction.RETRY_UNCERTAIN),
+        (KafkaError("x", retriable=True), BatchAction.RETRY),
+        (UnsupportedVersion("x"), BatchAction.FAIL),
+        (AuthenticationFailed("x"), BatchAction.FAIL),
     ],
 )
-def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, verdict: Verdict):
-    got = from_failure(error)
-    assert got.verdict is verdict
+def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, action: BatchAction):
+    got = result_from_failure(error)
+    assert got.action is action
     assert got.error is error
-    assert got.stale_metadata is (verdict is not Verdict.FAIL)
+    assert got.stale_metadata is (action is not BatchAction.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +116,4 @@ def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, verdict
 def test_only_a_connection_lost_after_a_large_request_is_suspect(
     error: KafkaError, size_bytes: int, suspect: int
 ):
-    assert from_failure(error, size_bytes).closed_after_bytes == suspect
+    assert result_from_failure(error, size_bytes).closed_after_bytes == suspect

@@ -15,16 +15,16 @@ from aiokafkawire.errors import (
     RecordTooLarge,
     RequestTimedOut,
 )
-from aiokafkawire.producer.outcomes import Verdict, verdict_of
+from aiokafkawire.producer.batch_actions import BatchAction, action_for
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.produce import BatchIndexAndErrorMessage
 
-__all__ = ("NO_ERRORS", "Answer", "from_code", "from_failure")
+__all__ = ("NO_RECORD_ERRORS", "AttemptResult", "result_from_code", "result_from_failure")
 
-NO_ERRORS: Mapping[int, Exception] = MappingProxyType({})
+NO_RECORD_ERRORS: Mapping[int, Exception] = MappingProxyType({})
 
 
-class Answer(NamedTuple):
+class AttemptResult(NamedTuple):
     """What became of one attempt. `error` is there unless the verdict is APPENDED.
 
     `stale_metadata` tells that the leader may be another one. `record_errors` says of single
@@ -32,16 +32,16 @@ class Answer(NamedTuple):
     that the broker may have closed the connection for it, else 0.
     """
 
-    verdict: Verdict
+    action: BatchAction
     error: Exception | None = None
     base_offset: int = -1
     log_append_time_ms: int = -1
     stale_metadata: bool = False
-    record_errors: Mapping[int, Exception] = NO_ERRORS
+    record_errors: Mapping[int, Exception] = NO_RECORD_ERRORS
     closed_after_bytes: int = 0
 
 
-def from_code(
+def result_from_code(
     code: int,
     *,
     topic: str,
@@ -52,13 +52,13 @@ def from_code(
     log_append_time_ms: int = -1,
     message: str | None = None,
     record_errors: Sequence[BatchIndexAndErrorMessage] = (),
-) -> Answer:
+) -> AttemptResult:
     """What a partition of a Produce response says."""
-    verdict = verdict_of(code)
-    if verdict is Verdict.APPENDED:
+    action = action_for(code)
+    if action is BatchAction.APPENDED:
         # A repeated batch has no offset of its own.
         offset = base_offset if code == ErrorCode.NONE else -1
-        return Answer(verdict, None, offset, log_append_time_ms)
+        return AttemptResult(action, None, offset, log_append_time_ms)
     context: dict[str, Any] = {
         "broker": broker,
         "api": "Produce",
@@ -67,7 +67,7 @@ def from_code(
         "attempt": attempt,
     }
     error: KafkaError = error_for(code, **context)
-    if verdict is Verdict.SPLIT:
+    if action is BatchAction.SPLIT:
         error = RecordTooLarge(error.reason, **context)
     elif code == ErrorCode.PRODUCER_FENCED:
         error = ProducerFenced(error.reason, **context)
@@ -80,8 +80,8 @@ def from_code(
         single[entry.batch_index] = own
     if single:
         _add_reason(error, "another record of the same batch was refused")
-    stale = verdict is not Verdict.UNKNOWN and ErrorCode(code).invalidates_metadata
-    return Answer(verdict, error, stale_metadata=stale, record_errors=single)
+    stale = action is not BatchAction.FAIL_UNKNOWN and ErrorCode(code).invalidates_metadata
+    return AttemptResult(action, error, stale_metadata=stale, record_errors=single)
 
 
 def _add_reason(error: KafkaError, more: str) -> None:
@@ -89,16 +89,16 @@ def _add_reason(error: KafkaError, more: str) -> None:
     error.args = (error.reason,)
 
 
-def from_failure(error: KafkaError, size_bytes: int = 0) -> Answer:
+def result_from_failure(error: KafkaError, size_bytes: int = 0) -> AttemptResult:
     """What a request of `size_bytes` that got no answer says of its batches."""
     suspect = 0
     if isinstance(error, ConnectionLost) and error.sent and size_bytes >= LARGE_REQUEST_BYTES:
         suspect = size_bytes
     if isinstance(error, ConnectionLost | RequestTimedOut):
-        verdict = Verdict.RETRY_UNCERTAIN if error.sent else Verdict.RETRY
+        action = BatchAction.RETRY_UNCERTAIN if error.sent else BatchAction.RETRY
     elif isinstance(error, ProtocolError):
-        verdict = Verdict.RETRY_UNCERTAIN
+        action = BatchAction.RETRY_UNCERTAIN
     else:
-        verdict = Verdict.RETRY if error.retriable else Verdict.FAIL
-    stale = verdict is not Verdict.FAIL
-    return Answer(verdict, error, stale_metadata=stale, closed_after_bytes=suspect)
+        action = BatchAction.RETRY if error.retriable else BatchAction.FAIL
+    stale = action is not BatchAction.FAIL
+    return AttemptResult(action, error, stale_metadata=stale, closed_after_bytes=suspect)

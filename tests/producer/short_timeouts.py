@@ -19,6 +19,6 @@ def max_block(producer: Producer, milliseconds: int) -> Iterator[None]:
 @contextmanager
 def delivery_timeout(producer: Producer, milliseconds: int) -> Iterator[None]:
     """Records that are sent meanwhile have `delivery_timeout_ms` of this."""
-    policy = producer._lifecycle.session.sender.accumulator.settings.policy
-    with other(policy, "delivery_timeout_s", milliseconds / 1_000):
+    queue_config = producer._lifecycle.session.sender.accumulator.config.queue
+    with other(queue_config, "delivery_timeout_s", milliseconds / 1_000):
         yield

@@ -10,7 +10,7 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.headers import to_bytes
 from aiokafkawire.records.kernel import Headers
 
-__all__ = ("RECORD_OVERHEAD_BYTES", "NewRecord", "checked")
+__all__ = ("RECORD_OVERHEAD_BYTES", "RecordArgs", "validate_record")
 
 RECORD_OVERHEAD_BYTES = 36
 """At most what a record takes beside key, value and headers."""
@@ -19,11 +19,11 @@ HEADER_OVERHEAD_BYTES = 10
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 
-NewRecord = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers, int]
+RecordArgs = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers, int]
 """Topic, value, key, partition, timestamp, headers, and the size in bytes; all checked."""
 
 
-def checked(  # noqa: PLR0917 - a hot call
+def validate_record(  # noqa: PLR0917 - a hot call
     topic: str,
     value: Any,
     key: Any,
@@ -32,7 +32,7 @@ def checked(  # noqa: PLR0917 - a hot call
     headers: Any,
     *,
     max_bytes: int,
-) -> NewRecord:
+) -> RecordArgs:
     """Check the arguments of a record. Raises `TypeError` or `ValueError`, naming the argument,
     and `RecordTooLarge`."""
     size = RECORD_OVERHEAD_BYTES
@@ -45,11 +45,11 @@ def checked(  # noqa: PLR0917 - a hot call
             key = to_bytes(key, "key")
         size += len(key)
     if headers:
-        headers = _checked_headers(headers)
+        headers = _validate_headers(headers)
         for name, content in headers:
             size += HEADER_OVERHEAD_BYTES + 3 * len(name) + (len(content) if content else 0)
     if partition is not None or timestamp_ms is not None or type(topic) is not str or not topic:
-        _check_rest(topic, partition, timestamp_ms)
+        _validate_rest(topic, partition, timestamp_ms)
     if size + BATCH_OVERHEAD_BYTES > max_bytes:
         raise RecordTooLarge(
             f"the record takes up to {size + BATCH_OVERHEAD_BYTES} bytes, over the limit of"
@@ -61,7 +61,7 @@ def checked(  # noqa: PLR0917 - a hot call
     return topic, value, key, partition, timestamp_ms, headers or (), size
 
 
-def _check_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
+def _validate_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a string, not {topic!r:.80}")
     if not topic:
@@ -75,7 +75,7 @@ def _check_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
             raise ValueError(f"{name} must not be negative or over 64 bits: {number}")
 
 
-def _checked_headers(headers: Iterable[Any]) -> Headers:
+def _validate_headers(headers: Iterable[Any]) -> Headers:
     if isinstance(headers, Mapping):
         raise TypeError("headers must be pairs of name and value: give the items() of a dictionary")
     result = []

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from aiokafkawire.producer.answer import Answer
-from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.usual import FIRST_USUAL, UsualForm
+from aiokafkawire.producer.attempt_result import AttemptResult
+from aiokafkawire.producer.batch_actions import BatchAction
+from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey
 from aiokafkawire.wire.header import encode_raw_request, encode_request, encode_response
 from aiokafkawire.wire.messages.produce import (
@@ -23,12 +23,14 @@ from aiokafkawire.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-VERSIONS = range(FIRST_USUAL, APIS[ApiKey.PRODUCE].max_version + 1)
+VERSIONS = range(FIRST_FLEXIBLE_PRODUCE, APIS[ApiKey.PRODUCE].max_version + 1)
 TOPIC_ID = uuid.UUID(int=2**127 + 5)
 
 
-def form(version: int, transactional_id: str | None = None, topic: str = "orders") -> UsualForm:
-    return UsualForm(
+def template(
+    version: int, transactional_id: str | None = None, topic: str = "orders"
+) -> ProduceTemplate:
+    return ProduceTemplate(
         topic, TOPIC_ID, version, acks=-1, timeout_ms=30_000, transactional_id=transactional_id
     )
 
@@ -45,18 +47,20 @@ def test_it_is_written_as_the_codec_writes_it(
     request = ProduceRequest(
         transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic]
     )
-    written = form(version, transactional_id).write(7, list(parts), sum(sizes))
+    written = template(version, transactional_id).encode_request(7, list(parts), sum(sizes))
     frame = b"".join(encode_raw_request(written, version, 99, "me"))
     assert frame == b"".join(encode_request(request, version, 99, "me"))
     assert written.api_key == ApiKey.PRODUCE
 
 
-def answer(version: int, *, name="orders", topic_id=TOPIC_ID, throttle_ms=0, nodes=(), **said):
-    told = {"index": 7, "error_code": 0, "base_offset": 2**40, "log_append_time_ms": 123} | said
+def response_frame(
+    version: int, *, name="orders", topic_id=TOPIC_ID, throttle_ms=0, nodes=(), **said
+):
+    fields = {"index": 7, "error_code": 0, "base_offset": 2**40, "log_append_time_ms": 123} | said
     topic = TopicProduceResponse(
         name=name,
         topic_id=topic_id,
-        partition_responses=[PartitionProduceResponse(**{"log_start_offset": 9, **told})],
+        partition_responses=[PartitionProduceResponse(**{"log_start_offset": 9, **fields})],
     )
     response = ProduceResponse(
         responses=[topic], throttle_time_ms=throttle_ms, node_endpoints=list(nodes)
@@ -66,8 +70,8 @@ def answer(version: int, *, name="orders", topic_id=TOPIC_ID, throttle_ms=0, nod
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_usual_answer_is_read(version: int):
-    found = form(version).read(7, answer(version))
-    assert found == Answer(Verdict.APPENDED, None, 2**40, 123)
+    found = template(version).match_response(7, response_frame(version))
+    assert found == AttemptResult(BatchAction.APPENDED, None, 2**40, 123)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -86,20 +90,22 @@ def test_the_usual_answer_is_read(version: int):
     ids=str,
 )
 def test_any_other_answer_is_left_to_the_codec(version: int, more: dict[str, object]):
-    assert form(version).read(7, answer(version, **more)) is None
+    assert template(version).match_response(7, response_frame(version, **more)) is None
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 10])
 def test_an_answer_that_names_a_leader_is_left_to_the_codec(version: int):
     leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=3)
     node = NodeEndpoint(node_id=1, host="b", port=9092)
-    assert form(version).read(7, answer(version, current_leader=leader)) is None
-    assert form(version).read(7, answer(version, nodes=[node])) is None
+    assert (
+        template(version).match_response(7, response_frame(version, current_leader=leader)) is None
+    )
+    assert template(version).match_response(7, response_frame(version, nodes=[node])) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_cut_or_longer_frame_is_taken_for_it(version: int):
-    frame = bytes(answer(version))
+    frame = bytes(response_frame(version))
     for end in range(len(frame)):
-        assert form(version).read(7, memoryview(frame[:end])) is None
-    assert form(version).read(7, memoryview(frame + b"\0")) is None
+        assert template(version).match_response(7, memoryview(frame[:end])) is None
+    assert template(version).match_response(7, memoryview(frame + b"\0")) is None

@@ -9,29 +9,29 @@ from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.types import NodeId
 
-__all__ = ("Senders", "Way")
+__all__ = ("SendBatch", "SenderInterface")
 
-Way = Callable[[Batch, float], None]
+SendBatch = Callable[[Batch, float], None]
 """Sends a batch, and is told the time."""
 
 
-class Senders(Protocol):
+class SenderInterface(Protocol):
     """What sends to the brokers."""
 
     def wake(self, node: NodeId | None, at: float) -> None:
         """There may be something for a broker from a time on; None: a leader is missing."""
         ...
 
-    def hurry(self, node: NodeId) -> None:
+    def end_linger(self, node: NodeId) -> None:
         """A broker's batches do not wait for more records any more; they may go in this call."""
         ...
 
-    def offer(self, node: NodeId) -> None:
+    def batch_ready(self, node: NodeId) -> None:
         """There is a batch for a broker that waits for no more records; it may go in this call, if
         nothing else is under way there."""
         ...
 
-    def free_way(self, node: NodeId, topic: TopicQueues, now: float) -> Way | None:
+    def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
         """What sends a batch to a broker at once, if nothing is in the way of one of this topic:
         else None, and it is to be offered."""
         ...

@@ -8,12 +8,12 @@ from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
-from aiokafkawire.producer.answer import Answer, from_code
+from aiokafkawire.producer.attempt_result import AttemptResult, result_from_code
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.delivery import Receipt
-from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.sequences import Stamp
-from aiokafkawire.producer.usual import UsualForm
+from aiokafkawire.producer.batch_actions import BatchAction
+from aiokafkawire.producer.delivery import BatchFuture
+from aiokafkawire.producer.produce_template import ProduceTemplate
+from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import ClosedBatch, Compression
 from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
@@ -33,11 +33,11 @@ __all__ = (
     "FIRST_WITH_FORMAT_2",
     "BuiltRequest",
     "LeaderHint",
-    "Reading",
-    "Terms",
-    "build",
-    "build_usual",
-    "read",
+    "ParsedResponse",
+    "ProduceParams",
+    "build_from_template",
+    "build_request",
+    "parse_response",
 )
 
 FIRST_WITH_ZSTD = 7
@@ -46,7 +46,7 @@ FIRST_WITH_FORMAT_2 = 3
 FIRST_WITH_TOPIC_IDS = 13
 
 
-class Terms(TypedDict):
+class ProduceParams(TypedDict):
     """What all requests of a producer have in common."""
 
     acks: int
@@ -57,16 +57,16 @@ class Terms(TypedDict):
 @dataclass(slots=True)
 class BuiltRequest:
     """A request, and what is not in it: batches that this version cannot carry. `size_bytes` is
-    what its records take. With `written`, `request` is the same without the records."""
+    what its records take. With `raw_request`, `request` is the same without the records."""
 
     request: ProduceRequest
-    sent: Sequence[Batch]
+    batches: Sequence[Batch]
     size_bytes: int
-    refused: Sequence[tuple[Batch, KafkaError]] = ()
-    written: RawRequest | None = None
+    unsupported: Sequence[tuple[Batch, KafkaError]] = ()
+    raw_request: RawRequest | None = None
 
 
-def build(
+def build_request(
     batches: Iterable[Batch],
     version: int,
     *,
@@ -80,43 +80,43 @@ def build(
         transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[]
     )
     sent: list[Batch] = []
-    refused: list[tuple[Batch, KafkaError]] = []
+    unsupported: list[tuple[Batch, KafkaError]] = []
     size_bytes = 0
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
-        receipt = batch.receipt
+        future = batch.future
         try:
             records = b"".join(_encode(batch, version, transactional_id is not None))
         except KafkaError as error:
-            error.topic, error.partition = receipt.topic, receipt.partition
-            refused.append((batch, error))
+            error.topic, error.partition = future.topic, future.partition
+            unsupported.append((batch, error))
             continue
-        topic = topics.get(receipt.topic)
+        topic = topics.get(future.topic)
         if topic is None:
-            topic = topics[receipt.topic] = TopicProduceData(
-                name=receipt.topic,
-                topic_id=topic_ids.get(receipt.topic, ZERO_UUID),
+            topic = topics[future.topic] = TopicProduceData(
+                name=future.topic,
+                topic_id=topic_ids.get(future.topic, ZERO_UUID),
                 partition_data=[],
             )
             request.topic_data.append(topic)
-        topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
+        topic.partition_data.append(PartitionProduceData(index=future.partition, records=records))
         size_bytes += len(records)
         if version < FIRST_WITH_TOPIC_IDS:
-            batch.by_name = True
+            batch.sent_by_topic_name = True
         sent.append(batch)
-    return BuiltRequest(request, sent, size_bytes, refused)
+    return BuiltRequest(request, sent, size_bytes, unsupported)
 
 
-def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
-    """As `build`, of one batch in a form that is known."""
-    request, records = form.request, batch.records
+def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest:
+    """As `build_request`, of one batch in a form that is known."""
+    request, records = template.request, batch.records
     assert records is not None
-    parts = _stamped(records, batch.stamp, request.transactional_id is not None)
-    if form.version < FIRST_WITH_TOPIC_IDS:
-        batch.by_name = True
+    parts = _encode_with_sequence(records, batch.sequence, request.transactional_id is not None)
+    if template.version < FIRST_WITH_TOPIC_IDS:
+        batch.sent_by_topic_name = True
     size_bytes = records.size_bytes
-    written = form.write(batch.receipt.partition, parts, size_bytes)
-    return BuiltRequest(request, (batch,), size_bytes, (), written)
+    raw_request = template.encode_request(batch.future.partition, parts, size_bytes)
+    return BuiltRequest(request, (batch,), size_bytes, (), raw_request)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
@@ -127,17 +127,17 @@ def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
     magic = (
         MAGIC_V2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
     )
-    if magic == 0 and batch.receipt.dated:
+    if magic == 0 and batch.future.has_user_timestamp:
         raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
-    return _stamped(records, batch.stamp, transactional, magic)
+    return _encode_with_sequence(records, batch.sequence, transactional, magic)
 
 
-def _stamped(
-    records: ClosedBatch, stamp: Stamp | None, transactional: bool, magic: int = MAGIC_V2
+def _encode_with_sequence(
+    records: ClosedBatch, sequence: BatchSequence | None, transactional: bool, magic: int = MAGIC_V2
 ) -> list[Buffer]:
-    if stamp is None:
+    if sequence is None:
         return records.encode(magic)
-    (producer_id, epoch), base_sequence = stamp
+    (producer_id, epoch), base_sequence = sequence
     return records.encode(
         magic,
         producer_id=producer_id,
@@ -156,20 +156,20 @@ class LeaderHint(NamedTuple):
     endpoint: tuple[str, int] | None
 
 
-class Reading(NamedTuple):
+class ParsedResponse(NamedTuple):
     """What a response says: an answer for each batch, in their order, and newer leaders."""
 
-    answers: list[tuple[Batch, Answer]]
+    results: list[tuple[Batch, AttemptResult]]
     hints: list[LeaderHint]
 
 
-def read(
+def parse_response(
     response: ProduceResponse, batches: Iterable[Batch], request: ProduceRequest, broker: str
-) -> Reading:
+) -> ParsedResponse:
     """Find each batch's answer. One that the response leaves out may be in the log or not; what
     it says of partitions that nobody asked about is ignored."""
     names: dict[UUID, str] | None = None
-    told: dict[tuple[str, int], PartitionProduceResponse] = {}
+    by_partition: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name
         if not name:
@@ -177,29 +177,34 @@ def read(
                 names = {asked.topic_id: asked.name for asked in request.topic_data}
             name = names.get(topic.topic_id, "")
         for partition in topic.partition_responses:
-            told.setdefault((name, partition.index), partition)
-    reading = Reading([], [])
+            by_partition.setdefault((name, partition.index), partition)
+    parsed = ParsedResponse([], [])
     for batch in batches:
-        receipt = batch.receipt
-        found = told.get((receipt.topic, receipt.partition))
-        if found is None:
-            topic_partition = TopicPartition(receipt.topic, receipt.partition)
-            reading.answers.append((batch, _left_out(topic_partition, broker)))
+        future = batch.future
+        response_part = by_partition.get((future.topic, future.partition))
+        if response_part is None:
+            topic_partition = TopicPartition(future.topic, future.partition)
+            parsed.results.append((batch, _missing_from_response(topic_partition, broker)))
             continue
-        if not found.error_code:
-            answer = Answer(Verdict.APPENDED, None, found.base_offset, found.log_append_time_ms)
+        if not response_part.error_code:
+            result = AttemptResult(
+                BatchAction.APPENDED,
+                None,
+                response_part.base_offset,
+                response_part.log_append_time_ms,
+            )
         else:
-            answer = _answer(found, batch, broker)
-        reading.answers.append((batch, answer))
-        leader = found.current_leader
+            result = _result(response_part, batch, broker)
+        parsed.results.append((batch, result))
+        leader = response_part.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch > ANY_LEADER_EPOCH:
-            reading.hints.append(_hint(receipt, leader, response))
-    return reading
+            parsed.hints.append(_hint(future, leader, response))
+    return parsed
 
 
-def _hint(receipt: Receipt, leader: LeaderIdAndEpoch, response: ProduceResponse) -> LeaderHint:
+def _hint(future: BatchFuture, leader: LeaderIdAndEpoch, response: ProduceResponse) -> LeaderHint:
     return LeaderHint(
-        TopicPartition(receipt.topic, receipt.partition),
+        TopicPartition(future.topic, future.partition),
         leader.leader_id,
         leader.leader_epoch,
         next(
@@ -213,21 +218,21 @@ def _hint(receipt: Receipt, leader: LeaderIdAndEpoch, response: ProduceResponse)
     )
 
 
-def _answer(found: PartitionProduceResponse, batch: Batch, broker: str) -> Answer:
-    return from_code(
-        found.error_code,
-        topic=batch.receipt.topic,
-        partition=batch.receipt.partition,
+def _result(response_part: PartitionProduceResponse, batch: Batch, broker: str) -> AttemptResult:
+    return result_from_code(
+        response_part.error_code,
+        topic=batch.future.topic,
+        partition=batch.future.partition,
         broker=broker,
         attempt=batch.attempts,
-        base_offset=found.base_offset,
-        log_append_time_ms=found.log_append_time_ms,
-        message=found.error_message,
-        record_errors=found.record_errors,
+        base_offset=response_part.base_offset,
+        log_append_time_ms=response_part.log_append_time_ms,
+        message=response_part.error_message,
+        record_errors=response_part.record_errors,
     )
 
 
-def _left_out(topic_partition: TopicPartition, broker: str) -> Answer:
+def _missing_from_response(topic_partition: TopicPartition, broker: str) -> AttemptResult:
     error = KafkaError(
         "the response to a Produce request says nothing of this partition",
         broker=broker,
@@ -235,4 +240,4 @@ def _left_out(topic_partition: TopicPartition, broker: str) -> Answer:
         topic=topic_partition.topic,
         partition=topic_partition.partition,
     )
-    return Answer(Verdict.RETRY_UNCERTAIN, error)
+    return AttemptResult(BatchAction.RETRY_UNCERTAIN, error)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES
+from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.wire.error_codes import ErrorCode
 from tests.producer.model import Cluster
@@ -35,14 +35,21 @@ def step(name: str, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[
     return st.tuples(*arguments).map(lambda given: lambda cluster: getattr(cluster, name)(*given))
 
 
-def append_without_key(cluster: Cluster, value: bytes, dated: bool) -> None:
+def append_without_key(cluster: Cluster, value: bytes, has_user_timestamp: bool) -> None:
     accumulator, now = cluster.accumulator, cluster.now
-    queue = accumulator.without_key(cluster.topic, random.Random(1), now)
+    queue = accumulator.choose_sticky_queue(cluster.topic, random.Random(1), now)
     size = len(value) + RECORD_OVERHEAD_BYTES
     delivery = None
     while delivery is None:
         delivery = accumulator.append(
-            queue, b"k", value, (), 7, dated=dated, size_bytes=size, now=now
+            queue,
+            b"k",
+            value,
+            (),
+            7,
+            has_user_timestamp=has_user_timestamp,
+            size_bytes=size,
+            now=now,
         )
 
 
@@ -50,15 +57,15 @@ def refused(cluster: Cluster) -> None:
     """A batch waits to be sent again, and nobody has looked since it may."""
     cluster.append(2, b"again")
     cluster.refuse_next(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
-    cluster.deliver_answer(1)
+    cluster.deliver_response(1)
     cluster.pass_time(1.0)
 
 
 def held(cluster: Cluster) -> None:
-    cluster.accumulator.hold_offers()
+    cluster.accumulator.hold_ready_batches()
     cluster.append(0, b"1" * 8)
     cluster.append(0, b"2" * 8)
-    cluster.accumulator.make_offers()
+    cluster.accumulator.release_held_batches()
 
 
 STEPS = st.lists(
@@ -68,27 +75,28 @@ STEPS = st.lists(
             lambda given: lambda cluster: append_without_key(cluster, *given)
         ),
         step("process_next", NODES),
-        step("deliver_answer", NODES),
+        step("deliver_response", NODES),
         step("refuse_next", NODES, CODES, st.booleans()),
         step("break_connection", NODES),
         step("drain", NODES),
         step("move_leader", PARTITIONS, NODES),
-        step("make_topic_anew"),
+        step("recreate_topic"),
         step("learn_topic"),
         step("pass_time", st.sampled_from([0.01, 1.0, 9.0, 4_000.0])),
         step("grant"),
-        st.sampled_from([-1, 1]).map(lambda by: lambda cluster: press(cluster, by)),
+        st.sampled_from([-1, 1]).map(lambda by: lambda cluster: change_flushes(cluster, by)),
         st.just(held),
         st.just(refused),
-        st.just(lambda cluster: cluster.accumulator.without_identity()),
+        st.just(lambda cluster: cluster.accumulator.disable_idempotence()),
     ),
     max_size=40,
 )
 
 
-def press(cluster: Cluster, by: int) -> None:
-    if cluster.accumulator.pressing + by >= 0:
-        cluster.accumulator.press(by)
+def change_flushes(cluster: Cluster, by: int) -> None:
+    if cluster.accumulator.flushes_in_progress + by >= 0:
+        accumulator = cluster.accumulator
+        (accumulator.begin_flush if by > 0 else accumulator.end_flush)()
 
 
 def state_of(batch: Batch) -> object:
@@ -97,11 +105,11 @@ def state_of(batch: Batch) -> object:
     kept = [
         getattr(batch, name)
         for name in Batch.__slots__
-        if name not in {"builder", "receipt", "records", "last_error"}
+        if name not in {"builder", "future", "records", "last_error"}
     ]
-    receipt = batch.receipt
+    future = batch.future
     error = None if batch.last_error is None else str(batch.last_error)
-    return kept, said, error, receipt.count, receipt.dated, str(receipt.value)
+    return kept, said, error, future.count, future.has_user_timestamp, str(future.value)
 
 
 def look(cluster: Cluster) -> object:
@@ -111,7 +119,10 @@ def look(cluster: Cluster) -> object:
         (
             [state_of(batch) for batch in queue.waiting],
             [state_of(batch) for batch in queue.in_flight],
-            [state_of(batch) for batch in sorted(queue.late, key=lambda batch: batch.order)],
+            [
+                state_of(batch)
+                for batch in sorted(queue.expired_in_flight, key=lambda batch: batch.order)
+            ],
             queue.open is None,
             queue.last_order,
             None if queue.sequences is None else queue.sequences.state,
@@ -120,7 +131,7 @@ def look(cluster: Cluster) -> object:
     ]
     under_way = {
         node: [
-            [(sent.topic_partition, sent.values, sent.stamp) for sent in request.sent]
+            [(sent.topic_partition, sent.values, sent.sequence) for sent in request.sent]
             for request in requests
         ]
         for node, requests in cluster.connections.items()
@@ -131,29 +142,29 @@ def look(cluster: Cluster) -> object:
         accumulator.used_bytes,
         accumulator.totals,
         len(accumulator.incomplete),
-        accumulator.tally.count,
-        accumulator.pacer.calls_left,
+        accumulator.unreported_failures.count,
+        accumulator.yield_budget.calls_left,
         accumulator.leader_missing,
         accumulator._drained_at,
         [accumulator.sendable_at(node) for node in cluster.nodes],
-        topic.used_at,
-        topic.sticky.filled_bytes,
+        topic.last_used_at,
+        topic.sticky.produced_bytes,
         [log.values for log in cluster.logs.values()],
-        cluster.identities.current,
+        cluster.producer_id_state.current,
     )
 
 
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS, warm=st.booleans(), epoch=st.sampled_from([0, MAX_EPOCH]))
 def test_both_ways_do_the_same(steps: list[Step], warm: bool, epoch: int):
-    ways = [Cluster(3, linger_s=0, eager=True, direct=direct) for direct in (False, True)]
-    for cluster in ways:
+    clusters = [Cluster(3, linger_s=0, eager=True, direct=direct) for direct in (False, True)]
+    for cluster in clusters:
         if warm:
             cluster.warm_up(epoch)
     for one in steps:
-        for cluster in ways:
+        for cluster in clusters:
             one(cluster)
-        assert look(ways[0]) == look(ways[1])
+        assert look(clusters[0]) == look(clusters[1])
 
 
 def test_a_record_goes_in_one_step():

@@ -13,8 +13,8 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
-from aiokafkawire.producer.answer import NO_ERRORS, Answer
-from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.attempt_result import NO_RECORD_ERRORS, AttemptResult
+from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.wire import encode
 from aiokafkawire.wire.header import RawRequest, encode_response
@@ -28,16 +28,16 @@ from aiokafkawire.wire.messages.produce import (
 )
 from aiokafkawire.wire.primitives import encode_unsigned_varint
 
-__all__ = ("FIRST_USUAL", "UsualForm")
+__all__ = ("FIRST_FLEXIBLE_PRODUCE", "ProduceTemplate")
 
-FIRST_USUAL = 9
+FIRST_FLEXIBLE_PRODUCE = 9
 """The first version with compact lengths, since Kafka 2.4; before it nothing is written so."""
 
 _INDEX = Struct(">i")
-_EXAMPLE_OF_DATA = _INDEX.size + len(b"\x01")  # the partition, and no records at all
-_NUMBERS = "ihqqq"  # partition, error code, base offset, log append time, log start offset
+_EMPTY_PARTITION_BYTES = _INDEX.size + len(b"\x01")  # the partition, and no records at all
+_RESPONSE_FIELDS = "ihqqq"  # partition, error code, base offset, log append time, log start offset
 _LENGTH_BYTES = 4
-_APPENDED = Verdict.APPENDED
+_APPENDED = BatchAction.APPENDED
 _CORRELATION_ID_BYTES = 4
 _tuple = tuple.__new__  # checks nothing, at half the time
 
@@ -48,23 +48,29 @@ def _compact_size(size_bytes: int) -> bytes:
     return encode_unsigned_varint(size_bytes + 1)
 
 
-class _Numbers(NamedTuple):
+class _ResponseLayout(NamedTuple):
     """Where the numbers stand in the example of an answer, and what is around them."""
 
     layout: Struct
     size: int
-    before: bytes
-    after: bytes
+    prefix: bytes
+    suffix: bytes
 
 
-class UsualForm:
+class ProduceTemplate:
     """How both look for one topic in one version.
 
     `request` is an example of the request, without records.
     """
 
     __slots__ = (
-        "_after", "_answer", "_around_bytes", "_before", "request", "topic_id", "version",
+        "_overhead_bytes",
+        "_prefix",
+        "_response",
+        "_suffix",
+        "request",
+        "topic_id",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -88,40 +94,48 @@ class UsualForm:
         )
         example = encode(self.request, version)
         # After the records come the tagged fields of the partition, the topic and the request.
-        self._after = b"\x00\x00\x00"
-        self._before = example[: -len(self._after) - _EXAMPLE_OF_DATA]
-        self._around_bytes = len(self._before) + _INDEX.size + len(self._after)
-        self._answer = _numbers(topic, topic_id, version)
+        self._suffix = b"\x00\x00\x00"
+        self._prefix = example[: -len(self._suffix) - _EMPTY_PARTITION_BYTES]
+        self._overhead_bytes = len(self._prefix) + _INDEX.size + len(self._suffix)
+        self._response = _response_layout(topic, topic_id, version)
 
-    def write(self, partition: int, records: Sequence[Buffer], size_bytes: int) -> RawRequest:
+    def encode_request(
+        self, partition: int, records: Sequence[Buffer], size_bytes: int
+    ) -> RawRequest:
         """A request with one batch, whose encoded parts these are, and their size in all."""
         size = _compact_size(size_bytes)
-        body = (self._before, _INDEX.pack(partition), size, *records, self._after)
-        whole_size = self._around_bytes + len(size) + size_bytes
-        return _tuple(RawRequest, (ProduceRequest, body, whole_size, partial(self.read, partition)))
+        body = (self._prefix, _INDEX.pack(partition), size, *records, self._suffix)
+        whole_size = self._overhead_bytes + len(size) + size_bytes
+        return _tuple(
+            RawRequest, (ProduceRequest, body, whole_size, partial(self.match_response, partition))
+        )
 
-    def read(self, partition: int, frame: memoryview) -> Answer | None:
+    def match_response(self, partition: int, frame: memoryview) -> AttemptResult | None:
         """The answer, if it is that the batch is in the log and nothing else is said."""
-        layout, size, before, after = self._answer
+        layout, size, prefix, suffix = self._response
         if len(frame) != size:
             return None
-        begins, told, error, base_offset, appended_at, _, ends = layout.unpack(frame)
+        found_prefix, index, error, base_offset, appended_at, _, found_suffix = layout.unpack(frame)
         # mutation: error-of-short-produce-response-ignored
-        if error or told != partition or begins != before or ends != after:
+        if error or index != partition or found_prefix != prefix or found_suffix != suffix:
             return None
-        return _tuple(Answer, (_APPENDED, None, base_offset, appended_at, False, NO_ERRORS, 0))
+        return _tuple(
+            AttemptResult, (_APPENDED, None, base_offset, appended_at, False, NO_RECORD_ERRORS, 0)
+        )
 
 
-def _numbers(topic: str, topic_id: UUID, version: int) -> _Numbers:
-    said = PartitionProduceResponse(
+def _response_layout(topic: str, topic_id: UUID, version: int) -> _ResponseLayout:
+    partition_response = PartitionProduceResponse(
         index=0, error_code=0, base_offset=0, log_append_time_ms=0, log_start_offset=0
     )
-    answered = TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=[said])
-    whole = b"".join(encode_response(ProduceResponse(responses=[answered]), version, 0))
+    topic_response = TopicProduceResponse(
+        name=topic, topic_id=topic_id, partition_responses=[partition_response]
+    )
+    whole = b"".join(encode_response(ProduceResponse(responses=[topic_response]), version, 0))
     frame = whole[_LENGTH_BYTES + _CORRELATION_ID_BYTES :]
     # No errors of records and no message; tagged fields; no throttling; tagged fields.
-    after = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
-    numbers = Struct(f">{_NUMBERS}").size
-    before = frame[: len(frame) - len(after) - numbers]
-    layout = Struct(f">{_CORRELATION_ID_BYTES}x{len(before)}s{_NUMBERS}{len(after)}s")
-    return _Numbers(layout, layout.size, before, after)
+    suffix = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
+    numbers = Struct(f">{_RESPONSE_FIELDS}").size
+    prefix = frame[: len(frame) - len(suffix) - numbers]
+    layout = Struct(f">{_CORRELATION_ID_BYTES}x{len(prefix)}s{_RESPONSE_FIELDS}{len(suffix)}s")
+    return _ResponseLayout(layout, layout.size, prefix, suffix)

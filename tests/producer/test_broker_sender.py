@@ -14,7 +14,7 @@ from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.accumulator import TopicQueues
-from aiokafkawire.producer.node_sender import NodeSender
+from aiokafkawire.producer.broker_sender import BrokerSender
 from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
@@ -64,25 +64,25 @@ async def test_a_record_alone_is_sent_as_others_are(
     """In one step, or by way of the queue, there as a usual request or not: the requests say the
     same, and so do the metrics."""
     taken: list[bool] = []
-    free_way = NodeSender.free_way
+    immediate_sender = BrokerSender.immediate_sender
 
-    def watched(self: NodeSender, topic: TopicQueues, now: float, *, due: bool = False) -> object:
-        way = free_way(self, topic, now, due=due)
+    def watched(self: BrokerSender, topic: TopicQueues, now: float, *, due: bool = False) -> object:
+        send_batch = immediate_sender(self, topic, now, due=due)
         if not due:
-            taken.append(way is not None)
-        return way
+            taken.append(send_batch is not None)
+        return send_batch
 
     def by_way_of_the_queue(
-        self: NodeSender, topic: TopicQueues, now: float, *, due: bool = False
+        self: BrokerSender, topic: TopicQueues, now: float, *, due: bool = False
     ) -> object:
-        return free_way(self, topic, now, due=True) if due else None
+        return immediate_sender(self, topic, now, due=True) if due else None
 
     def unusual(*_: object, **__: object) -> None:
         return None
 
     said: list[object] = []
-    for way in (watched, by_way_of_the_queue, unusual):
-        monkeypatch.setattr(NodeSender, "free_way", way)
+    for sender in (watched, by_way_of_the_queue, unusual):
+        monkeypatch.setattr(BrokerSender, "immediate_sender", sender)
         before = len(broker.requests.of(ApiKey.PRODUCE))
         async with new_producer(linger_ms=0, acks=acks) as producer:
             for number in range(6):
@@ -114,9 +114,9 @@ async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(
         accumulator = producer._lifecycle.session.sender.accumulator
         delivery = producer.send_nowait("t", b"v", partition=0)
         before = producer.metrics()["requests_total"]
-        accumulator.press(1)
+        accumulator.begin_flush()
         assert producer.metrics()["requests_total"] == before + 1
-        accumulator.press(-1)
+        accumulator.end_flush()
         with anyio.fail_after(5):
             assert (await delivery).offset == 1
 
@@ -176,8 +176,8 @@ async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: Ne
     under_way: list[int] = []
 
     def count(_: SeenRequest) -> Delay:
-        nodes = producer._lifecycle.session.sender._nodes.values()
-        under_way.append(sum(node._under_way for node in nodes))
+        nodes = producer._lifecycle.session.sender._broker_senders.values()
+        under_way.append(sum(node._in_flight for node in nodes))
         return Delay(0.002)
 
     broker.on(ApiKey.PRODUCE, count)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokafkawire.producer.partition_queue import Policy
+from aiokafkawire.producer.partition_queue import QueueConfig
 from aiokafkawire.records import Compression
 
-__all__ = ("Settings", "Totals")
+__all__ = ("AccumulatorConfig", "ProducerTotals")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AccumulatorConfig:
     """The options that hold for all partitions."""
 
-    policy: Policy
+    queue: QueueConfig
     buffer_memory_bytes: int
     compression: Compression
     compression_level: int | None
@@ -24,7 +24,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Totals:
+class ProducerTotals:
     """What was done since the beginning."""
 
     records_delivered: int = 0
