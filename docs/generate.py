@@ -305,7 +305,7 @@ def _error(cls: type[errors.KafkaError]) -> Iterator[str]:
 
 def _retriable(cls: type[errors.KafkaError]) -> str:
     if issubclass(cls, errors.BrokerError) or cls is errors.KafkaError:
-        return "no, unless set" if cls is errors.KafkaError else "as the code says"
+        return "no by default" if cls is errors.KafkaError else "as the code says"
     return "yes" if cls.retriable else "no"
 
 
