@@ -1,4 +1,4 @@
-"""The consumer: subscription, positions, fetching, and `Consumer`."""
+"""`Consumer`, and what it consists of: subscription, assignment, positions, fetching."""
 
 from aiokafkawire.consumer.consumer import BatchIterator, Consumer, RecordIterator
 from aiokafkawire.consumer.subscription import RebalanceListener

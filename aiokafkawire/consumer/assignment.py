@@ -1,4 +1,4 @@
-"""The partitions that a consumer owns, and what is given of them to whom."""
+"""The partitions assigned to a consumer, and the delivery of their records to callers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ __all__ = ("ConsumerAssignment", "offsets_to_commit")
 
 
 class ConsumerAssignment:
-    """Owned partitions by name.
+    """The assigned partitions, by topic and number.
 
-    What a call costs goes by the partitions that have something to give or to tell (`_with_data`,
-    in the order of their turns, and `_failed`), not by those that are owned. `below_low_watermark`:
-    the partitions whose fetched bytes the last call took below `low_watermark_bytes`, or that it
-    found damaged. `decoding_suspended`: the last call gave nothing as it took long enough, or as
-    `offloaded` has to be unpacked first.
+    The cost of a call grows with the partitions that have records (`_with_data`, in delivery order)
+    or an error (`_failed`), not with all assigned partitions.
+
+    Attributes:
+        below_low_watermark: Partitions that the last call drained below `low_watermark_bytes`, or
+            in which it found corrupt data.
+        decoding_suspended: The last call returned no records, because it used up its decoding
+            budget or because `offloaded` must be decompressed first.
+        offloaded: A large batch to decompress in a worker thread, if one is next.
+        counters: Counters for `metrics`.
     """
 
     def __init__(self, low_watermark_bytes: int = 0) -> None:
@@ -50,24 +55,24 @@ class ConsumerAssignment:
         return tp in self._partitions
 
     def has(self, partitions: Mapping[TopicPartition, object]) -> bool:
-        """Whether all of these are owned."""
+        """Return whether all of these partitions are assigned."""
         return partitions.keys() <= self._partitions.keys()
 
     def get(self, tp: TopicPartition) -> AssignedPartition | None:
-        """A partition, if it is owned."""
+        """Return a partition, or None if it is not assigned."""
         return self._partitions.get(tp)
 
     @property
     def names(self) -> tuple[TopicPartition, ...]:
-        """The owned partitions, sorted."""
+        """The topics and numbers of the assigned partitions, sorted."""
         return tuple(sorted(self._partitions))
 
     def values(self) -> list[AssignedPartition]:
-        """The partitions, in the order in which they came."""
+        """Return the partitions in the order in which they were assigned."""
         return list(self._partitions.values())
 
     def add(self, partition: AssignedPartition) -> None:
-        """Own a partition; its turn is the last."""
+        """Add a partition, last in delivery order; it replaces an older one of the same name."""
         replaced = self._partitions.get(partition.tp)
         if replaced is not None:
             self.remove([replaced])
@@ -76,14 +81,14 @@ class ConsumerAssignment:
         self.on_records_fetched(partition)
 
     def on_records_fetched(self, partition: AssignedPartition) -> None:
-        """Something was fetched of a partition; it may have gone meanwhile."""
+        """Note that a fetch has returned records, unless the partition was removed meanwhile."""
         if self._partitions.get(partition.tp) is not partition:
             return
         if partition.buffer is not None and not partition.buffer.empty:
             self._with_data.setdefault(partition)
 
     def remove(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Take partitions out; one that was replaced by another of its name stays."""
+        """Remove partitions. A newer partition of the same name stays."""
         for partition in partitions:
             if self._partitions.get(partition.tp) is partition:
                 del self._partitions[partition.tp]
@@ -91,13 +96,13 @@ class ConsumerAssignment:
                 partition.track_failure_in(None)
 
     def partitions_with_data(self) -> list[AssignedPartition]:
-        """The partitions that have something to give, and perhaps some that have not any more."""
+        """Return the partitions with undelivered records, and perhaps some already drained."""
         return list(self._with_data)
 
-    # --- giving ---
+    # --- delivery ---
 
     def mark_processed(self, caller: object) -> None:
-        """A caller calls again: what it was given is processed."""
+        """Count all records delivered to `caller` as processed, because it calls again."""
         for buffer in self._delivered_to.pop(caller, ()):
             buffer.mark_processed(caller)
 
@@ -105,11 +110,15 @@ class ConsumerAssignment:
         buffers = self._delivered_to.setdefault(caller, {})
         buffers[buffer] = None
         if len(self._delivered_to) > MAX_CALLERS:
-            # What the oldest was given is then never taken for processed.
+            # The records delivered to the oldest caller never count as processed then.
             del self._delivered_to[next(iter(self._delivered_to))]
 
     def open_cursor(self, caller: object) -> RecordCursor | None:
-        """A cursor over the next records there are; raises what a partition is broken by."""
+        """Return a cursor over the next buffered records, or None.
+
+        Raises:
+            KafkaError: The fetched data of a partition cannot be decoded.
+        """
         self._exclude_others(None)
         self._reset_result()
         for partition, buffer in self._in_order(None):
@@ -138,10 +147,17 @@ class ConsumerAssignment:
         *,
         single_partition: bool = False,
     ) -> dict[TopicPartition, Records]:
-        """Up to `max_records` records of the partitions whose turn it is, or of `single_partition`
-        of them.
+        """Return up to `max_records` buffered records by partition, in delivery order.
 
-        Raises what a partition is broken by, unless there are records of others to give first.
+        Args:
+            caller: The task that will process the records.
+            max_records: The most records to return.
+            only: Return records of these partitions alone.
+            single_partition: Stop after the first partition with records.
+
+        Raises:
+            KafkaError: The fetched data of a partition cannot be decoded. Records of other
+                partitions are returned first.
         """
         taken: dict[TopicPartition, Records] = {}
         left, remaining_bytes = max_records, TAKE_BYTES
@@ -191,7 +207,7 @@ class ConsumerAssignment:
             self.below_low_watermark.append(partition)
 
     def metrics(self) -> dict[str, int | float]:
-        """What was counted, and how the partitions stand."""
+        """Return the counters, and the lag and buffers of the partitions."""
         self._count_cursor()
         return self.counters.snapshot(self._partitions.values())
 
@@ -200,9 +216,9 @@ class ConsumerAssignment:
             self.counters.records_consumed += self._cursor.take_delivered_count()
 
     def raise_failed(self) -> None:
-        """Raise what keeps a partition from being read, if the application may hear of it.
+        """Raise the error of a partition that cannot be read, if there is one.
 
-        What may go away by itself is raised once for all partitions of a topic.
+        A broker's error that may pass is raised once for all partitions of a topic.
         """
         for partition in list(self._failed):
             error = partition.take_error()
@@ -213,7 +229,7 @@ class ConsumerAssignment:
                 raise copy_of(error)
 
     def _exclude_others(self, only: Collection[TopicPartition] | None) -> None:
-        """Note which partitions the application does not ask for."""
+        """Mark the partitions that the call leaves out."""
         if only is None and not self._excluding:
             return
         self._excluding = only is not None
@@ -223,7 +239,7 @@ class ConsumerAssignment:
     def _in_order(
         self, only: Collection[TopicPartition] | None
     ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
-        """Those with something to give, the one whose turn is next first."""
+        """Yield the partitions with readable records, in delivery order."""
         for partition in list(self._with_data):
             buffer = partition.readable
             if buffer is None:
@@ -248,7 +264,7 @@ class ConsumerAssignment:
     # --- committing ---
 
     def delivered_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that was given, processed or not, and not known to be committed."""
+        """Return the offsets after all delivered records, where they are not committed yet."""
         found = {
             tp: partition.delivered_offset()
             for tp, partition in self._partitions.items()
@@ -257,7 +273,7 @@ class ConsumerAssignment:
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The coordinator keeps these offsets."""
+        """Note that the coordinator has acknowledged these offsets."""
         for tp, offset in offsets.items():
             partition = self._partitions.get(tp)
             if partition is not None:
@@ -268,7 +284,7 @@ def offsets_to_commit(
     partitions: Iterable[AssignedPartition],
     pending: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is processed and neither known to be committed nor `pending` to be."""
+    """Return the offsets after the processed records, unless committed or `pending`."""
     found = {
         partition.tp: partition.offset_to_commit(pending.get(partition.tp))
         for partition in partitions
@@ -277,7 +293,7 @@ def offsets_to_commit(
 
 
 def _has_same_error(partition: AssignedPartition, error: KafkaError) -> bool:
-    """Whether a broker refused the partition as it did another."""
+    """Return whether the partition has the same broker error pending."""
     state = partition.state
     if not isinstance(state, ErrorPending):
         return False

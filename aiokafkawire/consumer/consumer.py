@@ -66,12 +66,12 @@ from .validation import (
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
 FAST_CLOSE_S = 0.75
-"""How long a consumer may take to leave with nothing to commit, by a cancellation (Ctrl-C), or
-after one of its tasks failed."""
+"""Time limit of `close` if there is nothing to commit, after a cancellation (Ctrl-C), or after a
+task of the consumer has failed."""
 
 
 class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
-    """Reads topics, alone or as a member of a group.
+    """Reads topics, by itself or as a member of a consumer group.
 
     ::
 
@@ -79,25 +79,33 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             async for record in c:
                 await bill(record)
 
-    Options are those of `ConsumerConfig`. With a `group_id` the partitions of the topics are
-    divided among the members of the group, and offsets are committed; without one all partitions
-    are read. Nothing is read before `async with` is entered.
+    With a `group_id` the partitions of the topics are divided among the members of the group, and
+    offsets are committed; without one all partitions are read. Nothing is read before `async with`
+    is entered.
 
-    What the application was given counts as processed when the same task calls again (or leaves
-    `async with` without an exception); only that is committed automatically, and only then may
-    partitions be given back in a rebalance. An application that does not call for
-    `max_poll_interval_ms` loses its partitions. Calls that wait for records have no deadline unless
-    they are given one; they raise at once what waiting does not mend (`GroupFailed`,
-    `MemberFenced`, `NoOffset`, `CorruptRecords`, …), and `UnknownTopic` for a topic that does not
-    exist for `default_api_timeout_ms`.
+    Records count as processed when the task that received them calls the consumer again, or leaves
+    `async with` without an exception. Auto-commit commits processed records only, and a rebalance
+    revokes a partition only after its records are processed. An application that makes no call
+    within `max_poll_interval_ms` loses its partitions.
+
+    Calls that return records wait without a deadline unless they get a timeout. Errors that do not
+    pass by waiting are raised at once (`GroupFailed`, `MemberFenced`, `NoOffset`,
+    `CorruptRecords`, …); `UnknownTopic` is raised for a topic that has not existed for
+    `default_api_timeout_ms`.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
-        """Check the arguments; nothing is connected before `start` or `async with`.
+        """Check the arguments. `start` or `async with` connects.
 
-        `topics` are subscribed to; without any call `subscribe` or `assign`. Of the options only
-        `bootstrap_servers` must be given; `help(aiokafkawire.config.ConsumerOptions)` tells all.
-        Raises `InvalidOption`, and `TypeError` for a topic that is no name.
+        Args:
+            *topics: Topics to subscribe to. Without any, call `subscribe` or `assign`.
+            **options: Options of `ConsumerConfig`, which
+                `help(aiokafkawire.config.ConsumerOptions)` describes. Only `bootstrap_servers` is
+                required.
+
+        Raises:
+            InvalidOption: An option is unknown or invalid, or a topic has an invalid name.
+            TypeError: A topic is not a string.
         """
         self.config = make(ConsumerConfig, options)
         parse_pin(self.config.api_version)
@@ -116,26 +124,31 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             raise InvalidOption(str(error)) from None
         self._listener: RebalanceListener | None = None
 
-    # --- life ---
+    # --- start and close ---
 
     async def start(self) -> None:
-        """Connect, and begin to read. Raises `NoBrokerAvailable`, `AuthenticationFailed`.
+        """Connect and start to fetch, as entering `async with` does.
 
-        With `connect_on_start` off it returns at once, and the consumer connects in the background.
+        With `connect_on_start=False` it returns at once, and the consumer connects in the
+        background. Call `stop` at the end, in any task. After a failure `start` may be called
+        again; after `stop` it may not.
 
-        The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
-        a failure it may be called again. A consumer that was stopped stays so.
+        Raises:
+            NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
+            AuthenticationFailed: The brokers refused the credentials.
         """
         await super().start()
 
     async def stop(self) -> None:
-        """Commit what is processed (with auto-commit), leave the group, close.
+        """Commit processed records (with auto-commit), leave the group and close the connections.
 
-        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it; with
-        nothing to commit less than a second, whatever the brokers do, and the same when `async
-        with` is left by a cancellation. What this task was given counts as processed. Raises what
-        the next call would have raised of what went wrong in between, and `KafkaError` in a
-        rebalance listener, which stopping waits for. Calling it again does nothing.
+        Records delivered to this task count as processed. Takes at most `close_timeout_ms` plus the
+        time of the rebalance callback; less than a second if there is nothing to commit, or if
+        `async with` is left by a cancellation. Calling it again does nothing.
+
+        Raises:
+            KafkaError: An error of a background task that no call has raised yet.
+            IllegalState: Called by a rebalance listener, which `stop` waits for.
         """
         await super().stop()
 
@@ -153,13 +166,14 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             return None
         if session.group is not None and session.group.rebalance.is_callback_task(current_task()):
             raise IllegalState(
-                "a rebalance listener cannot stop its consumer, which waits for the listener to"
-                " return: raise an exception in it, and stop after the call that lets it out"
+                "a rebalance listener cannot stop its consumer, because stop() waits for the"
+                " listener to return; raise an exception in the listener, and stop the consumer"
+                " where the next call raises it"
             )
         if left_with is None:
             session.assignment.mark_processed(current_task())
         cancelled = left_with is not None and not isinstance(left_with, Exception)
-        # After a defect nobody may be there who does what a goodbye waits for.
+        # After a task has failed, the task that would complete a commit may be gone.
         fast = cancelled or self._lifecycle.phase is Phase.BROKEN
         now = session.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
@@ -178,7 +192,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     def _running(self) -> ConsumerSession:
         session = self._lifecycle.session
         if session is not None and self._lifecycle.phase is Phase.CLOSING and session.in_callback:
-            # The listener may still seek and commit what is about to go.
+            # The listener may still seek, and commit the partitions being revoked.
             return session
         return self._lifecycle.running_here()
 
@@ -186,7 +200,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return session.runtime.clock.now() + limit / 1000
 
-    # --- what to read ---
+    # --- subscription ---
 
     def subscribe(
         self,
@@ -195,33 +209,46 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name matches `pattern`; replaces what was before.
+        """Subscribe to topics, or to a pattern of topic names; this replaces the last subscription.
 
-        May be called before `async with`. `listener` hears of partitions that come and go. A member
-        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `IllegalState` after `assign`,
-        `TypeError` and `ValueError` for what can name no topic.
+        May be called before `async with`. With a `group_id` the consumer joins the group
+        (JoinGroup, KIP-429, KIP-345).
+
+        Args:
+            topics: Names of topics.
+            pattern: Regular expression; all topics whose whole name matches are read, including
+                topics created later.
+            listener: Called when partitions are assigned, revoked or lost.
+
+        Raises:
+            IllegalState: Partitions are assigned with `assign`.
+            TypeError: A topic is not a string, or `listener` is not a `RebalanceListener`.
+            ValueError: A topic name or the pattern is invalid, or both or neither is given.
         """
         names = parse_topics(topics)
         if bool(names.topics) == (pattern is not None):
-            raise ValueError("subscribe takes topics or a pattern, one of both")
+            raise ValueError("subscribe() takes either topics or a pattern")
         wanted: Subscription = names if pattern is None else parse_pattern(pattern)
         if isinstance(self._subscription, ManualAssignment):
-            raise IllegalState("partitions are assigned by hand: call unsubscribe() first")
+            raise IllegalState("partitions are assigned with assign(): call unsubscribe() first")
         self._set_subscription(wanted, validate_listener(listener))
 
     def assign(self, *partitions: PartitionArgument) -> None:
-        """Read exactly these partitions, whatever a group does; replaces what was before.
+        """Read exactly these partitions, without group management; replaces the last assignment.
 
-        With a `group_id` offsets are committed, outside of the group's membership. Raises
-        `IllegalState` while topics are subscribed to, `TypeError` for what is no partition.
+        With a `group_id` offsets are committed, though the consumer is not a member of the group.
+
+        Raises:
+            IllegalState: Topics are subscribed to.
+            TypeError: An argument is not a partition.
         """
         chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
         if not isinstance(self._subscription, ManualAssignment | NoSubscription):
-            raise IllegalState("topics are subscribed to: call unsubscribe() first")
+            raise IllegalState("the consumer subscribes to topics: call unsubscribe() first")
         self._set_subscription(ManualAssignment(chosen), None)
 
     def unsubscribe(self) -> None:
-        """Read nothing: partitions are given back, and the group is left."""
+        """Stop reading: give up all partitions, and leave the group."""
         self._set_subscription(NoSubscription(), self._listener)
 
     def _set_subscription(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
@@ -230,7 +257,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         self._subscription, self._listener = wanted, listener
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to; of a pattern those that match it at present."""
+        """Return the subscribed topics; for a pattern, the topics that match it now."""
         wanted, session = self._subscription, self._lifecycle.session
         if isinstance(wanted, SubscribedTopics):
             return frozenset(wanted.topics)
@@ -239,7 +266,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         return frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this consumer owns at present."""
+        """Return the partitions assigned to this consumer."""
         return frozenset(self._running.assignment)
 
     # --- records ---
@@ -248,13 +275,13 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         return RecordIterator(self)
 
     async def __anext__(self) -> Record:
-        """As `getone()`: for `anext(consumer)`."""
+        """Return the next record, as `getone()` does, for `anext(consumer)`."""
         return await self.getone()
 
     def batches(self) -> BatchIterator:
-        """Iterate over `Records` of one partition at a time, up to `max_poll_records` each.
+        """Iterate over batches: `Records` of one partition, up to `max_poll_records` each.
 
-        A batch may be given to `commit`. Raises as `getone` does.
+        A batch may be passed to `commit`. The iteration raises the same errors as `getone`.
         """
         self._lifecycle.running()
         return BatchIterator(self)
@@ -268,12 +295,21 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     async def getone(
         self, *partitions: PartitionArgument, timeout_ms: float | None = None
     ) -> Record | None:
-        """Return the next record; None if none came within `timeout_ms` (for ever unless given).
+        """Return the next record.
 
-        `partitions` restricts it to these. Raises what waiting does not change: see `Consumer`. May
-        be cancelled: a record that was not returned is given by the next call. Prefer `timeout_ms`
-        to `asyncio.wait_for`, which before Python 3.12 calls from another task each time, so that
-        nothing counts as processed.
+        If the call is cancelled, no record is lost: the next call returns it. Prefer `timeout_ms`
+        to `asyncio.wait_for`, which before Python 3.12 makes each call in a new task, so that no
+        record counts as processed.
+
+        Args:
+            *partitions: Return a record of these partitions alone.
+            timeout_ms: The longest wait, in milliseconds. Defaults to no limit.
+
+        Returns:
+            The record, or None after `timeout_ms`.
+
+        Raises:
+            KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
         """
         session = self._running
         if partitions:
@@ -296,11 +332,21 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         timeout_ms: float = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, Records]:
-        """Records that are there, by partition; waits up to `timeout_ms` for the first.
+        """Return the records fetched so far, by partition.
 
-        `partitions` restricts them; `max_records` is `max_poll_records` unless given. Empty if none
-        came. Raises as `getone` does. May be cancelled: what was not returned is given by the next
-        call.
+        If the call is cancelled, no record is lost: the next call returns them.
+
+        Args:
+            *partitions: Return records of these partitions alone.
+            timeout_ms: The longest wait for the first record, in milliseconds.
+            max_records: The most records to return. Defaults to `max_poll_records`.
+
+        Returns:
+            `Records` by partition; empty after `timeout_ms`.
+
+        Raises:
+            KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
+            ValueError: `max_records` is less than 1.
         """
         session = self._running
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -353,12 +399,21 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     # --- offsets ---
 
     async def commit(self, offsets: CommitArgument[PartitionT] | None = None) -> None:
-        """Commit, and wait until the coordinator has acknowledged it.
+        """Commit offsets, and wait for the coordinator's acknowledgement (OffsetCommit).
 
-        None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
-        a mapping what it says (offsets are those of the next record to read). Raises `CommitFailed`
-        if the partition is not owned: another member reads it from its last commit.
-        Raises `TypeError` or `ValueError` for what is neither, before anything is sent.
+        Args:
+            offsets: Offset of the next record to read, by partition; or a batch of `batches` or
+                `getmany`, which is committed up to its end. Defaults to the positions of all
+                partitions: everything delivered so far.
+
+        Raises:
+            CommitFailed: A partition is not assigned to this consumer. Its new owner reads from the
+                last commit.
+            BrokerError: The coordinator refused the commit.
+            RequestTimedOut: No acknowledgement within `default_api_timeout_ms`.
+            InvalidOption: The consumer has no `group_id`.
+            TypeError: `offsets` is neither a mapping nor a batch. Nothing is sent.
+            ValueError: An offset is out of range. Nothing is sent.
         """
         session = self._running
         group = session.require_group()
@@ -373,19 +428,30 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         else:
             session.raise_lost_partitions()
             await session.commit(session.assignment.delivered_offsets())
-            # All that was given counts as processed: a rebalance that waited may go on.
+            # All delivered records count as processed: a rebalance that waits may go on.
             session.poll_started(current_task())
             session.poll_finished()
 
     async def committed(
         self, *partitions: PartitionArgument, stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None for nothing. All of the assignment unless given.
+        """Return the group's committed offsets from the coordinator (OffsetFetch).
 
-        Asked of the coordinator (OffsetFetch), which waits for open transactions that are about to
-        change it (KIP-447); brokers before 2.5 do not, and `stable` refuses these. Raises
-        `RequestTimedOut` after `default_api_timeout_ms`, `BrokerError`, `UnsupportedVersion`, and
-        `InvalidOption` without a `group_id`.
+        The coordinator waits for open transactions that change the offsets (KIP-447); brokers
+        before 2.5 do not.
+
+        Args:
+            *partitions: Defaults to all assigned partitions.
+            stable: Raise `UnsupportedVersion` on brokers before 2.5.
+
+        Returns:
+            The committed offset by partition, or None where nothing is committed.
+
+        Raises:
+            RequestTimedOut: No response within `default_api_timeout_ms`.
+            BrokerError: The coordinator refused the request.
+            UnsupportedVersion: `stable` is set and the broker is older than 2.5.
+            InvalidOption: The consumer has no `group_id`.
         """
         session = self._running
         group = session.require_group()
@@ -395,9 +461,12 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         return dict(await group.offsets.fetch(wanted, self._deadline(session), stable=stable))
 
     async def position(self, partition: AnyPartition) -> int:
-        """The offset of the next record to be given; waits until it is known and validated.
+        """Return the offset of the next record to deliver, once it is known and validated.
 
-        Raises `NoOffset`, or `RequestTimedOut` after `default_api_timeout_ms`.
+        Raises:
+            NoOffset: No offset is committed or in range, and `auto_offset_reset` is `none`.
+            RequestTimedOut: The position was not found within `default_api_timeout_ms`.
+            IllegalState: The partition is not assigned.
         """
         session = self._running
         deadline = self._deadline(session)
@@ -411,45 +480,63 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
                 failure = session.last_failure
                 why = "" if failure is None else f"; the last error: {failure}"
                 raise RequestTimedOut(
-                    f"the position was not found in time{why}", topic=topic, partition=number
+                    f"the position was not found before the deadline{why}",
+                    topic=topic,
+                    partition=number,
                 ) from failure
             session = self._running
         return position
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where reading goes on after what was given, for each partition where more was given than
-        is known to be committed: the offsets that a transaction is to commit.
+        """Return the positions of all partitions with uncommitted records, for a transaction.
 
-        Raises `CommitFailed`, once, if partitions went to other members with records that were
-        given and not committed: results of these must not be committed (KIP-447).
+        Raises:
+            CommitFailed: Partitions were revoked or lost while delivered records were uncommitted:
+                results of these records must not be committed (KIP-447). Raised once.
         """
         return self._running.positions()
 
     def mark_committed(self, offsets: CommitArgument[PartitionT]) -> None:
-        """Take these offsets for committed, as they were by other means than `commit`.
+        """Note that offsets were committed by other means than `commit`.
 
-        In a transaction of a producer, which says so itself
-        (`send_offsets_to_transaction(consumer)`), or in a database along with the results. Takes
-        what `commit` takes, and raises `TypeError` and `ValueError` as that does.
+        For offsets stored in a database with the results. A transaction notes its offsets itself
+        (`send_offsets_to_transaction(consumer)`).
+
+        Args:
+            offsets: A mapping or a batch, as for `commit`.
+
+        Raises:
+            CommitFailed: The batch was delivered before its partition was lost.
+            TypeError: `offsets` is neither a mapping nor a batch.
+            ValueError: An offset is out of range.
         """
         session = self._running
         session.assignment.mark_committed(parse_commit_argument(session.assignment, offsets))
 
     def group_metadata(self) -> GroupMetadata:
-        """Which member of its group this is, for a transaction that commits its offsets (KIP-447).
+        """Return the group id, generation and member id, for a transaction (KIP-447).
 
-        If the group went on without this member, the generation and member id are the old ones
-        until the next call for records: the coordinator then refuses the offsets. There are none
-        (-1, "") before the first rebalance, and when partitions are assigned by hand. Raises
-        `InvalidOption` without a `group_id`.
+        If the group has removed this member, the old generation and member id stay until the next
+        call that returns records, so that the coordinator refuses the offsets. They are -1 and ""
+        before the first rebalance and with `assign`.
+
+        Raises:
+            InvalidOption: The consumer has no `group_id`.
         """
         return self._running.require_group().metadata()
 
     def seek(self, partition: AnyPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading at this offset; what was fetched before is dropped.
+        """Set the position of a partition, at once; fetched records are discarded.
 
-        Takes effect at once. Raises `IllegalState` for a partition that is not assigned, and
-        `TypeError` or `ValueError` for what is no offset.
+        Args:
+            partition: An assigned partition.
+            offset: Offset of the next record to read. The leader epoch, if any, is validated
+                (KIP-320).
+
+        Raises:
+            IllegalState: The partition is not assigned.
+            TypeError: `offset` is not an integer.
+            ValueError: `offset` is out of range.
         """
         session = self._running
         to = validate_offset(offset)
@@ -461,15 +548,25 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         session.on_position_changed()
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
-        """Go to the first offset of these partitions, or of all assigned ones."""
+        """Seek to the first offset of these partitions, or of all assigned ones.
+
+        Waits until the positions are known; raises the same errors as `position`.
+        """
         await self._reset(partitions, ResetOffset(OffsetSpec.EARLIEST))
 
     async def seek_to_end(self, *partitions: PartitionArgument) -> None:
-        """Go to the end of these partitions, or of all assigned ones."""
+        """Seek to the end of these partitions, or of all assigned ones.
+
+        Waits until the positions are known; raises the same errors as `position`.
+        """
         await self._reset(partitions, ResetOffset(OffsetSpec.LATEST))
 
     async def seek_to_committed(self, *partitions: PartitionArgument) -> None:
-        """Go back to what the group has committed; where nothing is, auto_offset_reset rules."""
+        """Seek to the committed offsets of these partitions, or of all assigned ones.
+
+        Where nothing is committed, `auto_offset_reset` decides. Waits until the positions are
+        known; raises the same errors as `position`, and `InvalidOption` without a `group_id`.
+        """
         self._running.require_group()
         await self._reset(partitions, SeekToCommitted())
 
@@ -485,7 +582,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             try:
                 await self.position(tp)
             except KafkaError:
-                # Of all assigned ones, those that go meanwhile need no position here any more.
+                # With "all assigned partitions", one that is revoked meanwhile does not matter.
                 if partitions or tp in self._running.assignment:
                     raise
 
@@ -500,15 +597,23 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     # --- pausing ---
 
     def pause(self, *partitions: PartitionArgument) -> None:
-        """Give nothing of these partitions until `resume`; what was fetched is kept."""
+        """Return no records of these partitions until `resume`; fetched records are kept.
+
+        Raises:
+            IllegalState: A partition is not assigned.
+        """
         self._set_paused(partitions, True)
 
     def resume(self, *partitions: PartitionArgument) -> None:
-        """Go on giving records of these partitions."""
+        """Return records of paused partitions again.
+
+        Raises:
+            IllegalState: A partition is not assigned.
+        """
         self._set_paused(partitions, False)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return frozenset(p.tp for p in self._running.assignment.values() if p.paused)
 
     def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
@@ -518,14 +623,27 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             self._owned_partition(session, tp).paused = paused
         session.on_position_changed()
 
-    # --- what the cluster has ---
+    # --- offsets, topics and metrics ---
 
     async def beginning_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has (ListOffsets, as the next two)."""
+        """Return the first offset of each partition's log (ListOffsets).
+
+        Args:
+            *partitions: Defaults to all assigned partitions.
+
+        Raises:
+            UnknownTopic: A topic or partition does not exist.
+            BrokerError: A broker refused the request.
+            RequestTimedOut: No response within `default_api_timeout_ms`.
+        """
         return await self._list_offsets(partitions, OffsetSpec.EARLIEST)
 
     async def end_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition that this consumer may see."""
+        """Return the offset after the last readable record of each partition (ListOffsets).
+
+        This is the high watermark; with `read_committed` the last stable offset. Arguments and
+        errors are those of `beginning_offsets`.
+        """
         return await self._list_offsets(partitions, OffsetSpec.LATEST)
 
     async def _list_offsets(
@@ -541,9 +659,20 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     async def offsets_for_times(
         self, timestamps_ms: Mapping[PartitionT, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (milliseconds since 1970); None if there is none.
+        """Return the first record at or after a timestamp, per partition (ListOffsets, KIP-79).
 
-        Raises `UnsupportedVersion` on brokers before 0.10.1 (KIP-79), `RequestTimedOut`.
+        Args:
+            timestamps_ms: Milliseconds since 1970, by partition.
+
+        Returns:
+            Offset and timestamp by partition, or None where no record is that young.
+
+        Raises:
+            UnsupportedVersion: A broker is older than 0.10.1.
+            UnknownTopic: A topic or partition does not exist.
+            RequestTimedOut: No response within `default_api_timeout_ms`.
+            TypeError: A timestamp is not an integer.
+            ValueError: A timestamp is negative.
         """
         session = self._running
         return await session.lister.list_all(
@@ -551,10 +680,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         )
 
     def _fetch_node(self, tp: TopicPartition) -> NodeId:
-        """The broker that a partition is read from: its leader, or a replica that is nearer.
-
-        -1 if none is known.
-        """
+        """Return the broker to fetch from: preferred read replica or leader; -1 if unknown."""
         session = self._running
         owned = session.assignment.get(tp)
         if owned is not None and owned.preferred_replica is not None:
@@ -563,21 +689,20 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         return -1 if leader is None else leader.node
 
     def lag(self, partition: AnyPartition) -> int | None:
-        """How many offsets the position is behind the end, as of the last fetch.
+        """Return the distance of the position from the end, as of the last fetch.
 
-        None before the first fetch. With read_committed the end is the last stable offset.
+        None before the first fetch. With `read_committed` the end is the last stable offset.
         """
         return self._owned_partition(self._running, partition).lag
 
     def highwater(self, partition: AnyPartition) -> int | None:
-        """The high watermark, as of the last fetch: the offset after the last replicated record.
-
-        None before the first fetch.
+        """Return the high watermark as of the last fetch: the offset after the last replicated
+        record. None before the first fetch.
         """
         return self._owned_partition(self._running, partition).high_watermark
 
     def last_stable_offset(self, partition: AnyPartition) -> int | None:
-        """Before which offset all transactions are over, as of the last fetch.
+        """Return the last stable offset as of the last fetch: all transactions before it are over.
 
         None before the first fetch, and from brokers before 0.11.
         """
@@ -586,46 +711,55 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
     ) -> PingResult:
-        """Ask a broker now whether it answers: for readiness probes.
+        """Check that a broker responds now, for readiness probes.
 
         Sends a request and waits for its response. Nothing is taken from a cache, and no backoff
-        after failed connections delays it. Brokers are asked one after the other, without waiting
-        long for each, until one answers. It does not count as a call for records.
+        after failed connections delays it. Brokers are tried one after the other, with a short wait
+        for each, until one responds. The call does not reset the poll timer.
 
         Args:
             timeout_ms: The longest that the call takes, in milliseconds.
-            topic: Ask the leader of each partition of this topic; all must answer.
-            group: Ask the coordinator of this group, which must be ready to serve it.
+            topic: Check the leader of each partition of this topic; all must respond.
+            group: Check the coordinator of this group, which must be ready to serve it.
 
         Returns:
-            The brokers that answered, and the time that the slowest of them took.
+            The brokers that responded, and the time that the slowest of them took.
 
         Raises:
-            NoBrokerAvailable: No broker answered; the text has the reason of each.
-            RequestTimedOut: A leader, or the coordinator, did not answer. As `ConnectionFailed`
+            NoBrokerAvailable: No broker responded; the text has the reason of each.
+            RequestTimedOut: A leader, or the coordinator, did not respond. As `ConnectionFailed`
                 and `ConnectionLost`, it names the broker.
             UnknownTopic: The topic does not exist.
             BrokerError: A partition has no leader, or no broker coordinates the group.
-            ClientClosed: The consumer does not run.
-            ValueError: `timeout_ms` is negative or no number.
+            ClientClosed: The consumer is not running.
+            ValueError: `timeout_ms` is negative or not a number.
         """
         return await self._running.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 
     def metrics(self) -> dict[str, int | float]:
-        """Numbers at present; each name ends in its unit, `_total` counts since `async with`.
+        """Return the metrics that the documentation of the consumer lists.
 
-        The names are listed in the documentation of the consumer. `records_lag{topic="t",
-        partition="0"}` is the lag of one partition, there from its first fetch on.
+        A name ends in its unit; `_total` counts since `async with`. `records_lag{topic="t",
+        partition="0"}` is the lag of one partition, present after its first fetch.
         """
         return self._running.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic. Raises `UnknownTopic`."""
+        """Return the partition numbers of a topic.
+
+        Raises:
+            UnknownTopic: The topic does not exist.
+            RequestTimedOut: No response within `default_api_timeout_ms`.
+        """
         session = self._running
         return tuple((await session.cluster.topic(topic, self._deadline(session))).partitions)
 
     async def topics(self) -> tuple[str, ...]:
-        """The names of all topics that this client may see, in order."""
+        """Return the names of all topics that this client may see, sorted.
+
+        Raises:
+            RequestTimedOut: No response within `default_api_timeout_ms`.
+        """
         session = self._running
 
         def build(version: int) -> MetadataRequest:
@@ -639,7 +773,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
 
 
 class RecordIterator:
-    """`async for record in consumer`. To be used by one task."""
+    """Iterates over records: `async for record in consumer`. For use by one task."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -651,7 +785,7 @@ class RecordIterator:
         return self
 
     async def __anext__(self) -> Record:
-        """The next record. Lets other tasks run at least every 256 records."""
+        """Return the next record. Other tasks run at least every 256 records."""
         for record in self._cursor.ready:
             # mutation: iterated-records-do-not-reset-poll-timer
             if self._record_poll is not None:
@@ -667,7 +801,7 @@ class RecordIterator:
 
 
 class BatchIterator:
-    """`async for batch in consumer.batches()`."""
+    """Iterates over batches: `async for batch in consumer.batches()`."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -676,7 +810,7 @@ class BatchIterator:
         return self
 
     async def __anext__(self) -> Records:
-        """The next records of one partition."""
+        """Return the next records of one partition."""
         consumer = self._consumer
         found = await consumer._get_records(
             consumer._running, None, consumer.config.max_poll_records, NEVER, single_partition=True

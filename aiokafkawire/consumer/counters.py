@@ -1,4 +1,4 @@
-"""What a consumer counts."""
+"""Counters and metrics of a consumer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .partition import AssignedPartition
 __all__ = ("ConsumerCounters",)
 
 MAX_LAGS = 1_000
-"""Partitions whose lag is among the metrics: those with the largest."""
+"""The most partitions whose lag is a metric: those with the largest lag."""
 
 Numbers = dict[str, int | float]
 
 
 class ConsumerCounters:
-    """Counters since the consumer was entered. Who does something counts it."""
+    """Counters since the consumer was started."""
 
     def __init__(self) -> None:
         self.records_consumed = 0
@@ -33,13 +33,13 @@ class ConsumerCounters:
         self._latency_max_s = 0.0
 
     def record_fetch(self, latency_s: float) -> None:
-        """A fetch was answered after so long."""
+        """Count a Fetch response, with its latency in seconds."""
         self.fetches += 1
         self._latency_sum_s += latency_s
         self._latency_max_s = max(self._latency_max_s, latency_s)
 
     def snapshot(self, partitions: Collection[AssignedPartition]) -> Numbers:
-        """All numbers, with what the owned partitions show at present."""
+        """Return all metrics, including the lag and buffers of the assigned partitions."""
         lags = {p.tp: lag for p in partitions if (lag := p.lag) is not None}
         buffers = [p.buffer for p in partitions if p.buffer is not None]
         return {
@@ -64,7 +64,7 @@ class ConsumerCounters:
 
 
 def _lag_by_partition(lags: Mapping[TopicPartition, int]) -> Numbers:
-    """Name the lag of each partition as Prometheus does; only the largest of very many."""
+    """Return the lag of each partition under its Prometheus name, at most `MAX_LAGS` of them."""
     chosen: Iterable[tuple[TopicPartition, int]] = lags.items()
     if len(lags) > MAX_LAGS:
         chosen = heapq.nlargest(MAX_LAGS, chosen, key=itemgetter(1))

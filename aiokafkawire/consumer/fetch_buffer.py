@@ -1,4 +1,4 @@
-"""What was fetched of one partition from one position on, and how much of it is processed."""
+"""Fetched records of one partition: the position, and which records are processed."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ __all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "FetchBuffer", "RecordCursor", "Unpr
 logger = logging.getLogger("aiokafkawire.consumer")
 
 MAX_CALLERS = 1_000
-"""Tasks that may hold records of one partition at once without having called again."""
+"""The most tasks that are tracked per partition while they process records."""
 
 CURSOR_RECORDS = 256
-"""Records that are taken out at once to be given one by one, before the consumer looks up again."""
+"""The most records that a cursor delivers before the consumer checks for errors and rebalances."""
 
 TAKE_BYTES = 2 * 1024 * 1024
-"""Once so many bytes of batches were decoded in one call, no further batch is: some milliseconds of
-the event loop's time."""
+"""Bytes of batches decoded per call, about some milliseconds of the event loop's time."""
 
 _NO_RECORDS: Iterator[Record] = iter(())
 
 
 class UnprocessedRange:
-    """Records that one caller was given and has not come back for.
+    """Records delivered to one caller, unprocessed until it calls again.
 
-    `start` is the offset of the first of them. Unprocessed until the caller calls again.
+    `start` is the offset of the first of them.
     """
 
     __slots__ = ("start",)
@@ -44,11 +43,11 @@ class UnprocessedRange:
 
 
 class RecordCursor:
-    """Gives records of one partition, one by one, to one caller.
+    """Delivers decoded records of one partition to one caller, one at a time.
 
-    Who takes one from `ready` was given it, and has come back for those before it: nobody is told
-    then, the buffer looks (`delivered_count`) when somebody wants to know. `owner` is the iterator
-    that goes on with it.
+    The caller takes records from the iterator `ready`; taking one marks those before it as
+    processed. To keep this cheap, nothing is notified: the buffer reads `delivered_count` when it
+    needs the position. `owner` is the iterator that uses the cursor.
     """
 
     __slots__ = ("_counted", "_remaining", "owner", "ready", "records", "unprocessed")
@@ -61,28 +60,28 @@ class RecordCursor:
         self.owner: object = None
 
     def next(self) -> Record | None:
-        """The next record; None when it is time to look up."""
+        """Return the next record, or None at the end."""
         return next(self.ready, None)
 
     def close(self) -> None:
-        """Give nothing more."""
+        """Deliver no more records."""
         # mutation: iterator-keeps-records-after-seek
         self.ready = _NO_RECORDS
 
     @property
     def delivered_count(self) -> int:
-        """How many records it gave."""
+        """Number of records delivered."""
         return len(self.records) - length_hint(self._remaining)
 
     def take_delivered_count(self) -> int:
-        """How many records it gave since this was asked last."""
+        """Return the number of records delivered since the last call."""
         before, self._counted = self._counted, self.delivered_count
         return self._counted - before
 
 
 @dataclass(slots=True)
 class FetchedChunk:
-    """What one fetch brought, and how many bytes of it were not looked at yet."""
+    """The records of one fetch. `size_bytes` of them are not decoded yet."""
 
     batches: FetchedBatches | UnreadableBatches
     size_bytes: int
@@ -90,7 +89,7 @@ class FetchedChunk:
 
 @dataclass(slots=True)
 class UnreadableBatches:
-    """Stands for what was fetched ahead and cannot be read: taking of it raises why."""
+    """Takes the place of fetched batches that cannot be read: `take` raises the error."""
 
     error: KafkaError
 
@@ -99,17 +98,21 @@ class UnreadableBatches:
 
 
 _NO_CHUNKS: deque[FetchedChunk] = deque(maxlen=0)
-"""What all buffers share that were never filled: an empty deque takes 600 bytes."""
+"""Shared by all buffers without chunks, because an empty deque takes 600 bytes."""
 
 
 class FetchBuffer:
-    """Fetched bytes in order, and the position of the application in them.
+    """Fetched chunks of one partition, and the position of the application in them.
 
-    A seek makes a new buffer: whatever was fetched for an old one finds it gone. `fetch_offset` is
-    the offset of the next record to fetch, `fetch_epoch` the epoch in which the offset before it
-    was written, -1 if that is not known. `size_bytes` are fetched and not decoded yet, but for the
-    batch at hand. `suspended_batches` are batches that have to be unpacked before more of them can
-    be taken, or that took long enough without a record to be seen.
+    A seek creates a new buffer, so that a response to an older fetch cannot reach it.
+
+    Attributes:
+        fetch_offset: Offset of the next record to fetch.
+        fetch_epoch: Leader epoch of the record before `fetch_offset`, or -1.
+        size_bytes: Bytes fetched and not decoded yet.
+        decoded_bytes: Bytes that the last `take` or `open_cursor` has decoded.
+        suspended_batches: Batches that the last call could not finish: one must be decompressed in
+            a worker thread, or the decoding budget was used up before a record was found.
     """
 
     __slots__ = (
@@ -138,35 +141,35 @@ class FetchBuffer:
         self.decoded_bytes = 0
         self._chunks: deque[FetchedChunk] = _NO_CHUNKS
         self._decoded: Records | None = None
-        self._cursor: RecordCursor | None = None  # over the front
-        self._taken = 0  # records that are known to be gone from the front
+        self._cursor: RecordCursor | None = None  # over `_decoded`
+        self._taken = 0  # records of `_decoded` that are known to be delivered
         self._delivered: tuple[int, int] | None = None
         self._unprocessed: dict[object, UnprocessedRange] = {}
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is there to be given. What is there may turn out to be no records."""
+        """True if nothing is buffered. Buffered chunks may turn out to hold no records."""
         if self._cursor is not None:
             self._sync_cursor()
         return self._decoded is None and not self._chunks
 
     @property
     def position(self) -> int:
-        """The offset of the next record to give."""
+        """The offset of the next record to deliver."""
         if self._cursor is not None:
             self._sync_cursor()
         return self._position
 
     @property
     def delivered(self) -> tuple[int, int] | None:
-        """The range of offsets that the application was given out of this buffer."""
+        """The range of offsets delivered from this buffer: first, and one past the last."""
         if self._cursor is not None:
             self._sync_cursor()
         return self._delivered
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that the offset before `position` was written in, -1 if it is not known."""
+        """Leader epoch of the record before `position`, or -1."""
         self._sync_cursor()
         decoded = self._decoded
         if decoded is None or not self._taken:
@@ -174,13 +177,13 @@ class FetchBuffer:
         return decoded[: self._taken].leader_epoch
 
     def add(self, batches: FetchedBatches, size_bytes: int, fetched_range: FetchedRange) -> None:
-        """Append what was fetched at `fetch_offset`; the next fetch is at the end of it."""
+        """Append the records fetched at `fetch_offset`, and move it to their end."""
         self._append(FetchedChunk(batches, size_bytes))
         self.size_bytes += size_bytes
         self.fetch_offset, self.fetch_epoch = fetched_range
 
     def end_with_error(self, error: KafkaError, size_bytes: int) -> None:
-        """Raise `error` once what is there was given. Its size keeps more from being fetched."""
+        """Raise `error` after the buffered records. `size_bytes` keeps the buffer full."""
         self._append(FetchedChunk(UnreadableBatches(error), size_bytes))
         self.size_bytes += size_bytes
 
@@ -190,7 +193,7 @@ class FetchBuffer:
         self._chunks.append(chunk)
 
     def discard(self) -> None:
-        """Forget what was fetched and not given: it is to be fetched again."""
+        """Discard the records that are not delivered yet; they are fetched again."""
         self._leader_epoch = self.leader_epoch
         self._set_decoded(None)
         self._chunks = _NO_CHUNKS
@@ -199,24 +202,29 @@ class FetchBuffer:
         self.fetch_offset, self.fetch_epoch = self._position, self._leader_epoch
 
     def correct_epoch(self, leader_epoch: int) -> None:
-        """The log knows the offset before `fetch_offset` under this epoch."""
+        """Set the leader epoch that the log has for the record before `fetch_offset`."""
         self.fetch_epoch = leader_epoch
         if self.empty:
             self._leader_epoch = leader_epoch
 
     def forget_delivered(self) -> None:
-        """What was given was of another log."""
+        """Forget the delivered range, because the topic was recreated."""
         self._sync_cursor()
         self._delivered = None
 
-    # --- giving ---
+    # --- delivery ---
 
     def take(self, max_records: int, caller: object, max_bytes: int = TAKE_BYTES) -> Records | None:
-        """Give up to `max_records` records of one chunk; None if there are none.
+        """Return up to `max_records` records of one chunk, or None if there are none.
 
-        After `max_bytes` no further batch is decoded; `decoded_bytes` is what it came to. Raises
-        `CorruptRecords` once the records before the damage were given, or what `end_with_error`
-        has.
+        Args:
+            max_records: The most records to return.
+            caller: The task that will process the records.
+            max_bytes: No further batch is decoded after this many bytes.
+
+        Raises:
+            CorruptRecords: All records before the corrupt data are delivered.
+            KafkaError: The error passed to `end_with_error`.
         """
         if self._cursor is not None:
             self._close_cursor()
@@ -237,7 +245,7 @@ class FetchBuffer:
         return records
 
     def open_cursor(self, caller: object) -> RecordCursor | None:
-        """A cursor over the next records, leased to a caller; None if there are none."""
+        """Return a cursor over the next records for `caller`, or None if there are none."""
         if self._cursor is not None:
             self._close_cursor()
         if not self._load(CURSOR_RECORDS, TAKE_BYTES):
@@ -248,7 +256,7 @@ class FetchBuffer:
         return self._cursor
 
     def _sync_cursor(self) -> None:
-        """Take note of what the cursor gave; all but the last of it is processed."""
+        """Move the position to where the cursor is. All its records but the last are processed."""
         cursor = self._cursor
         if cursor is None or (delivered := cursor.delivered_count) == self._taken:
             return
@@ -266,7 +274,7 @@ class FetchBuffer:
         self._note_delivered(first, self._position)
 
     def _close_cursor(self) -> None:
-        """Leave what the cursor has not given to others."""
+        """Keep the records that the cursor has not delivered."""
         self._leader_epoch = self.leader_epoch
         if self._cursor is not None:
             assert self._decoded is not None
@@ -277,7 +285,7 @@ class FetchBuffer:
         self._delivered = min(low, first), max(high, next_offset)
 
     def _load(self, max_records: int, max_bytes: int) -> bool:
-        """Have records in front; False if there are none."""
+        """Decode the next records into `_decoded`. Return False if there are none."""
         self.decoded_bytes = 0
         self.suspended_batches = None
         while self._decoded is None and self._chunks:
@@ -295,7 +303,7 @@ class FetchBuffer:
             if len(records):
                 self._set_decoded(records)
                 return True
-            # Control batches, or records of aborted transactions: nothing to see.
+            # Control batches, or records of aborted transactions.
             self._skip_to(batches.position, batches.leader_epoch)
             if not batches.exhausted:
                 self.suspended_batches = batches
@@ -320,11 +328,11 @@ class FetchBuffer:
             self._position, self._leader_epoch = offset, leader_epoch
 
     def _skip_gap(self) -> None:
-        """Offsets that the log has not any more (compaction) are passed over."""
+        """Skip offsets that compaction has removed."""
         if self._decoded is None and not self._chunks:
             self._skip_to(self.fetch_offset, self.fetch_epoch)
 
-    # --- what counts as processed ---
+    # --- processed records ---
 
     def _mark_unprocessed(self, caller: object, start: int) -> UnprocessedRange:
         unprocessed = self._unprocessed.get(caller)
@@ -335,9 +343,9 @@ class FetchBuffer:
             if unprocessed is None:
                 if caller is _UNTRACKED:
                     logger.warning(
-                        "%d tasks were given records and did not call again: nothing after those"
-                        " records is committed automatically (call from one task, or commit by"
-                        " hand)",
+                        "more than %d tasks took records and did not call again: offsets after"
+                        " these records are not committed automatically; call the consumer from"
+                        " the same task each time, or call commit() with offsets",
                         MAX_CALLERS,
                         extra=fields_of(),
                     )
@@ -347,12 +355,12 @@ class FetchBuffer:
         return unprocessed
 
     def mark_processed(self, caller: object) -> None:
-        """A caller calls again: all that it was given is processed."""
+        """Count all records delivered to `caller` as processed, because it calls again."""
         self._unprocessed.pop(caller, None)
 
     @property
     def processed(self) -> int:
-        """All records before this offset are processed, by whoever was given them."""
+        """All records before this offset are processed by the tasks that received them."""
         position = self.position
         # mutation: commit-passes-running-record
         if not self._unprocessed:

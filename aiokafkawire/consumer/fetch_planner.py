@@ -1,4 +1,4 @@
-"""Which partitions to fetch from which node now."""
+"""Plans Fetch requests: which partitions to fetch from which broker, and when."""
 
 from __future__ import annotations
 
@@ -23,22 +23,25 @@ __all__ = (
 )
 
 FULL_PARTITION_HOLD_S = 0.1
-"""How long a node that leads a full partition is not fetched from.
+"""How long a broker is not fetched from while the buffer of one of its partitions is full.
 
-A fetch that waits at the broker for the other partitions would keep this one waiting once the
-application has read it. A partition that stays full must not keep the others waiting, though.
+A fetch without the full partition could wait at the broker when the application has drained the
+buffer. A partition that stays full must not delay the others for longer, though.
 """
 
 LeaderOf = Callable[[TopicPartition], Leader | None]
-"""The leader of a partition, if there is one."""
+"""Returns the leader of a partition, or None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds in bytes. Once `buffer_bytes` are fetched and not given, nothing more is fetched.
+    """Limits of the buffers, in bytes.
 
-    Partitions that are paused, or that the application does not ask for, keep up to
-    `partition_bytes` and one answer each beside that, so that they never hold back the others.
+    Attributes:
+        buffer_bytes: Nothing is fetched while the buffers of all partitions hold this much. The
+            buffers of paused and excluded partitions do not count, so that these partitions never
+            block the others.
+        partition_bytes: A partition is not fetched while its buffer holds this much.
     """
 
     buffer_bytes: int
@@ -46,10 +49,10 @@ class FetchLimits:
 
 
 class PartitionFetch(NamedTuple):
-    """One partition of a fetch. The answer is of use only while `state` is the partition's.
+    """One partition of a Fetch request. The response is valid while the partition is in `state`.
 
-    `fetch_epoch` is the epoch of the record before `offset`; `from_follower` tells that the node is
-    not the leader.
+    `fetch_epoch` is the leader epoch of the record before `offset`. With `from_follower` the broker
+    is not the leader.
     """
 
     partition: AssignedPartition
@@ -63,7 +66,7 @@ class PartitionFetch(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing happened since that makes the answer useless: a seek, a revocation."""
+        """True if the response is still needed: no seek or revocation came in between."""
         partition = self.partition
         return (
             partition.state is self.state
@@ -73,7 +76,7 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """One fetch. A `short_wait` one leaves out a partition that may need data at any moment."""
+    """One Fetch request. With `short_wait` a full partition is left out, which may drain soon."""
 
     node: NodeId
     parts: tuple[PartitionFetch, ...]
@@ -82,15 +85,18 @@ class FetchPlan(NamedTuple):
 
 
 class FetchPlanner:
-    """One fetch at a time for each node, and none for a partition that has data enough.
+    """Plans at most one fetch in flight per broker; full partitions are not fetched.
 
-    `update` takes note of one partition that may be another now; `start_fetches` costs by the nodes
-    and the partitions with data, not by all partitions. Those that brought data go to the end of
-    their node's next request: a broker fills its answer in their order. `buffers_full`: more than
-    all may have is fetched, so nothing was planned last. `backing_off` are partitions that may be
-    fetched from some time on, `followers` those that are fetched from a replica for some time, and
-    `deferred` those whose fetch from another node has to end first: all of them have to be looked
-    at again.
+    `update` notes a changed partition. The cost of `start_fetches` grows with the brokers and the
+    partitions with data, not with all partitions. A broker fills its response in the order of the
+    request, so partitions that returned data go to the end of the next request.
+
+    Attributes:
+        backing_off: Partitions that may be fetched at a later time.
+        followers: Partitions fetched from a preferred read replica, which expires.
+        deferred: Partitions that wait for a fetch from another broker to end. The caller passes
+            these, and the expired ones of the other two, to `update` again.
+        buffers_full: The last `start_fetches` planned nothing, because `buffer_bytes` was reached.
     """
 
     def __init__(self, limits: FetchLimits) -> None:
@@ -115,7 +121,7 @@ class FetchPlanner:
         now: float,
         nodes: Container[NodeId] = (),
     ) -> list[FetchPlan]:
-        """Look at exactly these partitions, and begin."""
+        """Update exactly these partitions, and return the fetches to start."""
         owned = dict.fromkeys(partitions)
         for partition in self.planned_partitions():
             if partition not in owned:
@@ -131,11 +137,10 @@ class FetchPlanner:
         now: float,
         nodes: Container[NodeId] = (),
     ) -> None:
-        """Take note of a partition, whose state, buffer or limits may be others than before.
+        """Note a partition whose state, buffer or limits may have changed.
 
-        A follower is fetched from only if it is among `nodes`. Partitions follow their leaders
-        (`AssignedPartition.update_leader`) when the metadata changes; only one that has followed
-        none yet is looked up here.
+        A follower is fetched from only if it is among `nodes`. The leader is the partition's
+        (`AssignedPartition.update_leader`); `leader_of` is called only for one without a leader.
         """
         self.deferred.pop(partition, None)
         self.backing_off.pop(partition, None)
@@ -168,18 +173,18 @@ class FetchPlanner:
         self._cached_plans.pop(node, None)
 
     def forget(self, partition: AssignedPartition) -> None:
-        """The partition is not owned any more."""
+        """Remove a partition that is no longer assigned."""
         self.deferred.pop(partition, None)
         self.backing_off.pop(partition, None)
         self.followers.pop(partition, None)
         self._exclude(partition)
 
     def planned_partitions(self) -> list[AssignedPartition]:
-        """The partitions that are to be fetched, now or later."""
+        """Return the partitions to fetch, now or later."""
         return [*(self._node_of | self.backing_off | self.deferred)]
 
     def _is_in_flight(self, state: Fetching, node: NodeId) -> bool:
-        """Whether it is fetched at present, from another node."""
+        """Return whether a fetch of this state is in flight to another broker."""
         return any(state in plan.states for at, plan in self._in_flight.items() if at != node)
 
     def _exclude(self, partition: AssignedPartition) -> None:
@@ -191,7 +196,7 @@ class FetchPlanner:
     def start_fetches(
         self, with_data: Iterable[AssignedPartition], leader_of: LeaderOf, now: float
     ) -> list[FetchPlan]:
-        """The fetches to begin now. `with_data` are the partitions that have data."""
+        """Return the fetches to start now. `with_data` are the partitions with buffered records."""
         self._nodes_backing_off = {
             node: until for node, until in self._nodes_backing_off.items() if until > now
         }
@@ -218,7 +223,7 @@ class FetchPlanner:
     def _measure_buffers(
         self, partitions: Iterable[AssignedPartition]
     ) -> tuple[list[AssignedPartition], int]:
-        """Who has enough of data, and how many bytes there are."""
+        """Return the full partitions, and the bytes in the buffers of all that count."""
         full: list[AssignedPartition] = []
         buffered = 0
         for partition in partitions:
@@ -232,7 +237,7 @@ class FetchPlanner:
         return full, buffered
 
     def _needs_fetch(self, partition: AssignedPartition, now: float) -> bool:
-        """Whether a partition is to be fetched, once its node is free."""
+        """Return whether to fetch a partition once its broker is idle."""
         state = partition.state
         return (
             isinstance(state, Fetching)
@@ -244,11 +249,11 @@ class FetchPlanner:
         )
 
     def suspend(self, state: Fetching) -> None:
-        """Do not fetch at this position until it is known what it is worth."""
+        """Do not fetch at this position until `resume`, because the topic may be recreated."""
         self._unverified.add(state)
 
     def resume(self, state: Fetching) -> None:
-        """It is known now."""
+        """Fetch at this position again."""
         self._unverified.discard(state)
 
     def _part(
@@ -276,13 +281,13 @@ class FetchPlanner:
         return plan
 
     def finished(self, plan: FetchPlan, backoff_until: float | None = None) -> None:
-        """A fetch is over; after a failure its node is left alone until then."""
+        """Note the end of a fetch; after a failure its broker is not fetched until the backoff."""
         self._in_flight.pop(plan.node, None)
         if backoff_until is not None:
             self._nodes_backing_off[plan.node] = backoff_until
 
     def next_deadline(self, partitions: Iterable[AssignedPartition], now: float) -> float:
-        """When one of these partitions, or a node that is left alone, may be fetched from again."""
+        """Return when one of these partitions or a broker may be fetched again."""
         later = [p.not_before for p in partitions if p.not_before > now]
         later += [until for until in self._nodes_backing_off.values() if until > now]
         later += self._held_until.values()
@@ -290,7 +295,7 @@ class FetchPlanner:
 
 
 def _leader_to_fetch_from(partition: AssignedPartition, leader_of: LeaderOf) -> Leader | None:
-    """The leader that a partition is to be fetched from, if there is one."""
+    """Return the leader of a partition that may be fetched, or None."""
     state = partition.state
     if isinstance(state, Fetching) and state.leader is not None:
         return state.leader
@@ -302,7 +307,7 @@ def _leader_to_fetch_from(partition: AssignedPartition, leader_of: LeaderOf) -> 
 def _fetch_node(
     partition: AssignedPartition, leader: Leader, now: float, nodes: Container[NodeId]
 ) -> NodeId:
-    """The node to fetch from: the leader, unless it named a follower, which is not known away."""
+    """Return the broker to fetch from: a valid preferred read replica, else the leader."""
     preferred_replica = partition.preferred_replica
     if (
         preferred_replica is None
@@ -315,7 +320,7 @@ def _fetch_node(
 
 
 def _oversized_alone(parts: tuple[PartitionFetch, ...]) -> tuple[PartitionFetch, ...]:
-    """A partition whose next message needs more than usual is fetched by itself."""
+    """Return only the first partition with a larger fetch size, if there is one."""
     for part in parts:
         if part.partition.max_bytes is not None:
             return (part,)

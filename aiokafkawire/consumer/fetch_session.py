@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a node remembers what is fetched from it, and is told only what is new.
+"""Fetch sessions (KIP-227): a broker remembers the fetched partitions; requests send changes only.
 
-A machine without I/O, one for each node. `FetchSession.request` says what to send; what came of it
-is an event. Whatever goes wrong, the next request begins a new session with all partitions.
+A state machine without I/O, one per broker. `FetchSession.request` returns the request to send;
+its outcome is an event. After any error the next request opens a new session with all partitions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,17 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 class SessionRequest(NamedTuple):
-    """One fetch: the partitions to name in it, and those that are not wanted any more.
+    """One Fetch request of a session.
 
-    `partitions` is all that the node knows then, made of `planned` and `ids`. `max_version` keeps
-    to the versions that name topics where one of them has no id.
+    Attributes:
+        session_id: The session's id, or 0.
+        epoch: The session epoch of the request.
+        parts: The partitions that the request lists.
+        forgotten: The partitions to remove from the session, with their topic ids.
+        partitions: All partitions that the session has after the request.
+        max_version: The last Fetch version with topic names, if a topic has no id; else None.
+        planned: The partitions passed to `FetchSession.request`.
+        ids: The topic ids passed to `FetchSession.request`.
     """
 
     session_id: int
@@ -58,18 +65,16 @@ class SessionRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """The next request names all partitions. It ends the session `previous_session_id`, if that is
-    not 0.
-    """
+    """The next request lists all partitions. It closes `previous_session_id`, unless that is 0."""
 
     previous_session_id: int = NO_SESSION
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """The next request bears `epoch`, and names what is not as in `partitions`.
+    """The next request has this `epoch`, and lists the partitions that differ from `partitions`.
 
-    That is what `planned` and `ids` said: the same objects again name nothing.
+    `partitions` is built from `planned` and `ids`: with the same objects nothing is listed.
     """
 
     session_id: int
@@ -88,7 +93,7 @@ State = NewSession | OpenSession
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The node answered under this session id; 0 says that it keeps no session."""
+    """The broker responded with this session id; 0 means that it keeps no session."""
 
     request: SessionRequest
     session_id: int
@@ -96,21 +101,21 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The node answered with an error of the whole fetch."""
+    """The broker responded with an error for the whole request."""
 
     error_code: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLost:
-    """No answer came: the node may have gone on with the session, or not."""
+    """No response was received: the broker may or may not have advanced the session."""
 
 
 Event = Accepted | Rejected | ResponseLost
 
 
 class FetchSession:
-    """The session with one node. One request at a time: each is followed by its event."""
+    """The session with one broker. Each request is followed by its event before the next one."""
 
     __slots__ = ("state",)
 
@@ -122,7 +127,7 @@ class FetchSession:
         self.state = transition(TRANSITIONS, self.state, event)(self.state, event)
 
     def request(self, parts: Iterable[PartitionFetch], ids: Mapping[str, UUID]) -> SessionRequest:
-        """What to send in order to fetch exactly these partitions."""
+        """Return the request that fetches exactly these partitions."""
         planned = tuple(parts)
         known = ZERO_UUID not in ids.values()
         max_version = None if known else LAST_VERSION_WITH_NAMES
@@ -133,7 +138,7 @@ class FetchSession:
             )
         partitions = {part.partition.tp: part for part in planned}
         if isinstance(state, OpenSession) and (
-            # A session is by names or by ids from beginning to end.
+            # A session uses either topic names or topic ids throughout.
             state.max_version != max_version
             or any(_was_reassigned(state.partitions.get(tp), now) for tp, now in partitions.items())
             or any(topic in state.ids and state.ids[topic] != id for topic, id in ids.items())
@@ -167,15 +172,16 @@ class FetchSession:
 
 
 def _was_reassigned(was: PartitionFetch | None, now: PartitionFetch) -> bool:
-    """Whether the partition was lost and came back: its node says nothing twice.
+    """Return whether the partition was lost and assigned again since the last request.
 
-    One request cannot both leave out and name it: by names (before version 13) they are the same.
+    The broker would not repeat what it has sent, and one request cannot both forget and list a
+    partition: by names (before version 13) they are the same. A new session is needed.
     """
     return was is not None and was.partition is not now.partition
 
 
 def _is_unchanged(was: PartitionFetch | None, now: PartitionFetch) -> bool:
-    """Whether the node remembers the partition with the very values that it is to be fetched by."""
+    """Return whether the broker already has all values of the partition in its session."""
     if was is None or was is now:
         return was is not None
     return (was.offset, was.leader_epoch, was.fetch_epoch, was.max_bytes) == (
@@ -202,7 +208,7 @@ def _session_opened(state: NewSession, event: Accepted) -> State:
 
 def _session_continued(state: OpenSession, event: Accepted) -> State:
     if event.session_id != state.session_id or event.request.epoch != state.epoch:
-        # The node closed the session, or the request was the first of a new one.
+        # The broker closed the session, or the request was the first of a new one.
         return _session_opened(NewSession(), event)
     epoch = FIRST_EPOCH + 1 if state.epoch == MAX_EPOCH else state.epoch + 1
     request = event.request

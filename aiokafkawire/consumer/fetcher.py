@@ -1,4 +1,4 @@
-"""Fetching: one request at a time for each node that leads partitions in need of data."""
+"""Fetching: at most one Fetch request in flight per broker."""
 
 from __future__ import annotations
 
@@ -60,43 +60,51 @@ __all__ = ("Fetcher", "fetch_request", "isolation_level")
 logger = logging.getLogger("aiokafkawire.consumer")
 
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
-"""What a response takes beside the records of a message that is fetched by itself."""
+"""Bytes of a response in addition to the records of a single fetched message."""
 
 FIRST_WITH_DIVERGING_EPOCH = 12
-"""From this version on a broker says where its log parts from what was fetched."""
+"""First Fetch version with `last_fetched_epoch`, to detect a diverging log (KIP-595)."""
 
 INLINE_BYTES = 256 * 1024
-"""What a batch may take, compressed and decompressed, to be unpacked on the event loop: about a
-millisecond."""
+"""Largest batch, compressed or decompressed, that is decoded on the event loop: about a
+millisecond of its time. Larger ones go to a worker thread."""
 
 YIELD_AFTER_S = 0.002
-"""How long an answer is looked at before others have a turn."""
+"""Time spent on a response before other tasks may run."""
 
 FOLLOWER_CHECK_INTERVAL_S = 1.0
-"""How often it is looked whether partitions have been fetched from followers for long enough."""
+"""Interval at which expired preferred read replicas are looked for."""
 
 SHORT_FETCH_WAIT_MS = 100
-"""How long a fetch may wait at the broker that leaves out a partition which is full."""
+"""`max_wait_ms` of a fetch that leaves out a partition because its buffer is full."""
 
 
 def isolation_level(config: ConsumerConfig) -> IsolationLevel:
-    """The isolation level under the protocol's number."""
+    """Return the isolation level as the protocol has it."""
     return IsolationLevel[config.isolation_level.upper()]
 
 
 class PartitionResponse(NamedTuple):
-    """One partition's part of an answer."""
+    """The response for one requested partition."""
 
     part: PartitionFetch
     data: PartitionData
 
 
 class Fetcher:
-    """Keeps the buffers of an assignment filled.
+    """Fetches records into the buffers of the assigned partitions.
 
-    `on_data` is called when there is something to give or to raise, `on_change` when a position is
-    lost, `on_result` after each answer (None) or failure of a node, `raise_in_next_call` with an
-    error that time alone does not mend.
+    Args:
+        cluster: Sends the requests.
+        runtime: Clock and random numbers.
+        host: Runs a task per request.
+        config: Options of the consumer.
+        assignment: The assigned partitions.
+        on_data: Called when there are records to deliver or an error to raise.
+        on_change: Called when a position is lost.
+        on_result: Called after each request, with None or its error.
+        raise_in_next_call: Called with an error that does not pass by itself.
+        counters: Counts fetches.
     """
 
     def __init__(
@@ -136,22 +144,22 @@ class Fetcher:
         self._next_follower_check = 0.0
 
     def wake(self) -> None:
-        """Something changed that may call for a fetch: positions, leaders."""
+        """Check all partitions: positions or leaders may have changed."""
         self._check_all = True
         self._wake.set()
 
     def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Nothing changed but these partitions."""
+        """Check these partitions only."""
         self._changed.update(dict.fromkeys(partitions))
         self._wake.set()
 
     def on_records_delivered(self) -> None:
-        """The application was given something: there may be room for more."""
+        """Fetch again if the buffers have room after a delivery."""
         if self._planner.buffers_full or self._assignment.below_low_watermark:
             self.wake_for(self._assignment.below_low_watermark)
 
     async def run(self) -> None:
-        """Plan and begin fetches, until the host stops."""
+        """Plan and start fetches until the host stops."""
         seen_metadata: MetadataSnapshot | None = None
         while self._host.running:
             metadata = self._cluster.metadata
@@ -168,10 +176,10 @@ class Fetcher:
             await self._wake.wait(self._planner.next_deadline(self._planner.backing_off, now))
 
     async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
-        """Look at what changed since the last time, a slice at a time.
+        """Pass changed partitions to the planner, a slice at a time.
 
-        With `update_leader` partitions follow their leaders first: those whose leader is another
-        now do not wait for the old one's answer.
+        With `follow` they get their leaders first, so that a partition whose leader has changed
+        does not wait for the response of the old one.
         """
         planner, owned = self._planner, self._assignment
         if self._check_all:
@@ -190,7 +198,7 @@ class Fetcher:
                 planner.update(partition, metadata.leader, now, metadata.nodes)
 
     def _due(self, now: float) -> list[AssignedPartition]:
-        """The partitions that have waited for a time, or for a fetch from another node."""
+        """Return the partitions to check again after a backoff, fetch or replica has expired."""
         due = [p for p in self._planner.backing_off if p.not_before <= now]
         due += self._planner.deferred
         if now >= self._next_follower_check:
@@ -203,7 +211,7 @@ class Fetcher:
         return due
 
     def _forget_all_but(self, nodes: Container[NodeId]) -> None:
-        """Nodes that are gone take their sessions with them; numbers of nodes may be used up."""
+        """Forget the fetch sessions and failures of brokers that left the cluster."""
         self._sessions = {n: session for n, session in self._sessions.items() if n in nodes}
         self._failures = {n: count for n, count in self._failures.items() if n in nodes}
 
@@ -243,7 +251,7 @@ class Fetcher:
                     await checkpoint()
                     pause_at = clock.now() + YIELD_AFTER_S
         except ClientClosed:
-            # The consumer is being closed: there is nobody to tell.
+            # The consumer is closing.
             return
         except KafkaError as error:
             self._on_result(error)
@@ -255,7 +263,7 @@ class Fetcher:
             self._wake.set()
 
     def _on_fetch_failed(self, plan: FetchPlan, error: KafkaError) -> float:
-        """Leave a node that failed alone for a while, and tell what time does not mend."""
+        """Return when the broker's backoff ends; raise an error that does not pass by itself."""
         failures = self._failures[plan.node] = self._failures.get(plan.node, 0) + 1
         self._counters.fetch_failures += 1
         self._cluster.request_update()
@@ -272,7 +280,7 @@ class Fetcher:
     def _handle_response(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
     ) -> Iterator[None]:
-        """Take an answer over piece by piece: tiny batches take their time."""
+        """Handle a response, yielding after each piece, because many small batches take long."""
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in match_response(plan, response, ids):
@@ -324,7 +332,7 @@ class Fetcher:
         self._on_data()
 
     def _update_watermarks(self, partition: AssignedPartition, data: PartitionData) -> None:
-        """Take over where the log ends; -1 says that it is not known."""
+        """Store the high watermark and last stable offset; -1 means unknown."""
         high, stable = data.high_watermark, data.last_stable_offset
         partition.high_watermark = high if high >= 0 else None
         partition.last_stable_offset = stable if stable >= 0 else None
@@ -354,10 +362,10 @@ class Fetcher:
         )
 
     def _fail_without_progress(self, part: PartitionFetch, batches: FetchedBatches) -> None:
-        """The answer brings reading no further: it would be asked for for ever."""
+        """Fail a partition whose response has no record to advance to; else it would loop."""
         topic, number = part.partition.tp
         error = CorruptRecords(
-            "what the broker sent has no record at or after the offset that was asked for",
+            "the broker's response has no record at or after the requested offset",
             topic=topic,
             partition=number,
             offset=part.offset,
@@ -369,7 +377,7 @@ class Fetcher:
         self._fail(part, error)
 
     def _fail(self, part: PartitionFetch, error: KafkaError) -> None:
-        """Reading cannot go on where this was fetched; what came before is given first."""
+        """Stop reading the partition with an error, after its buffered records."""
         if part.buffer.empty:
             part.partition.handle(CorruptionFound(part.state, error))
         else:
@@ -378,7 +386,10 @@ class Fetcher:
         self._on_data()
 
     def _is_oversized(self, part: PartitionFetch, size_bytes: int | None) -> bool:
-        """A first message larger than the limit (before Fetch version 3): ask with a larger one."""
+        """Return whether the first message was truncated; then fetch it with a larger limit.
+
+        Brokers truncate a message larger than the limit before Fetch version 3.
+        """
         if size_bytes is None or size_bytes <= part.max_bytes:
             return False
         limit = self._config.max_response_bytes - RESPONSE_OVERHEAD_BYTES
@@ -387,7 +398,7 @@ class Fetcher:
             return True
         topic, number = part.partition.tp
         error = RecordTooLarge(
-            f"a message of {size_bytes} bytes does not fit into max_response_bytes"
+            f"a message of {size_bytes} bytes is larger than max_response_bytes"
             f" ({self._config.max_response_bytes})",
             size_bytes=size_bytes,
             topic=topic,
@@ -398,7 +409,7 @@ class Fetcher:
         return True
 
     def _on_diverging_epoch(self, part: PartitionFetch, data: PartitionData) -> None:
-        """The leader has other records than those that were read (KIP-595)."""
+        """Handle a leader whose log differs from the records read before (KIP-595)."""
         end = data.diverging_epoch
         self._back_off(part.partition)
         self._report_unless_recreated(part, EpochEndFetched(part.state, end.epoch, end.end_offset))
@@ -406,16 +417,16 @@ class Fetcher:
     def _report_unless_recreated(
         self, part: PartitionFetch, event: EpochEndFetched | OffsetOutOfRange
     ) -> None:
-        """Tell a partition that the log has not what was read, unless it is another topic's.
+        """Handle an event unless the topic turns out to be recreated.
 
-        Where fetches bear names, one that was deleted and made again answers so too. Its id is in
-        the metadata, and newer ones are waited for.
+        Fetch versions with topic names return the same errors for a recreated topic. Its new id is
+        in newer metadata, which this waits for.
         """
         partition, state = part.partition, part.state
         if self._cluster.metadata.topic_id(partition.tp.topic) == ZERO_UUID:
             partition.handle(event)
             self._on_change()
-        elif self._host.running:  # else the consumer is being closed: there is nobody to tell
+        elif self._host.running:  # else the consumer is closing
             self._planner.suspend(state)
             self._host.spawn(
                 self._report_after_metadata_update, partition, state, event, name="check-topic-id"
@@ -450,7 +461,7 @@ class Fetcher:
         self._back_off(partition)
         # mutation: missing-offset-on-follower-resets-position
         if part.from_follower and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # Whatever is the matter with the follower, the leader knows better.
+            # The leader decides whether the follower's error is real.
             partition.preferred_replica = None
             self._cluster.request_update()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -472,19 +483,19 @@ class Fetcher:
     def _log_server_error(self, kind: object, error: KafkaError) -> None:
         logger.log(
             self._rate_limit.level(logging.WARNING, kind, self._runtime.clock.now()),
-            "%s: fetch failed: %s; trying again",
+            "%s: fetch failed: %s; retrying",
             self._host.name,
             error,
             extra=fields_of(self._host.fields, error=error),
         )
 
     def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
-        """Log a fetch session that ended before the consumer ended it."""
+        """Log a fetch session that the consumer did not close itself."""
         if isinstance(event, Accepted) or not logger.isEnabledFor(logging.DEBUG):
             return
         reason = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
         logger.debug(
-            "%s: fetch session with broker %d starts over: %s",
+            "%s: new fetch session with broker %d: %s",
             self._host.name,
             node,
             reason,
@@ -496,7 +507,7 @@ class Fetcher:
         )
 
     def _back_off(self, partition: AssignedPartition) -> None:
-        """Leave a partition alone for a while, the longer the oftener it failed in a row."""
+        """Back off fetching this partition; the delay grows with consecutive failures."""
         partition.failures += 1
         delay_s = self._backoff.delay(partition.failures, self._runtime.rng)
         partition.not_before = self._runtime.clock.now() + delay_s
@@ -512,7 +523,7 @@ def fetch_request(
     *,
     short_wait: bool = False,
 ) -> FetchRequest:
-    """One Fetch as its session has it; topics bear names and, where known, ids."""
+    """Build the Fetch request of a session. Topics have their names and, if known, ids."""
     topics: dict[str, FetchTopic] = {}
     for part in session_request.parts:
         topic, number = part.partition.tp
@@ -554,7 +565,7 @@ def fetch_request(
 def match_response(
     plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
 ) -> Iterator[PartitionResponse]:
-    """The parts of an answer that were asked for, each once."""
+    """Yield the response of each requested partition, once each."""
     if not response.responses:
         return
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}

@@ -1,4 +1,4 @@
-"""What a consumer with a group has more than one without."""
+"""The group of a consumer: its membership, rebalances and committed offsets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ __all__ = ("GroupSession",)
 
 
 class GroupSession:
-    """A member of the group, its rebalances, and the offsets that are committed.
+    """A group member, its rebalance handler and its offset manager.
 
-    `manual`: partitions are chosen by hand, so this is to be no member. `manual_commits`: how many
-    commits of such partitions are under way; they have to be over before it becomes one again.
+    Attributes:
+        manual: Partitions are assigned manually, so that the consumer must not be a member.
+        manual_commits: Commits in flight of partitions that were assigned manually. The consumer
+            joins after them.
     """
 
     def __init__(
@@ -61,11 +63,11 @@ class GroupSession:
         self.manual_commits = 0
 
     def credentials(self) -> Credentials | None:
-        """As whom to commit at present, if at all."""
+        """Return the generation and member id to commit with; None if no commit is possible."""
         return Credentials() if self.member.away else self.member.credentials()
 
     def metadata(self) -> GroupMetadata:
-        """As whom a transaction is to commit offsets."""
+        """Return the group metadata for a transaction's offsets (KIP-447)."""
         return GroupMetadata(self.member.group_id) if self.manual else self.member.metadata()
 
     def _verify_membership(self) -> None:
@@ -73,28 +75,33 @@ class GroupSession:
             self.member.doubt()
 
     async def wait_until_left(self, deadline: float) -> bool:
-        """Wait until the group is left, if partitions are chosen by hand; False at the deadline."""
+        """Wait until the member has left the group, if partitions are assigned manually.
+
+        Returns:
+            False at the deadline.
+        """
         while self.manual and not self.member.away:
             if not await self._notifier.wait(deadline):
                 return False
         return True
 
     async def require_not_member(self, deadline: float, api: str) -> None:
-        """As `wait_until_left`, before a request of `api`. Raises `RequestTimedOut` at the
-        deadline.
+        """Wait until the member has left the group, before a request of `api`.
+
+        Raises:
+            RequestTimedOut: It has not left before the deadline.
         """
         if not await self.wait_until_left(deadline):
             raise RequestTimedOut(
-                "partitions are assigned by hand, and the group was not left before the deadline",
+                "partitions are assigned manually, and the consumer has not left the group before"
+                " the deadline",
                 sent=False,
                 api=api,
                 group=self.member.group_id,
             )
 
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """What is committed, once nothing newer is on its way
-        (`position_resolver.CommittedOffsets`).
-        """
+        """Return the committed offsets, after all commits in flight are acknowledged."""
         await self.require_not_member(deadline, "OffsetFetch")
         await self.offsets.quiet(partitions, deadline)
         return await self.offsets.fetch(partitions, deadline)

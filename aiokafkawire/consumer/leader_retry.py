@@ -1,4 +1,4 @@
-"""How often to ask for what the metadata does not tell: leaders, and partitions not yet there."""
+"""Paces metadata requests while partitions have no known leader."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiokafkawire.connection import Backoff
 __all__ = ("MAX_LEADER_RETRY_S", "LeaderRetry")
 
 MAX_LEADER_RETRY_S = 30.0
-"""The longest pause between two requests for metadata about a leader that is not found."""
+"""The longest pause between two metadata requests for a missing leader."""
 
 
 class LeaderRetry:
-    """Says when to ask for metadata again while partitions have no leader that is known."""
+    """Decides when to request metadata again while partitions have no known leader."""
 
     def __init__(self, first_s: float) -> None:
         self._backoff = Backoff(first_s, MAX_LEADER_RETRY_S)
@@ -22,12 +22,12 @@ class LeaderRetry:
         self._next_at = -math.inf
 
     def leaders_found(self) -> None:
-        """Every partition has a leader."""
+        """Reset the backoff, because every partition has a leader."""
         self._asked = 0
         self._next_at = -math.inf
 
     def leader_missing(self, now: float, rng: random.Random) -> bool:
-        """Some partition has none; whether to ask now."""
+        """Return whether to request metadata now, because a partition has no leader."""
         if now < self._next_at:
             return False
         self._asked += 1
@@ -36,5 +36,5 @@ class LeaderRetry:
 
     @property
     def next_at(self) -> float:
-        """When to look again."""
+        """Time of the next request."""
         return self._next_at if self._asked else math.inf

@@ -1,4 +1,4 @@
-"""Offsets by time and at the ends of a log, asked of the leaders."""
+"""ListOffsets: offsets by timestamp, and the first and last offsets of a log."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ("ListedOffsets", "OffsetLister")
 
 FIRST_WITH_ISOLATION = 2
 FIRST_WITH_TIMESTAMPS = 1
-"""Version 0 knows the starts of segments only, by the time of their files."""
+"""Version 0 returns segment starts only, by the modification time of the files."""
 
 
 ListedOffsets = PartitionResults[OffsetAndTimestamp | None]
-"""What one node said: an offset (None: no record is that young) or an error for each."""
+"""Results of one broker: an offset (None: no record is that young) or an error per partition."""
 
 
 class OffsetLister:
-    """Asks leaders for offsets; `isolation` is the level of the protocol."""
+    """Sends ListOffsets requests to leaders. `isolation` is the protocol's isolation level."""
 
     def __init__(self, cluster: Cluster, runtime: Runtime, isolation: int) -> None:
         config = cluster.config
@@ -46,7 +46,13 @@ class OffsetLister:
     async def list_from_node(
         self, node: NodeId, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> ListedOffsets:
-        """Ask one node, once. Does not raise for what it answers."""
+        """Send one request to one broker. Errors are in the result, not raised.
+
+        Args:
+            node: The broker.
+            timestamps: A timestamp in milliseconds, or an `OffsetSpec`, by partition.
+            deadline: Time of the clock at which to give up.
+        """
         listed = ListedOffsets("ListOffsets", node)
         try:
             response = await self._cluster.request(
@@ -66,19 +72,29 @@ class OffsetLister:
                 if tp in timestamps:
                     listed.add(tp, *_partition_result(entry))
         for failure in listed.failed.values():
-            # What has no reason may pass, and asking again does no harm.
+            # UNKNOWN_SERVER_ERROR may pass, and repeating the request does no harm.
             failure.retriable |= isinstance(failure, UnknownServerError)
-        if listed.close(timestamps):
+        if listed.finish(timestamps):
             self._cluster.request_update()
         return listed
 
     async def list_all(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Ask all leaders until each partition is answered.
+        """Ask all leaders, and retry until each partition has an offset.
 
-        Raises `UnknownTopic`, soon where topics are not to be made on demand, `BrokerError`,
-        `RequestTimedOut` at the deadline.
+        Args:
+            timestamps: A timestamp in milliseconds, or an `OffsetSpec`, by partition.
+            deadline: Time of the clock at which to give up.
+
+        Returns:
+            Offset and timestamp by partition, or None where no record is that young.
+
+        Raises:
+            UnknownTopic: A topic or partition does not exist; raised before the deadline if
+                topics are not created automatically.
+            BrokerError: A broker returned an error that is not retriable.
+            RequestTimedOut: A partition has no offset at the deadline.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         remaining = dict(timestamps)
@@ -92,7 +108,7 @@ class OffsetLister:
                 for topic in dict.fromkeys(tp.topic for tp in remaining):
                     await self._cluster.topic(topic, deadline)
             except RequestTimedOut:
-                # A pause may end behind the deadline: what was wrong before it says more.
+                # The backoff may end after the deadline: an earlier error says more.
                 if errors:
                     _raise_timeout(attempt, next(iter(errors)), errors)
                 raise
@@ -116,7 +132,7 @@ class OffsetLister:
                 found |= listed.found
                 failed |= listed.failed
             for tp, error in failed.items():
-                # The last attempt may have had no time left: what was wrong before says more.
+                # The last attempt may have had no time left: an earlier error says more.
                 if tp not in errors or not isinstance(error, RequestTimedOut):
                     errors[tp] = error
             remaining = {tp: timestamp for tp, timestamp in remaining.items() if tp not in found}
@@ -144,7 +160,7 @@ class OffsetLister:
     def _missing_partitions(
         self, tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError]:
-        """What to tell of partitions that their topics lack, if they do not come."""
+        """Return the errors for partitions that do not exist, to raise if they do not appear."""
         topics = self._cluster.metadata.topics
         return {
             tp: UnknownTopic(
@@ -181,9 +197,9 @@ class OffsetLister:
 
 
 def _partition_result(entry: ListOffsetsPartitionResponse) -> tuple[int, OffsetAndTimestamp | None]:
-    """The error code, and what is there without one.
+    """Return the error code, and the offset if there is no error.
 
-    A log in a format without timestamps has no record of any time.
+    A log in a message format without timestamps has no record for any timestamp.
     """
     if entry.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
         return ErrorCode.NONE, None
@@ -206,7 +222,7 @@ def _raise_timeout(
         raise cause
     reason = "" if cause is None else f"; the last error: {cause}"
     raise RequestTimedOut(
-        f"no leader answered with the offset before the deadline{reason}",
+        f"no leader returned the offset before the deadline{reason}",
         api="ListOffsets",
         topic=tp.topic,
         partition=tp.partition,

@@ -1,4 +1,4 @@
-"""Looks out for what keeps a consumer waiting: no broker, or a topic that does not exist."""
+"""Detects topics and partitions that do not exist, after they had time to appear."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ("MissingPartitions", "MissingTopics", "MissingTopicsResult")
 
 
 class MissingTopicsResult(NamedTuple):
-    """Topics that are kept though they are missing, and others that came back as new ones."""
+    """Topics that stay subscribed though they are missing, and topics that were recreated."""
 
     kept: tuple[str, ...]
     recreated: tuple[str, ...]
 
 
 class MissingTopics:
-    """Says which topic is in the way. An unknown one has `timeout_s` to come to be."""
+    """Detects topics that cannot be read. An unknown topic has `timeout_s` to appear."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -42,10 +42,16 @@ class MissingTopics:
         owned: Iterable[str],
         now: float,
     ) -> MissingTopicsResult:
-        """What to make of owned topics that an answer of all topics leaves out.
+        """Return which assigned topics to keep though a response with all topics lacks them.
 
-        A broker that was just started may not have heard of them yet: they keep their positions
-        for `timeout_s`, and their ids tell whether they are the same when they are back.
+        A broker that has just started may not know them yet: they keep their positions for
+        `timeout_s`. When they are back, their ids show whether they were recreated.
+
+        Args:
+            metadata: The metadata of all topics.
+            present: Topics of the subscription that are in the metadata.
+            owned: Topics of assigned partitions.
+            now: Time of the clock.
         """
         ids = {topic: metadata.topic_id(topic) for topic in present}
         recreated = tuple(
@@ -65,7 +71,7 @@ class MissingTopics:
     def check(
         self, metadata: MetadataSnapshot, topics: Iterable[str], now: float
     ) -> KafkaError | None:
-        """The error for the first topic that cannot be read, if there is one."""
+        """Return the error of the first topic that cannot be read, if there is one."""
         if not metadata.errors:
             self._unknown_since = {}
             return None
@@ -95,22 +101,22 @@ class MissingTopics:
 
 
 class MissingPartitions:
-    """Notes since when partitions are missing; each has `timeout_s` to come to be."""
+    """Detects partitions that do not exist. Each has `timeout_s` to appear."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        # A sum, not a beginning: of two ways to reckon, one may be before the other by a hair.
+        # Deadlines, not start times: recomputing them could differ by floating-point rounding.
         self._deadlines: dict[TopicPartition, float] = {}
 
     def overdue(self, missing: Iterable[TopicPartition], now: float) -> list[TopicPartition]:
-        """Those of the partitions that are missing now whose time is up; it then begins anew."""
-        anew = now + self._timeout_s
-        self._deadlines = {tp: self._deadlines.get(tp, anew) for tp in missing}
+        """Return the missing partitions whose time is up, and restart their time."""
+        deadline = now + self._timeout_s
+        self._deadlines = {tp: self._deadlines.get(tp, deadline) for tp in missing}
         overdue = [tp for tp, until in self._deadlines.items() if until <= now]
-        self._deadlines.update(dict.fromkeys(overdue, anew))
+        self._deadlines.update(dict.fromkeys(overdue, deadline))
         return overdue
 
     @property
     def next_at(self) -> float:
-        """When the next one is overdue."""
+        """Time at which the next partition is overdue."""
         return min(self._deadlines.values(), default=math.inf)

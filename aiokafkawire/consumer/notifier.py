@@ -10,16 +10,16 @@ __all__ = ("Notifier",)
 
 
 class Notifier:
-    """Wakes all that wait at the time."""
+    """Wakes all waiting tasks at once, like a condition's `notify_all`."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def notify_all(self) -> None:
-        """Wake them."""
+        """Wake all tasks that wait now."""
         self._event.set()
         self._event = anyio.Event()
 
     async def wait(self, deadline: float) -> bool:
-        """Wait for the next `notify_all`; False if the deadline came first."""
+        """Wait for the next `notify_all`. Return False at the deadline."""
         return await wait_until(self._event, deadline)

@@ -1,4 +1,4 @@
-"""Where leader epochs end in the logs of their leaders (KIP-320)."""
+"""OffsetForLeaderEpoch: where leader epochs end in the leaders' logs (KIP-320)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .partition_results import CONSUMER_REPLICA_ID, PartitionResults
 __all__ = ("EpochEnd", "EpochQuery", "fetch_epoch_ends")
 
 FIRST_WITH_CURRENT_EPOCH = 2
-"""Earlier versions do not tell an old leader from the present one."""
+"""Without the current epoch a stale leader may respond."""
 
 
 class EpochQuery(NamedTuple):
-    """Where `epoch` ended, asked of the leader in `current_leader_epoch`."""
+    """The end of `epoch`, requested from the leader of `current_leader_epoch`."""
 
     epoch: int
     current_leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the one asked for, and where it ended; both -1 if there is none."""
+    """The largest epoch up to the requested one, and its end offset; both -1 if there is none."""
 
     epoch: int
     end_offset: int
@@ -43,7 +43,7 @@ async def fetch_epoch_ends(
     queries: Mapping[TopicPartition, EpochQuery],
     deadline: float,
 ) -> PartitionResults[EpochEnd]:
-    """Ask one node, once. Does not raise for what it answers."""
+    """Send one request to one broker. Errors are in the result, not raised."""
     results: PartitionResults[EpochEnd] = PartitionResults("OffsetForLeaderEpoch", node)
     try:
         response = await cluster.request(
@@ -62,7 +62,7 @@ async def fetch_epoch_ends(
             tp = TopicPartition(topic.topic, entry.partition)
             if tp in queries:
                 results.add(tp, entry.error_code, EpochEnd(entry.leader_epoch, entry.end_offset))
-    if results.close(queries):
+    if results.finish(queries):
         cluster.request_update()
     return results
 

@@ -1,4 +1,4 @@
-"""Detects that no broker has been reachable for some time."""
+"""Reports once that no broker has responded for some time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from aiokafkawire.errors import (
 __all__ = ("LOG_OUTAGE_AFTER_S", "OutageLog")
 
 LOG_OUTAGE_AFTER_S = 60.0
-"""So long may no broker be reachable before it is logged."""
+"""Time without a response from any broker before it is logged."""
 
 
 class OutageLog:
-    """Tells once of each time that no broker answers for `LOG_OUTAGE_AFTER_S`, though connected to.
+    """Reports each outage once: no broker has responded for `LOG_OUTAGE_AFTER_S`.
 
-    `ended_after_s` is the length of the outage that the last call of `record` ended, else None;
-    `failure` is the last one while an outage lasts.
+    Attributes:
+        ended_after_s: Length of the outage that the last call of `record` has ended, else None.
+        failure: The last error during an outage.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,12 @@ class OutageLog:
         self.failure: KafkaError | None = None
 
     def record(self, failure: KafkaError | None, now: float) -> str | None:
-        """A broker answered (None, or an error of its own), or none could be reached."""
+        """Note the result of a request; return the text to log when an outage is detected.
+
+        Args:
+            failure: None or a `BrokerError` if a broker responded, else the error.
+            now: Time of the clock.
+        """
         self.ended_after_s = None
         if failure is None or isinstance(failure, BrokerError):
             if self._is_logged and self._since is not None:

@@ -1,10 +1,10 @@
-"""One assigned partition: where reading stands, and how a position is found.
+"""One assigned partition: its position, and how the position is found and validated.
 
-A machine without I/O. An answer names the state that asked for it (`asked`), so that one that comes
-after a seek or another reset is told from the one that is waited for.
+A state machine without I/O. An event that carries a response names the state that requested it
+(`requested_in`), so that a response that arrives after a seek or reset is ignored.
 
-A position bears the leader epoch of the record before it. When another leader is known, the leader
-is asked where that epoch ended in its log (KIP-320) before anything more is fetched or given.
+A position has the leader epoch of the record before it. When the leader changes, the new leader is
+asked where that epoch ends in its log (KIP-320) before more records are fetched or delivered.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ NO_OFFSET = -1
 
 
 class OffsetSpec(IntEnum):
-    """The ends of a log, as ListOffsets has them in place of a timestamp."""
+    """The end and the beginning of a log, as timestamps in ListOffsets."""
 
     LATEST = -1
     EARLIEST = -2
@@ -74,7 +74,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BeforeNow:
-    """A time before the one at which it is asked for."""
+    """A timestamp relative to the time of the ListOffsets request."""
 
     milliseconds: int
 
@@ -90,14 +90,14 @@ class ResetReason(Enum):
 
 
 class PreferredReadReplica(NamedTuple):
-    """The node that a leader would have a reader fetch from (KIP-392), until a time."""
+    """A follower that the leader has named to fetch from (KIP-392), until a time."""
 
     node: NodeId
     until: float
 
 
 def reset_target(policy: str) -> OffsetSpec | BeforeNow | None:
-    """Where `auto_offset_reset` begins; None for "none"."""
+    """Return the position to which `auto_offset_reset` resets; None for "none"."""
     duration_ms = reset_duration_ms(policy)
     if duration_ms is not None:
         return BeforeNow(duration_ms)
@@ -109,14 +109,14 @@ def reset_target(policy: str) -> OffsetSpec | BeforeNow | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AwaitingCommitted:
-    """The group's committed offset is needed; asked for from `not_before` on."""
+    """The group's committed offset is needed; it is requested from `not_before` on."""
 
     not_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resetting:
-    """The offset of a timestamp (milliseconds), or of an end of the log, is needed."""
+    """The offset of a timestamp (milliseconds) or of an `OffsetSpec` is needed."""
 
     timestamp: int | BeforeNow
     not_before: float = 0.0
@@ -125,9 +125,9 @@ class Resetting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validating:
-    """Whether `leader` has what was read up to here is to be found out; nothing is given.
+    """The position is compared with the log of `leader` (KIP-320); no records are delivered.
 
-    `failures` counts how often that was tried in vain.
+    `failures` counts failed attempts.
     """
 
     buffer: FetchBuffer
@@ -138,7 +138,7 @@ class Validating:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetching:
-    """Reading. The buffer holds the position, which fits the log of `leader`, if one is known."""
+    """Records are fetched. The position is validated against `leader`, if one is known."""
 
     buffer: FetchBuffer
     leader: Leader | None = None
@@ -146,9 +146,9 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorPending:
-    """A broker refused something for a reason that may go away: the application has to hear it.
+    """A broker returned an error that may pass: it is raised once.
 
-    It is raised once, and then `resume_state` is tried again.
+    After that the partition goes on in `resume_state`.
     """
 
     error: KafkaError
@@ -157,9 +157,9 @@ class ErrorPending:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halted:
-    """Reading cannot go on by itself; each call of the application raises `error`.
+    """Reading stopped until the next seek; each call of the application raises `error`.
 
-    `buffer` is where it had come to, if it had begun.
+    `buffer` has the last position, if there was one.
     """
 
     error: KafkaError
@@ -174,15 +174,17 @@ State = AwaitingCommitted | Resetting | Validating | Fetching | ErrorPending | H
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsetFetched:
-    asked: State
+    """The committed offset is `offset`; None if there is none."""
+
+    requested_in: State
     offset: OffsetAndMetadata | None
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetListed:
-    """`offset` is None if no record is that young: reading then begins at the end."""
+    """The leader returned an offset; None if no record is that young. Then the end is used."""
 
-    asked: State
+    requested_in: State
     offset: int | None
     leader_epoch: int = ANY_LEADER_EPOCH
     leader: Leader | None = None
@@ -190,9 +192,9 @@ class OffsetListed:
 
 @dataclass(frozen=True, slots=True)
 class LookupFailed:
-    """Asking failed; the same is asked again at `retry_at`, unless that cannot help."""
+    """A lookup failed. It is repeated at `retry_at`, if the error is retriable."""
 
-    asked: State
+    requested_in: State
     error: KafkaError
     retry_at: float
 
@@ -204,12 +206,13 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndFetched:
-    """Where the epoch of the fetch offset ended in the leader's log.
+    """The leader returned where the epoch of the fetch offset ends in its log (KIP-320).
 
-    `leader_epoch` is the largest epoch there up to the one asked for; both are -1 if there is none.
+    `leader_epoch` is the largest epoch in the log up to the requested one. Both are -1 if there is
+    none.
     """
 
-    asked: State
+    requested_in: State
     leader_epoch: int
     end_offset: int
 
@@ -232,36 +235,36 @@ class SeekToCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOutOfRange:
-    """The log has not the offset that was fetched."""
+    """A fetch failed with OFFSET_OUT_OF_RANGE."""
 
-    asked: State
+    requested_in: State
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptionFound:
-    """What was fetched cannot be read."""
+    """Fetched data cannot be decoded."""
 
-    asked: State
+    requested_in: State
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed:
-    """The partition cannot be read at present."""
+    """A broker returned an error for the partition that may pass."""
 
-    asked: State
+    requested_in: State
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReported:
-    """The application has heard of the refusal."""
+    """The pending error was raised in the application."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecreated:
-    """The topic was deleted and made anew: old offsets mean nothing."""
+    """The topic was deleted and created again: old offsets are invalid."""
 
 
 Event = (
@@ -282,15 +285,21 @@ Event = (
 
 
 class AssignedPartition:
-    """One partition from its assignment to its end.
+    """One partition, from its assignment until it is revoked.
 
-    `policy` is auto_offset_reset. `excluded` partitions were left out by the last call for
-    records, which named others. `pending_revocation` partitions give and fetch nothing any more,
-    and may still be committed. `high_watermark` and `last_stable_offset` are as the last fetch
-    told, `readable_end` the one of them where the log ends for this reader. `not_before` is when it
-    may be fetched again after `failures` in a row, `max_bytes` a limit of its own for a message
-    that is larger than the usual one, `preferred_replica` a follower to fetch from. `committed` is
-    the offset that the coordinator is known to keep. `fields` are the consumer's, for log lines.
+    Attributes:
+        policy: `auto_offset_reset`.
+        excluded: The last call for records was limited to other partitions.
+        pending_revocation: Nothing is fetched or delivered any more, but offsets may be committed.
+        committed: The last offset that the coordinator has acknowledged.
+        high_watermark: As of the last fetch.
+        last_stable_offset: As of the last fetch.
+        readable_end: The one of these two at which the log ends for this consumer.
+        not_before: Time of the next fetch, after `failures` in a row.
+        failures: Failed fetches in a row.
+        max_bytes: Fetch size for a message larger than `max_partition_fetch_bytes`.
+        preferred_replica: A follower to fetch from.
+        fields: Log fields of the consumer.
     """
 
     __slots__ = (
@@ -327,7 +336,7 @@ class AssignedPartition:
         self.paused = False
         self.excluded = False
         self.pending_revocation = False
-        self._delivered: tuple[int, int] | None = None  # out of buffers that are gone
+        self._delivered: tuple[int, int] | None = None  # from earlier buffers
         self._failed: dict[AssignedPartition, None] | None = None
         self.committed: int | None = None
         self.high_watermark: int | None = None
@@ -339,10 +348,10 @@ class AssignedPartition:
         self.preferred_replica: PreferredReadReplica | None = None
 
     def handle(self, event: Event) -> None:
-        """Go to the next state. An answer to a state that is over has no effect."""
-        asked = getattr(event, "asked", self.state)
+        """Change the state. A response that an earlier state has requested is ignored."""
+        requested_in = getattr(event, "requested_in", self.state)
         # mutation: stale-response-accepted-after-seek
-        if asked is not self.state:
+        if requested_in is not self.state:
             return
         self._delivered = self.delivered
         self.state = transition(TRANSITIONS, self.state, event)(self, self.state, event)
@@ -351,7 +360,7 @@ class AssignedPartition:
         self._update_failed()
 
     def track_failure_in(self, failed: dict[AssignedPartition, None] | None) -> None:
-        """Be among `failed` whenever the application has to hear of this partition."""
+        """Keep this partition in `failed` while it has an error to raise."""
         if self._failed is not None:
             self._failed.pop(self, None)
         self._failed = failed
@@ -366,7 +375,7 @@ class AssignedPartition:
             self._failed.pop(self, None)
 
     def update_leader(self, leader: Leader | None) -> None:
-        """Have the position validated, if it is not known to fit the log of this leader."""
+        """Validate the position, unless it was validated against this leader (KIP-320)."""
         state = self.state
         if not isinstance(state, Fetching | Validating) or leader is None:
             return
@@ -374,7 +383,7 @@ class AssignedPartition:
             self.handle(LeaderChanged(leader))
 
     def take_error(self) -> KafkaError | None:
-        """What the application has to hear of this partition now, if anything."""
+        """Return the error to raise for this partition now, if any; a pending one only once."""
         state = self.state
         if self.paused or self.pending_revocation or not isinstance(state, Halted | ErrorPending):
             return None
@@ -384,13 +393,13 @@ class AssignedPartition:
 
     @property
     def buffer(self) -> FetchBuffer | None:
-        """What is known of the position; it gives records only while `Fetching`."""
+        """The buffer with the position. Records are delivered in state `Fetching` only."""
         state = self.state.resume_state if isinstance(self.state, ErrorPending) else self.state
         return None if isinstance(state, AwaitingCommitted | Resetting) else state.buffer
 
     @property
     def readable(self) -> FetchBuffer | None:
-        """The buffer to give records from, if any may be given."""
+        """The buffer, if its records may be delivered now."""
         # mutation: paused-partition-read
         if self.paused or self.pending_revocation or not isinstance(self.state, Fetching):
             return None
@@ -398,19 +407,19 @@ class AssignedPartition:
 
     @property
     def position(self) -> int | None:
-        """The offset of the next record to give, once it is known."""
+        """The offset of the next record to deliver, once it is known."""
         buffer = self.buffer
         return None if buffer is None else buffer.position
 
     @property
     def lag(self) -> int | None:
-        """How far the position is behind the end as of the last fetch, if both are known."""
+        """Distance of the position from the end as of the last fetch, if both are known."""
         position, end = self.position, self.readable_end
         return None if position is None or end is None else max(end - position, 0)
 
     @property
     def delivered(self) -> tuple[int, int] | None:
-        """The range of offsets that the application was given."""
+        """The range of offsets delivered since the assignment: first, and one past the last."""
         buffer = self.buffer
         now = None if buffer is None else buffer.delivered
         if now is None or self._delivered is None:
@@ -418,20 +427,23 @@ class AssignedPartition:
         return min(now[0], self._delivered[0]), max(now[1], self._delivered[1])
 
     def forget_delivered(self) -> None:
-        """What was given was of another log."""
+        """Forget the delivered range, because the topic was recreated."""
         self._delivered = None
         if self.buffer is not None:
             self.buffer.forget_delivered()
 
-    def offset_to_commit(self, asked: OffsetAndMetadata | None = None) -> OffsetAndMetadata | None:
-        """What of it is processed, unless the coordinator is known to keep as much already.
+    def offset_to_commit(
+        self, pending: OffsetAndMetadata | None = None
+    ) -> OffsetAndMetadata | None:
+        """Return the offset after the processed records, unless it is committed already.
 
-        Or was `asked` to: a commit by hand may have been of more, as long as it was given.
+        `pending` is a commit under way. A manual commit may be ahead of the processed records, but
+        not of the delivered ones.
         """
         buffer = self.buffer
         if buffer is None:
             return None
-        known = self.committed if asked is None else asked.offset
+        known = self.committed if pending is None else pending.offset
         # mutation: seek-back-not-committed
         if known is not None and buffer.processed <= known <= buffer.position:
             return None
@@ -439,7 +451,7 @@ class AssignedPartition:
         return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)
 
     def delivered_offset(self) -> OffsetAndMetadata | None:
-        """All that was given, processed or not."""
+        """Return the offset after all delivered records, processed or not."""
         buffer = self.buffer
         if buffer is None:
             return None
@@ -447,14 +459,14 @@ class AssignedPartition:
 
     @property
     def has_uncommitted(self) -> bool:
-        """Whether the application was given something that is not known to be committed.
+        """True if delivered records are not committed.
 
-        Not what it went back behind since: that it is given anew.
+        Records after the position do not count: after a seek backwards they are delivered again.
         """
-        given, position = self.delivered, self.position
-        if given is None or position is None:
+        delivered, position = self.delivered, self.position
+        if delivered is None or position is None:
             return False
-        read = min(given[1], position)
+        read = min(delivered[1], position)
         return self.committed is None or self.committed < read
 
 
@@ -464,7 +476,7 @@ def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) ->
         return Resetting(point, reason=reason)
     return Halted(
         NoOffset(
-            f"{text}, and auto_offset_reset is 'none': seek to go on",
+            f"{text}, and auto_offset_reset is 'none'; seek to continue",
             partitions=(p.tp,),
             topic=p.tp.topic,
             partition=p.tp.partition,
@@ -476,7 +488,7 @@ def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) ->
 
 def _start_at_committed(p: AssignedPartition, state: State, event: CommittedOffsetFetched) -> State:
     if event.offset is None:
-        return _apply_reset_policy(p, ResetReason.NOT_COMMITTED, "nothing is committed")
+        return _apply_reset_policy(p, ResetReason.NOT_COMMITTED, "no offset is committed")
     p.committed = event.offset.offset
     return Fetching(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
 
@@ -518,7 +530,7 @@ def _retry_validation(p: AssignedPartition, state: Validating, event: LookupFail
 
 
 def _is_validation_unsupported(error: KafkaError) -> bool:
-    """Whether a broker does not tell a consumer where epochs end (before 2.3 only to brokers)."""
+    """Return whether the broker lacks OffsetForLeaderEpoch for consumers (before 2.3)."""
     refused = (
         isinstance(error, BrokerError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     )
@@ -534,7 +546,7 @@ def _on_leader_changed(
 
 
 def _validate_if_possible(buffer: FetchBuffer, leader: Leader) -> State:
-    """Have a position validated, where that can be done."""
+    """Return `Validating` if both epochs are known, else `Fetching`."""
     if ANY_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
         return Fetching(buffer, leader)
     return Validating(buffer, leader)
@@ -543,13 +555,13 @@ def _validate_if_possible(buffer: FetchBuffer, leader: Leader) -> State:
 def _compare_epoch_end(
     p: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
 ) -> State:
-    """Whether the leader's log has what was fetched, as far as its epochs tell."""
+    """Compare the fetch offset with the end of its epoch in the leader's log."""
     buffer, leader = state.buffer, state.leader
     if event.end_offset >= buffer.fetch_offset and event.leader_epoch != ANY_LEADER_EPOCH:
         buffer.correct_epoch(min(event.leader_epoch, buffer.fetch_epoch))
         return Fetching(buffer, leader)
     if buffer.fetch_offset > buffer.position:
-        # It may be that only what was not given yet is gone.
+        # Perhaps only undelivered records were truncated: fetch them again.
         buffer.discard()
         return Fetching(buffer) if leader is None else _validate_if_possible(buffer, leader)
     return _on_truncated(p, state, event)
@@ -560,12 +572,12 @@ def _on_truncated(
 ) -> State:
     position = state.buffer.position
     known = NO_OFFSET not in {event.end_offset, event.leader_epoch}
-    what = f"the log was cut: its leader has other records before offset {position}"
+    what = f"the log was truncated: the leader has different records before offset {position}"
     if known:
         what += f", from {event.end_offset} on"
     if p.policy == "none":
         error = LogTruncated(
-            f"{what}, and auto_offset_reset is 'none': seek to go on",
+            f"{what}, and auto_offset_reset is 'none'; seek to continue",
             topic=p.tp.topic,
             partition=p.tp.partition,
             offset=position,
@@ -594,7 +606,7 @@ def _on_truncated(
 def _on_out_of_range(p: AssignedPartition, state: Fetching, event: OffsetOutOfRange) -> State:
     # mutation: fetched-records-dropped-when-out-of-range
     if not state.buffer.empty:
-        # What was fetched before is still given; the next fetch finds out again.
+        # Buffered records are delivered first; the next fetch fails again.
         return state
     return _apply_reset_policy(
         p, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}"
@@ -619,7 +631,7 @@ def _restart(p: AssignedPartition, state: State, event: TopicRecreated) -> State
     p.committed = None
     p.forget_delivered()
     p.preferred_replica = None
-    return _apply_reset_policy(p, ResetReason.RECREATED, "the topic was deleted and made anew")
+    return _apply_reset_policy(p, ResetReason.RECREATED, "the topic was deleted and created again")
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], State]] = {

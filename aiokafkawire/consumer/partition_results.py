@@ -1,4 +1,4 @@
-"""What one node answers about many partitions: a value or an error for each."""
+"""The response of one broker for many partitions: a value or an error for each partition."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiokafkawire.wire.error_codes import ErrorCode, error_for
 __all__ = ("CONSUMER_REPLICA_ID", "PartitionResults", "by_leader")
 
 CONSUMER_REPLICA_ID = -1
-"""Who asks, where a replica may ask too."""
+"""ReplicaId of a consumer, in requests that followers send too."""
 
 T = TypeVar("T")
 
 
 class PartitionResults(Generic[T]):
-    """What `node` answers to one request of `api`: each partition is in `found` or in `failed`."""
+    """The response of `node` to one `api` request: each partition is in `found` or in `failed`."""
 
     def __init__(self, api: str, node: NodeId) -> None:
         self._api = api
@@ -28,7 +28,7 @@ class PartitionResults(Generic[T]):
         self.failed: dict[TopicPartition, KafkaError] = {}
 
     def add(self, tp: TopicPartition, error_code: int, value: T) -> None:
-        """What the node says of one partition that it was asked for."""
+        """Add the response for one requested partition."""
         if error_code == ErrorCode.NONE:
             self.found[tp] = value
             return
@@ -40,13 +40,17 @@ class PartitionResults(Generic[T]):
             partition=tp.partition,
         )
 
-    def close(self, asked: Iterable[TopicPartition]) -> bool:
-        """No more answers come. Whether the metadata may be stale: a partition was refused."""
+    def finish(self, requested: Iterable[TopicPartition]) -> bool:
+        """Fail the requested partitions that the response has left out.
+
+        Returns:
+            True if the broker returned an error for a partition: the metadata may be stale.
+        """
         stale = bool(self.failed)
-        for tp in asked:
+        for tp in requested:
             if tp not in self.found and tp not in self.failed:
                 self.failed[tp] = ProtocolError(
-                    "the answer leaves a partition out",
+                    "the response does not contain the partition",
                     api=self._api,
                     broker=str(self._node),
                     topic=tp.topic,
@@ -58,7 +62,7 @@ class PartitionResults(Generic[T]):
 def by_leader(
     metadata: MetadataSnapshot, tps: Iterable[TopicPartition]
 ) -> dict[NodeId, list[TopicPartition]]:
-    """Partitions by the node that leads them; those without a leader are left out."""
+    """Group partitions by their leader's node; partitions without a known leader are left out."""
     grouped: dict[NodeId, list[TopicPartition]] = {}
     for tp in tps:
         leader = metadata.leader(tp)

@@ -1,6 +1,6 @@
-"""Finds where to begin: committed offsets from the coordinator, others from the leaders.
+"""Finds positions: committed offsets from the coordinator, others from the leaders (ListOffsets).
 
-Has the leaders validate positions, too.
+Validates positions against the leaders' logs, too (OffsetForLeaderEpoch).
 """
 
 from __future__ import annotations
@@ -41,30 +41,39 @@ from .start_position_log import StartPositionLog
 __all__ = ("CommittedOffsets", "PositionResolver")
 
 MAX_STALE_METADATA_RETRIES = 5
-"""How often newer metadata is waited for when a position is of an epoch that it does not know."""
+"""Metadata updates to wait for if a position has a newer leader epoch than the metadata."""
 
 MAX_PARTITIONS_PER_REQUEST = 2_000
-"""Partitions of one request: more would keep the event loop for tens of milliseconds."""
+"""More partitions in one request would block the event loop for tens of milliseconds."""
 
 Lookups = dict[AssignedPartition, State]
 
 
 class CommittedOffsets(Protocol):
-    """Where committed offsets come from."""
+    """The source of committed offsets: a `GroupSession`."""
 
     async def fetch(
         self, partitions: list[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed for each; None for nothing. Raises `KafkaError`."""
+        """Return the committed offset of each partition, or None. Raises `KafkaError`."""
         ...
 
 
 class PositionResolver:
-    """Works on the partitions of an assignment that have no position, or a doubtful one.
+    """Finds the positions of assigned partitions, and validates them after a leader change.
 
-    `on_change` is called with those that have one, or cannot have one; `heard` as in `Fetcher`.
-    `drop_if_deleted` is asked whether a partition that its topic has long lacked was not asked for
-    by name: then it is gone.
+    Args:
+        cluster: Sends the requests.
+        runtime: Clock and random numbers.
+        host: Runs a task per request.
+        assignment: The assigned partitions.
+        committed: The source of committed offsets, if there is a group.
+        lister: Sends ListOffsets requests.
+        policy: `auto_offset_reset`.
+        drop_if_deleted: Called with a partition that its topic has lacked for the timeout; returns
+            True if it has removed it.
+        on_change: Called with partitions that have a position or an error now.
+        on_result: Called after each request, with None or its error.
     """
 
     def __init__(
@@ -105,17 +114,17 @@ class PositionResolver:
         self.log = StartPositionLog(host.name, host.fields, policy)
 
     def wake(self) -> None:
-        """Positions may be missing, or leaders are known that were not."""
+        """Check all partitions: positions may be missing, or leaders may have changed."""
         self._check_all = True
         self._wake.set()
 
     def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Positions of these partitions alone may be missing."""
+        """Check these partitions only."""
         self._changed.update(dict.fromkeys(partitions))
         self._wake.set()
 
     async def run(self) -> None:
-        """Begin look-ups as they become due, until the host stops."""
+        """Start lookups as they become due, until the host stops."""
         seen_metadata: MetadataSnapshot | None = None
         while self._host.running:
             now = self._runtime.clock.now()
@@ -134,9 +143,9 @@ class PositionResolver:
             )
 
     async def _due_lookups(self, metadata: MetadataSnapshot) -> list[list[AssignedPartition]]:
-        """The partitions to look up now, by whom to ask, of those that changed or are due.
+        """Return the partitions to look up now, grouped by the broker to ask.
 
-        Some are looked at in one step; they may be in other states when the last ones are.
+        Partitions are checked in slices; their states may change between slices.
         """
         if self._check_all:
             self._check_all = False
@@ -153,7 +162,7 @@ class PositionResolver:
                 if self._assignment.get(partition.tp) is not partition:
                     continue
                 leader = metadata.leader(partition.tp)
-                # Of what is about to go a callback may ask the position.
+                # A rebalance callback may ask for the position of a partition being revoked.
                 if leader is None:
                     self._leaderless[partition] = None
                 elif not partition.pending_revocation:
@@ -170,7 +179,7 @@ class PositionResolver:
         return list(due.values())
 
     def _start_lookups(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Begin the look-ups of partitions that still need them."""
+        """Start the lookups of partitions that still need them."""
         asking = [
             p
             for p in partitions
@@ -184,7 +193,7 @@ class PositionResolver:
         self._validate(validating, self._runtime.clock.now())
 
     def _find_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
-        """Look for leaders that are not known."""
+        """Request metadata for partitions without a known leader; fail those that do not exist."""
         absent: list[TopicPartition] = []
         leaderless = False
         for partition in list(self._leaderless):
@@ -195,7 +204,7 @@ class PositionResolver:
             if partition.pending_revocation:
                 continue
             topic = metadata.topics.get(tp.topic)
-            # What was not told of yet has been asked for when it came into use.
+            # A topic not in the metadata yet was requested when it was added to the cluster client.
             leaderless |= topic is not None or tp.topic in metadata.errors
             if topic is not None and tp.partition not in topic.partitions:
                 absent.append(tp)
@@ -213,7 +222,7 @@ class PositionResolver:
         if not isinstance(partition.state, _STATES_THAT_CAN_FAIL):
             return
         error = UnknownTopic(
-            f"topic {tp.topic!r} has no partition {tp.partition}, and did not come to have one for"
+            f"topic {tp.topic!r} has no partition {tp.partition}, and it did not appear within"
             f" {self._cluster.config.default_api_timeout_ms / 1000:g} s (default_api_timeout_ms)",
             topic=tp.topic,
             partition=tp.partition,
@@ -288,10 +297,10 @@ class PositionResolver:
                 state.buffer.fetch_epoch > leader.epoch
                 and state.failures < MAX_STALE_METADATA_RETRIES
             ):
-                # The metadata is behind what was read or committed.
+                # The position is from a newer leader than the metadata has.
                 self._cluster.request_update()
                 delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
-                error = KafkaError("the metadata is of an older leader", retriable=True)
+                error = KafkaError("the metadata has an older leader epoch", retriable=True)
                 partition.handle(LookupFailed(state, error, now + delay_s))
                 self.wake_for([partition])
             else:
@@ -323,7 +332,7 @@ class PositionResolver:
 
         await self._apply_result_of(lookups, look_up())
 
-    # --- asking ---
+    # --- requests and their results ---
 
     def _mark_in_flight(self, partitions: Iterable[AssignedPartition]) -> Lookups:
         lookups = {p: p.state for p in partitions}
@@ -365,7 +374,7 @@ class PositionResolver:
         return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000
 
     def _next_retry_at(self) -> float:
-        """When to try again; look-ups that were under way together count as one failure."""
+        """Return when to retry. Lookups that were in flight together count as one failure."""
         now = self._runtime.clock.now()
         if now >= self._retry_at:
             self._failures += 1

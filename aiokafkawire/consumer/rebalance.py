@@ -1,4 +1,4 @@
-"""What a rebalance does to a consumer: callbacks, the last commit, partitions that come and go."""
+"""Handles rebalances: assigned and revoked partitions, the last commit, listener callbacks."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ __all__ = ("ConsumerCallbacks", "RebalanceHandler")
 logger = logging.getLogger("aiokafkawire.consumer")
 
 MAX_CALLBACKS = 1_000
-"""Callbacks that wait, each for the one before."""
+"""The most callbacks that wait for the one before them."""
 
-REVOKED = "the partition was given back in a rebalance"
+REVOKED = "the partition was revoked in a rebalance"
 
 Callback = Callable[[Collection[TopicPartition]], object]
-"""A method of a listener; what it returns is awaited if it can be."""
+"""A method of a listener; its result is awaited if it is awaitable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCallbacks:
-    """What of the consumer a rebalance reaches.
+    """Functions of the consumer that a rebalance calls.
 
-    `stop_delivery`: the application's next call must look anew. `on_state_changed`: calls that wait
-    look again, and fetching and positions too. `raise_in_next_call`: the next call raises this.
-    `counters`: where it is counted.
+    Attributes:
+        stop_delivery: Close the current cursor, so that the next call checks for rebalances.
+        on_state_changed: Wake waiting calls, the fetcher and the position resolver.
+        raise_in_next_call: Raise an error in the application's next call.
+        on_result: Note a response of the coordinator (None), or the error of a request.
+        counters: Counters of the consumer.
     """
 
     stop_delivery: Callable[[], None]
@@ -53,18 +56,22 @@ class ConsumerCallbacks:
 
 
 class CallbackSlot(NamedTuple):
-    """A callback's place in the order: after the end of the one before."""
+    """A callback's place in the order: it starts when `previous` is set, and sets `done`."""
 
     previous: anyio.Event | None
     done: anyio.Event
 
 
 class RebalanceHandler:
-    """The owner of a group member's partitions (`group.coordinator.PartitionOwner`).
+    """Adds and removes the partitions that the group assigns (a `PartitionOwner`).
 
-    `lost_uncommitted` and `released_uncommitted` are partitions that went with records that were
-    given and not committed, and why: those that were lost, for the next `commit()`, and all, for
-    the next `positions()`.
+    Attributes:
+        listener: The application's listener.
+        close_deadline: Deadline of the last commit while the consumer closes.
+        lost_uncommitted: Partitions lost while delivered records were uncommitted, and why; raised
+            by the next `commit()`.
+        released_uncommitted: Partitions lost or revoked while delivered records were uncommitted,
+            and why; raised by the next `positions()`.
     """
 
     def __init__(
@@ -96,25 +103,25 @@ class RebalanceHandler:
 
     @property
     def in_callback(self) -> bool:
-        """Whether the application is being told, so that nothing may be given."""
+        """True while a callback runs, so that no records may be delivered."""
         return self._running_callbacks > 0
 
     def is_callback_task(self, task: object) -> bool:
-        """Whether it is this task that runs a callback."""
+        """Return whether this task runs a callback."""
         return task is self._callback_task
 
     # --- PartitionOwner ---
 
     def entered_generation(self, generation: Generation, owned: Collection[TopicPartition]) -> None:
-        """A rebalance is over: what is owned may be committed in the new generation."""
+        """Note a new generation, in which the owned partitions may be committed."""
         self._callbacks.counters.rebalances += 1
         self._offsets.rejoined(generation.number, owned)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Own these partitions too; reading begins once the listener was told.
+        """Add partitions; they are read after the listener has returned.
 
-        What was owned before goes on untouched. The listener hears of each rebalance that is over,
-        also if it brought nothing.
+        Partitions assigned before stay as they are. The listener is called after each rebalance,
+        even if no partitions were added.
         """
         for tp in partitions:
             partition = AssignedPartition(
@@ -127,9 +134,10 @@ class RebalanceHandler:
             self._schedule_callback(self.listener.on_partitions_assigned, partitions)
 
     def limit_to_topics(self, topics: Collection[str]) -> None:
-        """Give nothing of topics that are not subscribed to, until their partitions have gone.
+        """Stop delivery of topics no longer subscribed, until their partitions are revoked.
 
-        With none the group is left, and all goes, whatever is subscribed to next.
+        Without topics the member leaves the group, so all partitions are revoked, whatever is
+        subscribed next.
         """
         if not topics:
             self.withdraw(tuple(self._owned))
@@ -138,16 +146,16 @@ class RebalanceHandler:
                 partition.pending_revocation = tp.topic not in topics
 
     def withdraw(self, partitions: Collection[TopicPartition]) -> None:
-        """Give nothing of these any more; they can be committed until they are revoked."""
+        """Stop delivery of these partitions. They may be committed until they are revoked."""
         self._being_revoked = frozenset(partitions)
         for partition in self._find_owned(partitions):
             partition.pending_revocation = True
         self._callbacks.stop_delivery()
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """Call back, commit what is processed, and let go.
+        """Call the listener, commit processed records, and remove the partitions.
 
-        What is lost while that goes on may be back before it is over: that stays.
+        A partition that is lost and assigned again meanwhile stays.
         """
         going = self._find_owned(partitions)
         if self.listener is not None:
@@ -167,7 +175,7 @@ class RebalanceHandler:
         self._callbacks.on_state_changed()
 
     def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
-        """These are gone: nothing is committed, and a later commit of them fails."""
+        """Remove partitions without a commit; a later commit of them fails."""
         self._callbacks.stop_delivery()
         for partition in self._release(partitions):
             if partition.has_uncommitted:
@@ -193,8 +201,7 @@ class RebalanceHandler:
         text = f"revoked {count_partitions(partitions)}: {list_partitions(partitions)}"
         if uncommitted:
             text += (
-                f"; records given and not committed, read again by the next owner:"
-                f" {list_partitions(uncommitted)}"
+                f"; the next owner reads uncommitted records again: {list_partitions(uncommitted)}"
             )
         logger.info(
             "Group %s: %s",
@@ -204,7 +211,7 @@ class RebalanceHandler:
         )
 
     def _find_owned(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
-        """Those that the group gave: one assigned by hand meanwhile may have the same name."""
+        """Return the partitions assigned by the group; manually assigned ones do not count."""
         return [self._owned[tp] for tp in partitions if tp in self._owned]
 
     def _still_owned(self, partitions: Iterable[AssignedPartition]) -> list[AssignedPartition]:
@@ -219,27 +226,27 @@ class RebalanceHandler:
         return gone
 
     def is_any_being_revoked(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether one of these is about to go: a commit of it cannot wait for the rebalance."""
+        """Return whether one is being revoked: its commit cannot wait for the rebalance."""
         return any(tp in self._owned and self._owned[tp].pending_revocation for tp in partitions)
 
     def interrupt(self) -> None:
-        """A revocation waits for the application's next call."""
+        """End the current delivery, because a revocation waits for the application's next call."""
         self._callbacks.stop_delivery()
 
     def heard(self, failure: KafkaError | None) -> None:
-        """The coordinator answered, or could not be reached."""
+        """Note a response of the coordinator (None), or the error of a request."""
         self._callbacks.on_result(failure)
 
     def changed(self) -> None:
-        """The membership is in another state."""
+        """Wake waiting calls, because the membership state has changed."""
         self._callbacks.on_state_changed()
 
     # --- committing ---
 
     async def commit_processed(self, partitions: Sequence[AssignedPartition]) -> None:
-        """The last commit of partitions that go; a failure is logged, and they go all the same.
+        """Commit partitions for the last time. A failure is logged, not raised.
 
-        What the application asked for and what is not acknowledged yet goes with it.
+        Includes the application's own commits that are not acknowledged yet.
         """
         tickets: list[int] = []
         count = 0
@@ -280,8 +287,9 @@ class RebalanceHandler:
             return
         if self._running_callbacks >= MAX_CALLBACKS:
             failure = KafkaError(
-                f"the rebalance listener is {MAX_CALLBACKS:,} calls behind: it was not told of"
-                f" {len(partitions)} partitions ({getattr(callback, '__name__', callback)})"
+                f"the rebalance listener is {MAX_CALLBACKS:,} calls behind:"
+                f" {getattr(callback, '__name__', callback)} is not called for"
+                f" {len(partitions)} partitions"
             )
             logger.log(
                 self._rate_limit.level(logging.ERROR, None, self._clock.now()),
@@ -292,7 +300,7 @@ class RebalanceHandler:
             )
             self._callbacks.raise_in_next_call(failure)
             return
-        # The turn is taken here: tasks need not start in the order in which they are spawned.
+        # The slot is reserved here, because tasks may not start in the order of `spawn`.
         self._host.spawn(
             self._run_callback,
             callback,
@@ -310,7 +318,7 @@ class RebalanceHandler:
     async def _run_callback(
         self, callback: Callback, partitions: Collection[TopicPartition], slot: CallbackSlot
     ) -> None:
-        """One callback at a time, in their order. What it raises, the application's call raises."""
+        """Run a callback after the one before it. Its error is raised in the application's call."""
         name = getattr(callback, "__name__", "the rebalance callback")
         try:
             if slot.previous is not None:
@@ -333,10 +341,10 @@ class RebalanceHandler:
     async def _invoke(
         self, name: str, callback: Callback, partitions: Collection[TopicPartition]
     ) -> Exception | None:
-        """Run a callback up to its deadline; what it raised.
+        """Run a callback up to its deadline, and return its error.
 
-        A cancellation that it lets out, of a task that it waited for, is its failure: it must not
-        end the rebalance.
+        If the callback awaits a task that is cancelled, the cancellation counts as an error of the
+        callback: it must not end the rebalance.
         """
         timeout_s = self._config.rebalance_callback_timeout_ms / 1000
         self._callback_task = current_task()
@@ -350,14 +358,14 @@ class RebalanceHandler:
         except anyio.get_cancelled_exc_class() as error:
             if being_cancelled():
                 raise
-            failed = KafkaError(f"{name} let out a cancellation of something that it waited for")
+            failed = KafkaError(f"{name} raised a cancellation of a task that it awaited")
             failed.__cause__ = error
             return failed
         finally:
             self._callback_task = None
         if scope.cancelled_caught:
             logger.warning(
-                "Group %s: %s took over %g s and was cancelled",
+                "Group %s: %s was cancelled after %g s (rebalance_callback_timeout_ms)",
                 self._config.group_id,
                 name,
                 timeout_s,

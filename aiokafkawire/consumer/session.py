@@ -1,4 +1,4 @@
-"""The parts of a running consumer, put together."""
+"""A running consumer: its cluster client, fetcher, positions and group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ logger = logging.getLogger("aiokafkawire.consumer")
 
 
 class ConsumerSession(Session):
-    """Made when the consumer is entered; its tasks run in `host`."""
+    """Everything that a consumer needs between `start` and `stop`; its tasks run in `host`."""
 
     def __init__(
         self, config: ConsumerConfig, runtime: Runtime, host: Host, assignors: Sequence[Assignor]
@@ -128,10 +128,10 @@ class ConsumerSession(Session):
             on_result=self._on_result,
         )
 
-    # --- life ---
+    # --- start and close ---
 
     async def start(self) -> None:
-        """Find the cluster and start all tasks."""
+        """Connect to the cluster and start all tasks."""
         now = self.runtime.clock.now()
         await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
         self.cluster.on_change(self._metadata_changed)
@@ -145,7 +145,7 @@ class ConsumerSession(Session):
 
     @property
     def has_pending_commits(self) -> bool:
-        """Whether something waits for the coordinator, so that leaving may take its time."""
+        """True if `close` must wait for the coordinator: for a commit, or for the member id."""
         if self.group is None:
             return False
         if self.group.member.unnamed:
@@ -157,9 +157,11 @@ class ConsumerSession(Session):
         )
 
     async def close(self, deadline: float, limit: float) -> None:
-        """Commit what is processed up to the deadline, leave the group, close the connections.
+        """Commit processed records, leave the group and close the connections.
 
-        Callbacks that take longer move the deadline, up to the limit.
+        Args:
+            deadline: Time at which to give up. A rebalance callback that runs then moves it.
+            limit: The latest deadline.
         """
         self._stop_delivery()
         if self.group is not None:
@@ -181,21 +183,21 @@ class ConsumerSession(Session):
             rebalance.close_deadline = deadline = min(limit, clock.now() + allowed_s)
 
     def close_limit(self, deadline: float) -> float:
-        """The close's deadline, and the time that a callback may take beside it."""
+        """Return the close deadline plus the time that a rebalance callback may take."""
         if self.group is None or self.group.rebalance.listener is None:
             return deadline
         return deadline + self.config.rebalance_callback_timeout_ms / 1000
 
     def broken(self, failure: KafkaError) -> None:
-        """A task failed in a way that it must not; the next call raises it."""
+        """Wake all waiting calls, which raise the failure of a background task."""
         self._notifier.notify_all()
 
     def lost(self, error: ClientClosed) -> None:
-        """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
+        """Wake all waiting calls, because all tasks of the event loop were cancelled."""
         self._notifier.notify_all()
 
     def unreported_error(self) -> Exception | None:
-        """What the next call would have raised of what went wrong in the background."""
+        """Return the background error that the next call would have raised, if any."""
         error = self._take_error()
         if error is not None:
             return error
@@ -203,20 +205,20 @@ class ConsumerSession(Session):
             return None
         return copy_of(self.group.member.untold)
 
-    # --- what to read ---
+    # --- subscription ---
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Read this from now on, and nothing else.
+        """Replace the subscription.
 
-        Topics and patterns are left by `NoSubscription`, which leaves the group, before partitions
-        are chosen by hand (`ManualAssignment`).
+        Between topics or a pattern and a `ManualAssignment` the caller sets `NoSubscription`, which
+        leaves the group.
         """
-        # What is refused here has changed nothing yet.
+        # Raises for an invalid topic, before anything has changed.
         self.cluster.add_topics(subscription.topics)
         before, self.subscription = self.subscription, subscription
         if isinstance(before, ManualAssignment):
             kept = subscription.partitions if isinstance(subscription, ManualAssignment) else ()
-            # Those that a group is still being given back are the group's affair.
+            # Partitions that the group is still revoking are released by the group.
             mine = [p for p in self.assignment.values() if not p.pending_revocation]
             self._remove_partitions([p for p in mine if p.tp not in kept])
         if self.group is not None:
@@ -234,15 +236,15 @@ class ConsumerSession(Session):
         self.on_state_changed()
 
     def _add_partition(self, tp: TopicPartition) -> None:
-        asked = AwaitingCommitted()
-        partition = AssignedPartition(tp, self.config.auto_offset_reset, asked, self._host.fields)
+        state = AwaitingCommitted()
+        partition = AssignedPartition(tp, self.config.auto_offset_reset, state, self._host.fields)
         if self.group is None:
-            # Nothing can be committed: the policy says where to begin.
-            partition.handle(CommittedOffsetFetched(asked, None))
+            # Nothing can be committed without a group: `auto_offset_reset` decides.
+            partition.handle(CommittedOffsetFetched(state, None))
         self.assignment.add(partition)
 
     def _remove_partitions(self, partitions: Collection[AssignedPartition]) -> None:
-        """End the ownership of partitions that no group gave."""
+        """Remove manually assigned partitions, and commit their processed records."""
         group = self.group
         if group is not None and self.config.enable_auto_commit:
             offsets = offsets_to_commit(partitions, group.offsets.pending(p.tp for p in partitions))
@@ -261,7 +263,7 @@ class ConsumerSession(Session):
             self._apply_subscription()
 
     def _apply_subscription(self) -> None:
-        """Bring the group, or without one the partitions, in line with topics and metadata."""
+        """Update the group's topics, or without a group the partitions, to match the metadata."""
         subscription, metadata = self.subscription, self.cluster.metadata
         if isinstance(subscription, ManualAssignment):
             return
@@ -275,7 +277,8 @@ class ConsumerSession(Session):
         if self.group is not None:
             member = self.group.member
             if self.group.manual_commits:
-                # A member cannot commit what was read by hand: that goes out before it joins.
+                # Once it is a member it cannot commit manually assigned partitions: it joins after
+                # these commits.
                 return
             if tuple(sorted(topics)) != member.topics:
                 member.subscribe(topics)
@@ -289,13 +292,13 @@ class ConsumerSession(Session):
                 self._add_partition(tp)
                 added = self.assignment.get(tp)
                 if tp.topic in known and added is not None and isinstance(added.state, Resetting):
-                    # The topic grew: its new partition is read from its beginning.
+                    # Partitions added to a topic are read from the beginning.
                     added.handle(ResetOffset(OffsetSpec.EARLIEST))
 
     def _with_missing(
         self, subscription: SubscribedPattern, topics: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The topics that match, and those that may have gone for a moment only."""
+        """Add topics that match and may be missing from the metadata for a moment only."""
         owned = dict.fromkeys(tp.topic for tp in self.assignment.names)
         result = self._missing_topics.check_missing(
             self.cluster.metadata,
@@ -307,7 +310,7 @@ class ConsumerSession(Session):
         return (*topics, *result.kept)
 
     def _restart_recreated(self, topics: Collection[str]) -> list[AssignedPartition]:
-        """Topics were made anew: their partitions begin again, and some may be no more."""
+        """Reset the partitions of recreated topics; remove those that no longer exist."""
         recreated = [p for p in self.assignment.values() if p.tp.topic in topics]
         for partition in recreated:
             partition.handle(TopicRecreated())
@@ -320,16 +323,22 @@ class ConsumerSession(Session):
 
     @property
     def _reads_whole_topics(self) -> bool:
-        """Whether what is read are all partitions that topics have, not those that a group gave."""
+        """True if the consumer reads all partitions of its topics: no group, no `assign`."""
         return self.group is None and not isinstance(self.subscription, ManualAssignment)
 
     def _drop_if_deleted(self, partition: AssignedPartition) -> bool:
-        """Its topic has long lacked it: without an id nothing else tells that it was made anew."""
+        """Remove a partition that its topic has lacked for the timeout.
+
+        Without topic ids this is how a topic recreated with fewer partitions is detected.
+
+        Returns:
+            False if the partition is assigned by the group or by `assign`; then it stays.
+        """
         if self._reads_whole_topics:
             now = self.runtime.clock.now()
             logger.log(
                 self._rate_limit.level(logging.WARNING, ("gone", partition.tp.topic), now),
-                "%s: partition %s was deleted; it is not read any more",
+                "%s: partition %s was deleted; it is no longer read",
                 self._host.name,
                 partition.tp,
                 extra=fields_of(self._host.fields, tp=partition.tp),
@@ -343,29 +352,29 @@ class ConsumerSession(Session):
             return
         recreated = self._restart_recreated(update.renewed)
         if recreated and self.group is not None:
-            reason = "the topic was deleted and made anew"
+            reason = "the topic was deleted and created again"
             self.group.offsets.ended([p.tp for p in recreated], reason, lost=True)
         self._apply_subscription()
         if self.group is not None and not self.group.manual:
             self.group.member.metadata_changed()
         self.on_state_changed()
 
-    # --- giving ---
+    # --- delivery ---
 
     def poll_started(self, caller: object) -> None:
-        """The application calls for records."""
+        """Note that the application calls for records, as Kafka's `poll` does."""
         self._stop_delivery()
         self.assignment.mark_processed(caller)
         if self.group is not None:
             self.group.member.entered()
 
     def poll_finished(self) -> None:
-        """The call returns."""
+        """Note that the call for records returns."""
         if self.group is not None:
             self.group.member.left()
 
     def next_buffered(self, owner: object) -> Record | None:
-        """A record from the cursor, if it is this owner's; the call counts as one all the same."""
+        """Return the next record of this owner's cursor, if any; this resets the poll timer."""
         cursor = self.cursor
         if cursor is None or cursor.owner is not owner:
             return None
@@ -376,12 +385,12 @@ class ConsumerSession(Session):
         return record
 
     def record_poll(self) -> None:
-        """The application called, and is given what is there."""
+        """Reset the poll timer of the group member."""
         if self.group is not None:
             self.group.member.touched()
 
     def next_record(self, owner: object, caller: object) -> Record | None:
-        """A record, and a cursor for more of them."""
+        """Return the next record, and open a cursor for those after it."""
         if self.in_callback:
             return None
         try:
@@ -390,7 +399,7 @@ class ConsumerSession(Session):
             self.fetcher.on_records_delivered()
         if cursor is None:
             return None
-        # Another caller that waited as well may have opened one since.
+        # Another waiting caller may have opened a cursor meanwhile.
         self._stop_delivery()
         cursor.owner = owner
         self.cursor = cursor
@@ -404,7 +413,7 @@ class ConsumerSession(Session):
         *,
         single_partition: bool,
     ) -> dict[TopicPartition, Records]:
-        """Records that are there, of one partition if `single_partition`."""
+        """Return buffered records; see `ConsumerAssignment.take`."""
         if self.in_callback:
             return {}
         try:
@@ -415,7 +424,11 @@ class ConsumerSession(Session):
             self.fetcher.on_records_delivered()
 
     async def continue_decoding(self) -> bool:
-        """Go on where the last call for records stopped; False if it did not stop."""
+        """Yield to other tasks, or decompress the next batch, if the last call stopped for that.
+
+        Returns:
+            False if the last call did not stop.
+        """
         assignment = self.assignment
         if not assignment.decoding_suspended:
             return False
@@ -428,15 +441,15 @@ class ConsumerSession(Session):
 
     @property
     def in_callback(self) -> bool:
-        """Whether a rebalance listener is being told, so that nothing may be given."""
+        """True while a rebalance callback runs, so that no records may be delivered."""
         return self.group is not None and self.group.rebalance.in_callback
 
     async def wait(self, deadline: float) -> bool:
-        """Wait for news; False if the deadline came first."""
+        """Wait for a change. Return False at the deadline."""
         return await self._notifier.wait(deadline)
 
     def raise_errors(self) -> None:
-        """Raise what the application has to hear of."""
+        """Raise an error that the application must know about, if there is one."""
         raised = self._take_error()
         if raised is not None:
             raise raised
@@ -455,25 +468,25 @@ class ConsumerSession(Session):
 
     @property
     def counters(self) -> ConsumerCounters:
-        """What is counted."""
+        """The counters of the consumer."""
         return self.assignment.counters
 
     def raise_failed(self) -> None:
-        """Raise what keeps a partition from being read."""
+        """Raise the error of a partition that cannot be read, if there is one."""
         try:
             self.assignment.raise_failed()
         except KafkaError:
-            # What was told may be tried again.
+            # A reported error may be retried.
             self.fetcher.wake()
             self.position_resolver.wake()
             raise
 
     def metrics(self) -> dict[str, int | float]:
-        """What was counted, and how things stand."""
+        """Return the metrics of the consumer and its cluster client."""
         return self.assignment.metrics() | self.cluster.metrics()
 
     def validated_position(self, partition: AssignedPartition) -> int | None:
-        """The position, once it is known to fit the leader's log."""
+        """Return the position, or None until it is validated against the leader's log."""
         partition.update_leader(self.cluster.metadata.leader(partition.tp))
         if isinstance(partition.state, Validating):
             self.position_resolver.wake_for([partition])
@@ -481,14 +494,14 @@ class ConsumerSession(Session):
         return partition.position
 
     def on_position_changed(self) -> None:
-        """The application sought, paused or resumed."""
+        """Stop the current delivery, because the application has sought, paused or resumed."""
         self._stop_delivery()
         self.on_state_changed()
 
     # --- signals ---
 
     def on_state_changed(self) -> None:
-        """Partitions, positions or leaders are others now."""
+        """Wake all tasks and waiting calls, because partitions, positions or leaders changed."""
         if self.group is not None and self.group.member.away:
             self.group.offsets.rejoined(NO_GENERATION, ())
         self._notifier.notify_all()
@@ -496,19 +509,19 @@ class ConsumerSession(Session):
         self.position_resolver.wake()
 
     def _positions_changed(self, partitions: Collection[AssignedPartition]) -> None:
-        """These have positions now, or cannot have any."""
+        """Wake waiting calls and the fetcher for these partitions."""
         self._notifier.notify_all()
         self.fetcher.wake_for(partitions)
 
     def raise_in_next_call(self, error: Exception) -> None:
-        """Let the application's next call raise this; what comes on top is only logged."""
+        """Raise an error in the application's next call. Further errors are only logged."""
         if self._pending_error is None:
             self._pending_error = error
         else:
             now = self.runtime.clock.now()
             logger.log(
                 self._rate_limit.level(logging.WARNING, type(error), now),
-                "%s: %r is only logged: an earlier error has not been raised yet",
+                "%s: %r is not raised, because an earlier error has not been raised yet",
                 self._host.name,
                 error,
                 extra=fields_of(self._host.fields, error=error),
@@ -526,7 +539,7 @@ class ConsumerSession(Session):
 
     @property
     def last_failure(self) -> KafkaError | None:
-        """Why a broker could not be asked, if none has answered since."""
+        """The last error while no broker responds, or None."""
         return self._outage_log.failure
 
     def _on_result(self, failure: KafkaError | None) -> None:
@@ -536,7 +549,7 @@ class ConsumerSession(Session):
             logger.warning("%s: %s", self._host.name, text, extra=extra)
         elif (outage_s := self._outage_log.ended_after_s) is not None:
             logger.info(
-                "%s: brokers answer again after %.3f s",
+                "%s: brokers respond again after %.3f s",
                 self._host.name,
                 outage_s,
                 extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
@@ -564,12 +577,12 @@ class ConsumerSession(Session):
     def _uncommitted(
         self, group: GroupSession, partitions: Iterable[AssignedPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is to be committed of some partitions, as far as they are still owned."""
+        """Return the offsets to commit of those partitions that are still assigned."""
         errors = self.cluster.metadata.errors
         owned = [
             partition
             for partition in partitions
-            # Of a topic that is gone the coordinator would refuse it, time and again.
+            # The coordinator refuses commits of a deleted topic.
             if not partition.pending_revocation
             and self.assignment.get(partition.tp) is partition
             and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -579,7 +592,7 @@ class ConsumerSession(Session):
     async def _commit_quietly(
         self, group: GroupSession, tickets: Sequence[int], count: int
     ) -> None:
-        """Wait for commits of `count` partitions; a failure is logged."""
+        """Wait for commits of `count` partitions. A failure is logged, not raised."""
         clock = self.runtime.clock
         deadline = clock.now() + self.config.default_api_timeout_ms / 1000
         try:
@@ -588,7 +601,7 @@ class ConsumerSession(Session):
             self.counters.commit_failures += 1
             logger.log(
                 self._commit_failures.failed(logging.WARNING, clock.now()),
-                "Group %s: auto-commit failed: %s; trying again",
+                "Group %s: auto-commit failed: %s; retrying",
                 self.config.group_id,
                 error,
                 extra=fields_of(self._host.fields, error=error, partitions=count),
@@ -604,19 +617,19 @@ class ConsumerSession(Session):
             )
 
     def on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The coordinator acknowledged these."""
+        """Note that the coordinator has acknowledged these offsets."""
         self.counters.commits += 1
         self.assignment.mark_committed(offsets)
 
     async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit what is owned. Raises `CommitFailed` for what is not."""
+        """Commit offsets. Raises `CommitFailed` for a partition that is not assigned."""
         group = self.require_group()
         if not group.manual and not self.assignment.has(offsets):
             for tp in offsets:
                 if tp not in self.assignment:
                     reason = group.rebalance.lost_uncommitted.pop(tp, None)
                     raise CommitFailed(
-                        "this consumer does not own the partition"
+                        "the partition is not assigned to this consumer"
                         + (f": {reason}" if reason else ""),
                         group=self.config.group_id,
                         topic=tp.topic,
@@ -633,27 +646,30 @@ class ConsumerSession(Session):
             raise
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What `commit()` would commit. Raises `CommitFailed`, once, if a part of it has gone."""
+        """Return the offsets that `commit()` would commit.
+
+        Raises `CommitFailed`, once, if delivered records were lost before they were committed.
+        """
         group = self.group
         if group is not None and group.rebalance.released_uncommitted:
             raise _lost_error(group.rebalance.released_uncommitted, group.member.group_id)
         return self.assignment.delivered_offsets()
 
     def require_group(self) -> GroupSession:
-        """The group; `InvalidOption` without one."""
+        """Return the group. Raises `InvalidOption` without a `group_id`."""
         if self.group is None:
-            raise InvalidOption("committed offsets need a group_id")
+            raise InvalidOption("committed offsets require a group_id")
         return self.group
 
     def raise_lost_partitions(self) -> None:
-        """Raise `CommitFailed` if something was lost before it was committed; once."""
+        """Raise `CommitFailed`, once, if partitions were lost with uncommitted records."""
         group = self.require_group()
         if group.rebalance.lost_uncommitted:
             raise _lost_error(group.rebalance.lost_uncommitted, group.member.group_id)
 
 
 def _lost_error(partitions: dict[TopicPartition, str], group_id: str) -> CommitFailed:
-    """Partitions went with records that were given; told once."""
+    """Return the error for partitions lost with uncommitted records, and clear `partitions`."""
     names = ", ".join(map(str, sorted(partitions)))
     reason = next(iter(partitions.values()))
     partitions.clear()

@@ -61,7 +61,7 @@ class StartPositionLog:
         events: Mapping[TopicPartition, Event],
         now: float,
     ) -> None:
-        """Log the positions that one lookup has brought; all of `lookups` were in one state."""
+        """Log the positions found by one request. All of `lookups` were in the same state."""
         previous_state = next(iter(lookups.values()), None)
         if isinstance(previous_state, AwaitingCommitted):
             if logger.isEnabledFor(logging.INFO):
@@ -157,4 +157,4 @@ class StartPositionLog:
 
 
 _LOSSES = (ResetReason.OUT_OF_RANGE, ResetReason.TRUNCATED)
-"""Records were skipped, or are read again."""
+"""Reasons for which records were skipped or are read again: logged as warnings."""

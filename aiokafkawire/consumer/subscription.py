@@ -1,4 +1,4 @@
-"""What a consumer reads: topics by name, topics by pattern, or partitions of its own choice."""
+"""The subscription of a consumer: topics, a pattern of topic names, or a manual assignment."""
 
 from __future__ import annotations
 
@@ -27,44 +27,51 @@ __all__ = (
 
 
 class RebalanceListener:
-    """Hears of partitions that come and go; override what is of interest.
+    """Base class of rebalance listeners; override the methods that you need.
 
-    An eager member hears of all its partitions at each rebalance, a cooperative one (KIP-429) of
-    the difference: first of what goes, if anything does, then of what came, even if that is
-    nothing.
+    At each rebalance an eager member is called with all its partitions, a cooperative one (KIP-429)
+    with the difference: first the revoked partitions, if there are any, then the added ones, even
+    if there are none.
 
-    Each call may be async or not, and has `rebalance_callback_timeout_ms`. While it runs the
-    consumer gives no records; `seek`, `position` and `commit` may be called. What it raises comes
-    out of the application's next call, unchanged.
+    A method may be async or not, and is cancelled after `rebalance_callback_timeout_ms`. While it
+    runs no call returns records; `seek`, `position` and `commit` may be called. An exception of a
+    method is raised by the application's next call, unchanged.
     """
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Any:
-        """Partitions came, before any of their records is given: the place to seek."""
+        """Called after partitions were added, before their records are returned; may seek."""
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Any:
-        """Partitions are about to go: they are still owned, and may be committed."""
+        """Called before partitions are revoked; their offsets may still be committed."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
-        """Partitions are gone already: a commit of them fails. As `on_partitions_revoked`."""
+        """Called after partitions were lost; a commit of their offsets fails.
+
+        Calls `on_partitions_revoked` unless overridden.
+        """
         return self.on_partitions_revoked(partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class NoSubscription:
+    """No topics and no partitions."""
+
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics whose metadata this needs, beside those that it looks for."""
+        """Topics whose metadata must be requested by name."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedTopics:
+    """Topics by name."""
+
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedPattern:
-    """All topics whose whole name matches, those included that come to be later."""
+    """All topics whose whole name matches, including topics created later."""
 
     pattern: re.Pattern[str]
 
@@ -73,7 +80,7 @@ class SubscribedPattern:
         return ()
 
     def matches(self, metadata: MetadataSnapshot) -> tuple[str, ...]:
-        """The topics that match at present, sorted; internal ones never do."""
+        """Return the topics that match, sorted. Internal topics never match."""
         return tuple(
             sorted(
                 name
@@ -85,6 +92,8 @@ class SubscribedPattern:
 
 @dataclass(frozen=True)
 class ManualAssignment:
+    """Partitions chosen with `assign`."""
+
     partitions: tuple[TopicPartition, ...]
 
     @cached_property
@@ -96,78 +105,84 @@ Subscription = NoSubscription | SubscribedTopics | SubscribedPattern | ManualAss
 
 
 def parse_topics(topics: Iterable[str]) -> SubscribedTopics:
-    """Check and order the names of topics; a single string is taken for one name.
+    """Return a subscription to these topics; a single string is one topic.
 
-    Raises `TypeError` or `ValueError` for what no topic can be named.
+    Raises:
+        TypeError: A topic is not a string, or is empty.
+        ValueError: A name is not valid for a topic.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(
-                f"a topic is named by a string that is not empty, not {name!r:.80}"
+                f"a topic name must be a non-empty string, not {name!r:.80}"
                 f"{_hint_for_no_name(name)}"
             )
         check_string(name)
         if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
             raise ValueError(
-                f"{name!r:.300} can be no topic, whose name has letters of ASCII, digits, '.', '_'"
-                f" and '-' only{_hint_for_bad_name(name)}"
+                f"{name!r:.300} is not a valid topic name: only ASCII letters, digits, '.', '_' and"
+                f" '-' are allowed{_hint_for_bad_name(name)}"
             )
     return SubscribedTopics(tuple(dict.fromkeys(names)))
 
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-"""What brokers of all releases allow (0.8 on)."""
+"""Topic names that brokers of all releases allow, from 0.8 on."""
 
 
 def _hint_for_no_name(given: Any) -> str:
     if isinstance(given, Mapping):
         return "; options are keyword arguments: bootstrap_servers='host:port', group_id='…'"
     if isinstance(given, list | tuple | set | frozenset) and given:
-        return f"; give each topic by itself: {', '.join(map(repr, given)):.80}"
+        return f"; pass each topic as an argument of its own: {', '.join(map(repr, given)):.80}"
     return ""
 
 
 def _hint_for_bad_name(name: str) -> str:
     if name.startswith("^") or "*" in name:
-        return "; give a regular expression as subscribe(pattern=…)"
+        return "; pass a regular expression as subscribe(pattern=…)"
     if ":" in name:
-        return "; brokers are given as bootstrap_servers='host:port'"
+        return "; pass brokers as bootstrap_servers='host:port'"
     if "," in name:
         parts = [part.strip() for part in name.split(",") if part.strip()]
-        return f"; give each topic by itself: {', '.join(map(repr, parts)):.300}"
+        return f"; pass each topic as an argument of its own: {', '.join(map(repr, parts)):.300}"
     return ""
 
 
 def parse_pattern(pattern: str | re.Pattern[str]) -> SubscribedPattern:
-    """What a regular expression selects. Raises `ValueError`, `TypeError`."""
+    """Return a subscription to a pattern. Raises `ValueError`, `TypeError`."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+        raise ValueError(f"pattern {pattern!r} is not a regular expression: {error}") from None
     if not isinstance(compiled.pattern, str):
-        raise TypeError(f"a pattern is a string, not {pattern!r}")
+        raise TypeError(f"a pattern must be a string, not {pattern!r}")
     return SubscribedPattern(compiled)
 
 
 LISTENER_METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 
 TYPO_SIMILARITY = 0.92
-"""A method whose name is so near to that of a call (1 is the same) was meant to be it."""
+"""Similarity (1: equal) from which a method name counts as a misspelt listener method."""
 
 
 def validate_listener(listener: Any) -> RebalanceListener | None:
-    """A listener that has all the methods, and overrides one. Raises `TypeError`."""
+    """Return a listener that has all methods and overrides one. Raises `TypeError`."""
     if listener is None:
         return None
     if isinstance(listener, type) or not all(
         callable(getattr(listener, name, None)) for name in LISTENER_METHODS
     ):
-        raise TypeError(f"a listener is an object derived from RebalanceListener, not {listener!r}")
+        raise TypeError(
+            f"a listener must be an object derived from RebalanceListener, not {listener!r}"
+        )
     for name in dir(listener):
         near = difflib.get_close_matches(name, LISTENER_METHODS, n=1, cutoff=TYPO_SIMILARITY)
         if near and name not in LISTENER_METHODS and not name.startswith("_"):
-            raise TypeError(f"{name} of the listener is never called: is it {near[0]}?")
+            raise TypeError(
+                f"the listener's method {name} is never called; did you mean {near[0]}?"
+            )
     inherited = [
         getattr(getattr(listener, name), "__func__", None) is vars(RebalanceListener)[name]
         for name in LISTENER_METHODS

@@ -1,4 +1,4 @@
-"""Offsets and times as an application gives them."""
+"""Validation of offsets, partitions and timestamps that the application passes in."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ CommitArgument = OffsetsArgument[PartitionT] | Records
 def parse_commit_argument(
     assignment: ConsumerAssignment, given: CommitArgument[PartitionT]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a mapping says, or the end of a batch.
+    """Return the offsets that `commit(given)` commits: those of a mapping, or the end of a batch.
 
-    Raises `CommitFailed` for a batch whose partition was lost since, `TypeError`, `ValueError`.
+    Raises:
+        CommitFailed: The batch was delivered before its partition was lost.
+        TypeError: `given` is neither a batch nor a mapping, or an offset has a wrong type.
+        ValueError: An offset is out of range.
     """
     if isinstance(given, Records):
         return _end_of(assignment, given)
@@ -52,17 +55,17 @@ def parse_commit_argument(
 
 
 def validate_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset to commit or to seek to. Raises `TypeError`, `ValueError`."""
+    """Return an offset to commit or to seek to. Raises `TypeError`, `ValueError`."""
     whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     for number in (whole.offset, whole.leader_epoch):
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"an offset is a whole number, not {number!r}")
+            raise TypeError(f"an offset must be a whole number, not {number!r}")
     if not isinstance(whole.metadata, str):
-        raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
+        raise TypeError(f"the metadata of an offset must be a string, not {whole.metadata!r}")
     if not 0 <= whole.offset <= MAX_INT64:
-        raise ValueError(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
+        raise ValueError(f"an offset must be from 0 to {MAX_INT64}, not {whole.offset}")
     if not ANY_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
-        raise ValueError(f"a leader epoch is from -1 to {MAX_INT32}, not {whole.leader_epoch}")
+        raise ValueError(f"a leader epoch must be from -1 to {MAX_INT32}, not {whole.leader_epoch}")
     if whole.metadata:
         _check_metadata(whole.metadata)
     return whole
@@ -72,44 +75,46 @@ def _check_metadata(metadata: str) -> None:
     try:
         size = len(metadata.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"the metadata of an offset has no UTF-8 form: {error.reason}") from None
+        raise ValueError(
+            f"the metadata of an offset cannot be encoded as UTF-8: {error.reason}"
+        ) from None
     if size > MAX_METADATA_BYTES:
-        raise ValueError(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
+        raise ValueError(f"the metadata of an offset may have at most {MAX_METADATA_BYTES} bytes")
 
 
 def validate_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPartition]:
     """Return the partitions that a call for records is restricted to.
 
     Raises:
-        TypeError: An argument is no partition. For a number the text says how a time or a number
-            of records is given.
-        ValueError: No request can carry a partition.
+        TypeError: An argument is not a partition. For a number the text says how to pass a timeout
+            or a number of records.
+        ValueError: A topic name or partition number is out of the protocol's range.
     """
     for argument in partitions:
         if isinstance(argument, int | float):
             raise TypeError(
-                f"a partition is (topic, number), not {argument!r}: a time is timeout_ms="
-                f"{argument!r}, a number of records max_records={argument!r}"
+                f"a partition is (topic, number), not {argument!r}: pass a timeout as timeout_ms="
+                f"{argument!r}, a number of records as max_records={argument!r}"
             )
     return topic_partitions(partitions)
 
 
 def validate_timestamps(given: Mapping[PartitionT, int]) -> dict[TopicPartition, int]:
-    """Milliseconds by partition. Raises `TypeError`, `ValueError`."""
+    """Return milliseconds since 1970, per partition. Raises `TypeError`, `ValueError`."""
     if not isinstance(given, Mapping):
-        raise TypeError(f"times are given by partition ({{TopicPartition: ms}}), not {given!r:.80}")
+        raise TypeError(f"timestamps must be a mapping ({{TopicPartition: ms}}), not {given!r:.80}")
     for time_ms in given.values():
         if isinstance(time_ms, bool) or not isinstance(time_ms, int):
-            raise TypeError(f"a timestamp is a whole number of milliseconds, not {time_ms!r}")
+            raise TypeError(f"a timestamp must be a whole number of milliseconds, not {time_ms!r}")
         if time_ms < 0:
-            raise ValueError(f"a timestamp is not negative; {time_ms} is")
+            raise ValueError(f"a timestamp must not be negative, but is {time_ms}")
     return {topic_partition(tp): time_ms for tp, time_ms in given.items()}
 
 
 def _end_of(
     assignment: ConsumerAssignment, batch: Records
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Where reading goes on after a batch, if it was given since its partition is owned."""
+    """Return the offset after a batch that was delivered since its partition was assigned."""
     tp = batch.topic_partition
     partition = assignment.get(tp)
     first = batch.first_offset
@@ -117,7 +122,7 @@ def _end_of(
         given = partition.delivered
         if given is None or first < given[0] or batch.next_offset > given[1]:
             raise CommitFailed(
-                "the partition was lost and came back since the batch was given",
+                "the partition was lost and assigned again after the batch was delivered",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=first,

@@ -147,12 +147,12 @@ def test_a_switch_is_true_or_false(client: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("topics", "told"),
     [
-        (("a,b",), r"'a,b' can be no topic, .*; give each topic by itself: 'a', 'b'$"),
-        (("a b",), "'a b' can be no topic"),
-        (("orders", "b\xe9b\xe9"), "'b\xe9b\xe9' can be no topic"),
-        (("..",), r"'\.\.' can be no topic"),
-        (("^orders-.*",), r"; give a regular expression as subscribe\(pattern=…\)"),
-        (("localhost:9092",), "; brokers are given as bootstrap_servers='host:port'"),
+        (("a,b",), r"'a,b' is not a valid topic name: .* as an argument of its own: 'a', 'b'$"),
+        (("a b",), "'a b' is not a valid topic name"),
+        (("orders", "b\xe9b\xe9"), "'b\xe9b\xe9' is not a valid topic name"),
+        (("..",), r"'\.\.' is not a valid topic name"),
+        (("^orders-.*",), r"; pass a regular expression as subscribe\(pattern=…\)"),
+        (("localhost:9092",), "; pass brokers as bootstrap_servers='host:port'"),
     ],
 )
 def test_a_topic_has_a_name_that_brokers_allow(topics: tuple[str, ...], told: str) -> None:
@@ -167,7 +167,7 @@ def test_a_topic_has_a_name_that_brokers_allow(topics: tuple[str, ...], told: st
 @pytest.mark.parametrize(
     ("topic", "told"),
     [
-        (["a", "b"], "; give each topic by itself: 'a', 'b'"),
+        (["a", "b"], "; pass each topic as an argument of its own: 'a', 'b'"),
         ({"bootstrap.servers": SERVERS}, "; options are keyword arguments"),
         (5, "not 5$"),
     ],

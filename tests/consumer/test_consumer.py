@@ -485,7 +485,7 @@ async def test_wrong_use_is_told() -> None:
             with pytest.raises(IllegalState, match="not assigned"):
                 reader.seek(P0, 1)
             reader.assign([P0])
-            with pytest.raises(ValueError, match="an offset is from 0 to") as caught:
+            with pytest.raises(ValueError, match="an offset must be from 0 to") as caught:
                 reader.seek(P0, -1)
             assert type(caught.value) is ValueError
             with pytest.raises(TypeError):
@@ -545,7 +545,7 @@ async def test_what_the_cluster_has() -> None:
             assert (times[P1].offset, times[P1].timestamp_ms) == (2, 1_002)
             await read(reader, 9)
             assert (reader.lag(P0), reader.lag(P1)) == (0, 0)
-            with pytest.raises(ValueError, match="a timestamp is not negative; -1 is"):
+            with pytest.raises(ValueError, match="a timestamp must not be negative, but is -1"):
                 await reader.offsets_for_times({P0: -1})
 
 

@@ -120,7 +120,7 @@ def test_an_answer_to_a_state_that_is_over_changes_nothing(
     state_name: str, event_name: str
 ) -> None:
     event = EVENTS[event_name](p.AwaitingCommitted())
-    if not hasattr(event, "asked"):
+    if not hasattr(event, "requested_in"):
         return
     one = partition(STATES[state_name]())
     before = one.state
@@ -270,7 +270,7 @@ def test_a_truncation_resets_to_where_the_logs_part(
     assert isinstance(one.state, p.Fetching)
     assert one.buffer is not None
     assert (one.position, one.buffer.leader_epoch, one.state.leader) == (3, 1, NEW)
-    assert "orders-0: the log was cut" in caplog.text
+    assert "orders-0: the log was truncated" in caplog.text
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
@@ -454,7 +454,7 @@ def test_no_sequence_of_events_leaves_a_position_from_an_old_answer(data: st.Dat
         name = data.draw(st.sampled_from(list(EVENTS)))
         asked = data.draw(st.sampled_from(states))
         event = EVENTS[name](asked)
-        late = hasattr(event, "asked") and asked is not one.state
+        late = hasattr(event, "requested_in") and asked is not one.state
         if not late and (type(one.state), type(event)) not in p.TRANSITIONS:
             continue
         if name == "Seek":

@@ -24,7 +24,7 @@ def test_each_partition_is_found_or_failed() -> None:
     answers: PartitionResults[int] = PartitionResults("ListOffsets", 3)
     answers.add(P0, 0, 7)
     answers.add(P1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert answers.close([P0, P1, P2])
+    assert answers.finish([P0, P1, P2])
     assert answers.found == {P0: 7}
     refused, left_out = answers.failed[P1], answers.failed[P2]
     assert (refused.api, refused.broker, refused.partition) == ("ListOffsets", "3", 1)
@@ -36,7 +36,7 @@ def test_each_partition_is_found_or_failed() -> None:
 def test_only_a_refusal_tells_that_metadata_may_be_stale() -> None:
     answers: PartitionResults[int] = PartitionResults("ListOffsets", 3)
     answers.add(P0, 0, 7)
-    assert not answers.close([P0, P1])
+    assert not answers.finish([P0, P1])
 
 
 def test_partitions_are_grouped_by_their_leaders() -> None:

@@ -136,7 +136,7 @@ async def test_partitions_by_hand_come_and_go() -> None:
             assert it.assignment.names == (P1,)
             it.subscribe(NoSubscription(), None)
             assert it.assignment.names == ()
-            with pytest.raises(CommitFailed, match=r"does not own the partition \(group g"):
+            with pytest.raises(CommitFailed, match=r"not assigned to this consumer \(group g"):
                 await it.commit({P0: OffsetAndMetadata(5)})
 
 
@@ -276,7 +276,7 @@ async def test_positions_are_what_is_not_committed_yet() -> None:
             assert await reader.committed(P0) == {P0: None}
             reader.mark_committed(reader.positions())
             assert reader.positions() == {}
-            with pytest.raises(ValueError, match="an offset is from 0 to"):
+            with pytest.raises(ValueError, match="an offset must be from 0 to"):
                 reader.mark_committed({P0: -1})
             await reader.seek_to_beginning()
             assert reader.positions() == {P0: OffsetAndMetadata(0, leader_epoch=0)}

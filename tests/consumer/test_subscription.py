@@ -62,10 +62,10 @@ def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
 def test_a_pattern_is_a_regular_expression() -> None:
     assert parse_pattern("orders-.*") == SubscribedPattern(re.compile("orders-.*"))
     assert parse_pattern(re.compile("orders-.*")) == SubscribedPattern(re.compile("orders-.*"))
-    with pytest.raises(ValueError, match=r"pattern '\(' is no regular expression: missing \)"):
+    with pytest.raises(ValueError, match=r"pattern '\(' is not a regular expression: missing \)"):
         parse_pattern("(")
     bytes_pattern: Any = b"orders"
-    with pytest.raises(TypeError, match="a pattern is a string, not b'orders'"):
+    with pytest.raises(TypeError, match="a pattern must be a string, not b'orders'"):
         parse_pattern(bytes_pattern)
 
 
@@ -108,7 +108,7 @@ class WithHelpers(RebalanceListener):
 
 def test_a_listener_whose_methods_are_misspelt_is_refused() -> None:
     with pytest.raises(
-        TypeError, match=r"on_partition_revoked .* is never called: is it on_partitions_revoked\?"
+        TypeError, match="on_partition_revoked is never called; did you mean on_partitions_revoked"
     ):
         validate_listener(Misspelt())
     with pytest.raises(TypeError, match="overrides none of on_partitions_assigned, "):
@@ -123,5 +123,7 @@ def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
 
 
 def test_a_regular_expression_among_topics_is_told_where_it_belongs() -> None:
-    with pytest.raises(ValueError, match=r"'\^ord\.\*' can be no topic, .* subscribe\(pattern=…\)"):
+    with pytest.raises(
+        ValueError, match=r"'\^ord\.\*' is not a valid topic name: .* subscribe\(pattern=…\)"
+    ):
         parse_topics(["orders", "^ord.*"])

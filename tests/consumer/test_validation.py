@@ -63,7 +63,7 @@ def test_a_batch_that_was_given_before_its_partition_was_lost_is_refused(
     partition, batch = partition_with_batch()
     if given is not None:
         mark_delivered(partition, *given)
-    with pytest.raises(CommitFailed, match="lost and came back") as told:
+    with pytest.raises(CommitFailed, match="lost and assigned again") as told:
         parse_commit_argument(owning(partition), batch)
     assert (told.value.topic, told.value.partition, told.value.offset) == ("orders", 0, 0)
 
@@ -83,13 +83,13 @@ def test_what_is_neither_is_told() -> None:
     "offset", ["5", 5.0, True, None, (5, "note"), OffsetAndMetadata(5, leader_epoch=True)]
 )
 def test_an_offset_is_a_whole_number(offset: Any) -> None:
-    with pytest.raises(TypeError, match="an offset is a whole number, not"):
+    with pytest.raises(TypeError, match="an offset must be a whole number, not"):
         validate_offset(offset)
 
 
 def test_a_note_is_a_string() -> None:
     note: Any = b"note"
-    with pytest.raises(TypeError, match="the metadata of an offset is a string, not b'note'"):
+    with pytest.raises(TypeError, match="the metadata of an offset must be a string, not b'note'"):
         validate_offset(OffsetAndMetadata(5, note))
 
 
@@ -103,9 +103,9 @@ def test_an_offset_fits_into_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("offset", "told"),
     [
-        (OffsetAndMetadata(5, leader_epoch=-2), "a leader epoch is from -1 to"),
-        (OffsetAndMetadata(5, leader_epoch=2**31), "a leader epoch is from -1 to"),
-        (OffsetAndMetadata(5, "\ud800"), "no UTF-8 form"),
+        (OffsetAndMetadata(5, leader_epoch=-2), "a leader epoch must be from -1 to"),
+        (OffsetAndMetadata(5, leader_epoch=2**31), "a leader epoch must be from -1 to"),
+        (OffsetAndMetadata(5, "\ud800"), "cannot be encoded as UTF-8"),
         (OffsetAndMetadata(5, "\xe9" * 2**14), "at most 32767 bytes"),
     ],
 )
@@ -122,9 +122,9 @@ def test_times_are_looked_up_by_partition() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ([P0], "times are given by partition"),
-        ({P0: "5"}, "a timestamp is a whole number of milliseconds, not '5'"),
-        ({P0: 5.0}, "a timestamp is a whole number of milliseconds, not 5.0"),
+        ([P0], "timestamps must be a mapping"),
+        ({P0: "5"}, "a timestamp must be a whole number of milliseconds, not '5'"),
+        ({P0: 5.0}, "a timestamp must be a whole number of milliseconds, not 5.0"),
         ({"orders": 5}, "a partition is"),
     ],
 )
@@ -134,5 +134,5 @@ def test_what_are_no_times_by_partition_is_told(given: Any, told: str) -> None:
 
 
 def test_a_time_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="a timestamp is not negative; -1 is"):
+    with pytest.raises(ValueError, match="a timestamp must not be negative, but is -1"):
         validate_timestamps({P0: -1})
