@@ -21,20 +21,21 @@ __all__ = (
     "CommitFailed",
     "ConnectionFailed",
     "ConnectionLost",
-    "CorruptRecords",
+    "CorruptRecord",
     "DeliveriesFailed",
     "DeliveryTimedOut",
     "DeliveryUnknown",
+    "FencedInstanceId",
     "GroupFailed",
     "IllegalState",
     "InvalidOption",
+    "InvalidTxnState",
     "KafkaError",
     "LogTruncated",
     "MalformedFrame",
     "MalformedMessage",
-    "MemberFenced",
     "NoBrokerAvailable",
-    "NoOffset",
+    "NoOffsetForPartition",
     "ProducerFenced",
     "ProtocolError",
     "RecordTooLarge",
@@ -45,7 +46,6 @@ __all__ = (
     "UnknownTopic",
     "UnsupportedVersion",
     "WrongEventLoop",
-    "WrongTransactionState",
 )
 
 __path__: list[str] = []
@@ -333,7 +333,7 @@ class UnknownServerError(BrokerError):
 # --- records ---------------------------------------------------------------------------------
 
 
-class CorruptRecords(KafkaError):
+class CorruptRecord(KafkaError):
     """Stored bytes are not valid records: checksum, lengths, counts or compression lie.
 
     `next_offset` is where the damaged batch ends, as far as what is around it can be trusted; None
@@ -423,7 +423,7 @@ class ProducerFenced(KafkaError):
     """
 
 
-class WrongTransactionState(KafkaError):
+class InvalidTxnState(KafkaError):
     """A call does not fit where the transaction stands: nothing is open, or something is.
 
     What to do: correct the program; the text says what came and what was expected. One producer has
@@ -458,7 +458,7 @@ class UnknownTopic(KafkaError):
     retriable = True
 
 
-class NoOffset(KafkaError):
+class NoOffsetForPartition(KafkaError):
     """A position is missing or out of range, and `auto_offset_reset` is "none".
 
     `partitions` are those that it is about.
@@ -511,7 +511,7 @@ class GroupFailed(KafkaError):
     """
 
 
-class MemberFenced(GroupFailed):
+class FencedInstanceId(GroupFailed):
     """Another member joined with the same `group_instance_id`.
 
     What to do: close this one, and give each member an id of its own.

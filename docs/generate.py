@@ -127,7 +127,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "BrokerError",
         "UnknownServerError",
     ),
-    "Records": ("CorruptRecords", "RecordTooLarge"),
+    "Records": ("CorruptRecord", "RecordTooLarge"),
     "The producer": (
         "BufferFull",
         "DeliveryTimedOut",
@@ -138,15 +138,15 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "TransactionFailed",
         "TransactionAborted",
         "ProducerFenced",
-        "WrongTransactionState",
+        "InvalidTxnState",
     ),
     "The consumer and the group": (
         "UnknownTopic",
-        "NoOffset",
+        "NoOffsetForPartition",
         "LogTruncated",
         "CommitFailed",
         "GroupFailed",
-        "MemberFenced",
+        "FencedInstanceId",
     ),
 }
 """The errors by heading of their page."""

@@ -141,7 +141,7 @@ EXAMPLES = [
     errors.BrokerError(code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True, api="Fetch"),
     errors.RecordTooLarge("x", size_bytes=7),
     errors.DeliveriesFailed("x", count=2, first=None),
-    errors.NoOffset("x", partitions=[("t", 0)]),
+    errors.NoOffsetForPartition("x", partitions=[("t", 0)]),
     errors.ProducerFenced("x", transactional_id="id", api="EndTxn"),
 ]
 
@@ -177,5 +177,5 @@ def test_a_log_that_was_cut_says_where():
 
 
 def test_damage_says_where_it_ends():
-    error = pickle.loads(pickle.dumps(errors.CorruptRecords("bad", offset=3, next_offset=7)))
+    error = pickle.loads(pickle.dumps(errors.CorruptRecord("bad", offset=3, next_offset=7)))
     assert (error.offset, error.next_offset) == (3, 7)

@@ -11,7 +11,7 @@ from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
 from aiokafkawire.records.legacy import LOG_OVERHEAD_BYTES
 from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
-from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
+from aiokafkawire.wire.messages.fetch import FetchPartitionData, FetchResponse
 
 __all__ = (
     "MAX_LOGGED_BYTES",
@@ -151,7 +151,7 @@ Action = (
 """A function gets the request and returns a fault, a response, or None to pass it on."""
 
 
-def _with_wrong_checksum(partition: PartitionData) -> PartitionData:
+def _with_wrong_checksum(partition: FetchPartitionData) -> FetchPartitionData:
     records = bytearray(partition.records or b"")
     if len(records) > MAGIC_POSITION:
         records[CHECKSUM_POSITIONS[records[MAGIC_POSITION]]] ^= 0xFF

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.wire import ErrorCode
-from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest
 
 __all__ = (
     "EVICTION_AGE_S",
@@ -53,7 +53,7 @@ class CachedPartition:
     def key(self) -> Key:
         return self.topic, self.topic_id, self.requested.partition
 
-    def maybe_update_response_data(self, data: PartitionData) -> bool:
+    def maybe_update_response_data(self, data: FetchPartitionData) -> bool:
         """Return True if the response must include the partition; remember what it returns."""
         special = (
             data.error_code != ErrorCode.NONE
@@ -135,8 +135,8 @@ class FetchSessionCache:
         return FetchContext(cached, uses_topic_ids, session, session.epoch)
 
     def build_response(
-        self, fetch_context: FetchContext, data: Sequence[PartitionData], now: float
-    ) -> tuple[int, list[tuple[CachedPartition, PartitionData]]]:
+        self, fetch_context: FetchContext, data: Sequence[FetchPartitionData], now: float
+    ) -> tuple[int, list[tuple[CachedPartition, FetchPartitionData]]]:
         """Return the session id and those partitions of `data` that the response includes.
 
         Raises:

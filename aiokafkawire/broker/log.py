@@ -14,13 +14,13 @@ from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.producer_state import (
     NO_PRODUCER_ID,
-    EndTxnMarker,
+    EndTransactionMarker,
     ProducerStateManager,
     SequencedBatch,
     last_sequence,
 )
 from aiokafkawire.broker.storage import SegmentData, Store
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records.batch import BatchView, iter_batches
 
 __all__ = ("PartitionLog", "StoredBatch", "TimestampAndOffset", "sequenced_batch")
@@ -89,18 +89,18 @@ def sequenced_batch(view: BatchView, first_offset: int = -1) -> SequencedBatch |
     )
 
 
-def _parse_marker(view: BatchView) -> EndTxnMarker | None:
+def _parse_marker(view: BatchView) -> EndTransactionMarker | None:
     """Parse a control batch, None if it does not end a transaction."""
     columns = view.columns()
     if not len(columns):
         return None
     key, value = columns.key(0) or b"", columns.value(0) or b""
     if len(key) < _CONTROL_KEY.size or len(value) < _CONTROL_VALUE.size:
-        raise CorruptRecords("control record without a type", offset=view.base_offset)
+        raise CorruptRecord("control record without a type", offset=view.base_offset)
     kind = _CONTROL_KEY.unpack_from(key)[1]
     if kind not in {ABORT, COMMIT}:
         return None
-    return EndTxnMarker(
+    return EndTransactionMarker(
         producer_id=view.producer_id,
         epoch=view.producer_epoch,
         offset=view.base_offset,
@@ -110,8 +110,8 @@ def _parse_marker(view: BatchView) -> EndTxnMarker | None:
     )
 
 
-def _producer_change(view: BatchView) -> EndTxnMarker | SequencedBatch | None:
-    """Return the change that a batch makes to the producer state; raises `CorruptRecords`."""
+def _producer_change(view: BatchView) -> EndTransactionMarker | SequencedBatch | None:
+    """Return the change that a batch makes to the producer state; raises `CorruptRecord`."""
     return _parse_marker(view) if view.is_control else sequenced_batch(view, view.base_offset)
 
 
@@ -152,7 +152,7 @@ class PartitionLog:
 
         Raises:
             StorageError: Nothing was stored, and the log is unchanged.
-            CorruptRecords: The batch is an invalid control batch; the log is unchanged.
+            CorruptRecord: The batch is an invalid control batch; the log is unchanged.
         """
         change = _producer_change(view)
         segment = self._segment_for_append(len(data))
@@ -229,8 +229,8 @@ class PartitionLog:
                 self._update_producer_state(_producer_change(view))
         self.producers.delete_before_offset(self.start_offset)
 
-    def _update_producer_state(self, change: EndTxnMarker | SequencedBatch | None) -> None:
-        if isinstance(change, EndTxnMarker):
+    def _update_producer_state(self, change: EndTransactionMarker | SequencedBatch | None) -> None:
+        if isinstance(change, EndTransactionMarker):
             self.producers.complete_transaction(change)
         elif change is not None:
             self.producers.on_append(change)
@@ -268,7 +268,7 @@ class PartitionLog:
         segment: LogSegment,
         view: BatchView,
         position: int,
-        change: EndTxnMarker | SequencedBatch | None,
+        change: EndTransactionMarker | SequencedBatch | None,
     ) -> None:
         stored = StoredBatch(
             base_offset=view.base_offset,
@@ -310,10 +310,10 @@ class PartitionLog:
             for view in iter_batches(content):
                 view.check_crc()
                 if view.base_offset < self.end_offset:
-                    raise CorruptRecords("offsets go back", offset=view.base_offset)
+                    raise CorruptRecord("offsets go back", offset=view.base_offset)
                 self._index_batch(segment, view, valid, _producer_change(view))
                 valid += view.size_bytes
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             logger.warning("%s: the log is corrupt: %s", self.name, error)
         if valid == len(content):
             return True

@@ -16,9 +16,9 @@ __all__ = (
     "MAX_PRODUCERS",
     "NO_PRODUCER_ID",
     "NUM_BATCHES_TO_RETAIN",
-    "AbortedTransaction",
+    "AbortedTxn",
     "ActiveProducer",
-    "EndTxnMarker",
+    "EndTransactionMarker",
     "ProducerStateManager",
     "SequencedBatch",
     "last_sequence",
@@ -49,7 +49,7 @@ class SequencedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxnMarker:
+class EndTransactionMarker:
     """Control batch that ends the transaction of a producer in this partition."""
 
     producer_id: int
@@ -61,7 +61,7 @@ class EndTxnMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTxn:
     """An aborted transaction; `last_offset` is the offset of its marker."""
 
     producer_id: int
@@ -106,7 +106,7 @@ class ProducerStateManager:
         self._refuse_unknown = refuse_unknown
         self._producers: OrderedDict[int, _ProducerStateEntry] = OrderedDict()
         self._ongoing: dict[int, int] = {}
-        self._aborted: list[AbortedTransaction] = []
+        self._aborted: list[AbortedTxn] = []
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -122,7 +122,7 @@ class ProducerStateManager:
         known = self._producers.get(producer_id)
         return known is not None and known.epoch == epoch and producer_id in self._ongoing
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that overlap the offsets from `start` up to `end`."""
         # Ordered by last offset.
         first = bisect_left(self._aborted, start, key=lambda entry: entry.last_offset)
@@ -191,7 +191,7 @@ class ProducerStateManager:
         if batch.transactional:
             self._ongoing.setdefault(batch.producer_id, batch.first_offset)
 
-    def complete_transaction(self, marker: EndTxnMarker) -> None:
+    def complete_transaction(self, marker: EndTransactionMarker) -> None:
         """Record the marker that ends a producer's transaction."""
         known = self._entry(marker.producer_id, marker.epoch)
         known.last_offset = marker.offset
@@ -199,7 +199,7 @@ class ProducerStateManager:
         known.coordinator_epoch = marker.coordinator_epoch
         first = self._ongoing.pop(marker.producer_id, None)
         if first is not None and not marker.commit:
-            self._aborted.append(AbortedTransaction(marker.producer_id, first, marker.offset))
+            self._aborted.append(AbortedTxn(marker.producer_id, first, marker.offset))
 
     def delete_before_offset(self, offset: int) -> None:
         """Drop producers and aborted transactions whose last offset is before `offset`."""

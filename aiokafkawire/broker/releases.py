@@ -19,9 +19,9 @@ from aiokafkawire.wire import APIS, ApiKey, ErrorCode
 __all__ = (
     "NODE_CLIENT_ID",
     "RELEASES",
+    "ApiVersionRange",
     "Release",
     "UnsupportedApi",
-    "Versions",
     "get_release",
     "with_inter_broker_apis",
 )
@@ -117,7 +117,7 @@ _ADVERTISED_LOWEST: Mapping[ApiKey, str] = {
 to start at 0, and ControlledShutdown v0 was not advertised."""
 
 
-class Versions(NamedTuple):
+class ApiVersionRange(NamedTuple):
     """Version range of one API, both ends included."""
 
     low: int
@@ -140,10 +140,10 @@ class Release:
     """
 
     name: str
-    served: Mapping[ApiKey, Versions]
-    advertised: Mapping[ApiKey, Versions]
+    served: Mapping[ApiKey, ApiVersionRange]
+    advertised: Mapping[ApiKey, ApiVersionRange]
     is_superset: bool = False
-    inter_broker: Mapping[ApiKey, Versions] = field(default_factory=dict)
+    inter_broker: Mapping[ApiKey, ApiVersionRange] = field(default_factory=dict)
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -271,14 +271,14 @@ def _version_at(text: str, number: VersionNumber) -> int | None:
 
 def _build_release(name: str) -> Release:
     number = _parse_number(name)
-    served: dict[ApiKey, Versions] = {}
+    served: dict[ApiKey, ApiVersionRange] = {}
     for key, steps in _HIGHEST.items():
         high = _version_at(steps, number)
         is_removed = key in _CONTROLLER_APIS and number >= _parse_number(
             _CONTROLLER_APIS_REMOVED_IN
         )
         if high is not None and not is_removed:
-            served[key] = Versions(_version_at(_LOWEST.get(key, ""), number) or 0, high)
+            served[key] = ApiVersionRange(_version_at(_LOWEST.get(key, ""), number) or 0, high)
     advertised = {
         key: versions._replace(low=versions.low if low is None else low)
         for key, versions in served.items()
@@ -290,7 +290,9 @@ def _build_release(name: str) -> Release:
 RELEASES: Mapping[str, Release] = {name: _build_release(name) for name in RELEASE_NAMES}
 """Releases by name, oldest first."""
 
-_ALL_VERSIONS = {key: Versions(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS}
+_ALL_VERSIONS = {
+    key: ApiVersionRange(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS
+}
 
 
 def get_release(as_of: str | None, served: Iterable[ApiKey]) -> Release:

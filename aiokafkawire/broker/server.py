@@ -22,7 +22,7 @@ from aiokafkawire.broker.faults import (
     RequestLog,
     SeenRequest,
 )
-from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release, UnsupportedApi, Versions
+from aiokafkawire.broker.releases import NODE_CLIENT_ID, ApiVersionRange, Release, UnsupportedApi
 from aiokafkawire.broker.request_context import (
     BrokerState,
     ClientConnection,
@@ -260,7 +260,9 @@ class ServerConnection:
             raise _UnsupportedRequest(reason)
         return []
 
-    def _reject_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
+    def _reject_version(
+        self, header: RequestHeader, served: ApiVersionRange | None
+    ) -> list[Buffer]:
         request = f"{APIS[header.api_key].name} (API key {header.api_key}) v{header.api_version}"
         if served is None:
             return self._reject(f"{request} is not supported", self._describe_client(header))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafkawire.cli.json_lines import put_bytes
-from aiokafkawire.errors import CorruptRecords, MalformedMessage
+from aiokafkawire.errors import CorruptRecord, MalformedMessage
 from aiokafkawire.records import BatchView, iter_batches
 from aiokafkawire.wire import Buffer, Message, Struct, to_json
 from aiokafkawire.wire.consumer_protocol import (
@@ -41,7 +41,7 @@ def records_to_dicts(data: Buffer) -> list[dict[str, Any]]:
             batches.append(_batch_header(batch))
             batch.check_crc()
             batches[-1]["records"] = _batch_records(batch)
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         if not batches or "records" in batches[-1]:
             batches.append({})
         batches[-1]["corrupt"] = str(error)

@@ -336,7 +336,7 @@ class ConsumerConfig(ClientConfig):
         "latest",
         "Where to begin without a committed offset, or where the log has not the offset any more:"
         ' "earliest", "latest", "by_duration:PnDTnHnMnS" (that long ago, as "by_duration:P7D"), or'
-        ' "none" (`NoOffset` is raised).',
+        ' "none" (`NoOffsetForPartition` is raised).',
         text=True,
     )
     offsets_storage: Literal["kafka", "zookeeper"] = _choice(

@@ -89,8 +89,8 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
     within `max_poll_interval_ms` loses its partitions.
 
     Calls that return records wait without a deadline unless they get a timeout. Errors that do not
-    pass by waiting are raised at once (`GroupFailed`, `MemberFenced`, `NoOffset`,
-    `CorruptRecords`, …); `UnknownTopic` is raised for a topic that has not existed for
+    pass by waiting are raised at once (`GroupFailed`, `FencedInstanceId`, `NoOffsetForPartition`,
+    `CorruptRecord`, …); `UnknownTopic` is raised for a topic that has not existed for
     `default_api_timeout_ms`.
     """
 
@@ -464,7 +464,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         """Return the offset of the next record to deliver, once it is known and validated.
 
         Raises:
-            NoOffset: No offset is committed or in range, and `auto_offset_reset` is `none`.
+            NoOffsetForPartition: No offset is committed or in range, and `auto_offset_reset` is `none`.
             RequestTimedOut: The position was not found within `default_api_timeout_ms`.
             IllegalState: The partition is not assigned.
         """

@@ -223,7 +223,7 @@ class FetchBuffer:
             max_bytes: No further batch is decoded after this many bytes.
 
         Raises:
-            CorruptRecords: All records before the corrupt data are delivered.
+            CorruptRecord: All records before the corrupt data are delivered.
             KafkaError: The error passed to `end_with_error`.
         """
         if self._cursor is not None:

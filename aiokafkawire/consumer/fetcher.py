@@ -14,7 +14,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import (
     ClientClosed,
-    CorruptRecords,
+    CorruptRecord,
     KafkaError,
     RecordTooLarge,
     UnknownServerError,
@@ -364,7 +364,7 @@ class Fetcher:
     def _fail_without_progress(self, part: PartitionFetch, batches: FetchedBatches) -> None:
         """Fail a partition whose response has no record to advance to; else it would loop."""
         topic, number = part.partition.tp
-        error = CorruptRecords(
+        error = CorruptRecord(
             "the broker's response has no record at or after the requested offset",
             topic=topic,
             partition=number,
@@ -372,7 +372,7 @@ class Fetcher:
         )
         try:
             batches.take(1)
-        except CorruptRecords as damage:
+        except CorruptRecord as damage:
             error = damage
         self._fail(part, error)
 

@@ -21,7 +21,7 @@ from aiokafkawire.errors import (
     BrokerError,
     KafkaError,
     LogTruncated,
-    NoOffset,
+    NoOffsetForPartition,
     UnsupportedVersion,
 )
 from aiokafkawire.logs import NO_FIELDS, fields_of
@@ -475,7 +475,7 @@ def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) ->
     if point is not None:
         return Resetting(point, reason=reason)
     return Halted(
-        NoOffset(
+        NoOffsetForPartition(
             f"{text}, and auto_offset_reset is 'none'; seek to continue",
             partitions=(p.tp,),
             topic=p.tp.topic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiokafkawire.errors import MemberFenced
+from aiokafkawire.errors import FencedInstanceId
 
 from . import events as on
 from . import states as s
@@ -21,7 +21,7 @@ MAX_SETTLING_S = 0.3
 
 
 def fence(m: Membership, state: s.State, event: on.InstanceFenced, now: float) -> Outcome:
-    error = MemberFenced(
+    error = FencedInstanceId(
         f"another member runs with group_instance_id {m.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,

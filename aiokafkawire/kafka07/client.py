@@ -175,7 +175,7 @@ class Client(BaseClient[Kafka07Session]):
             for topic, partition, payloads in sets
         )
         if requests:
-            request = kafka07.MultiProducerRequest(requests=requests)
+            request = kafka07.Kafka07MultiProducerRequest(requests=requests)
             session = self._lifecycle.running_here()
             await session.send(request, "MULTIPRODUCE", requests[-1].topic, session.deadline())
 
@@ -227,7 +227,7 @@ class Client(BaseClient[Kafka07Session]):
         requests = tuple(self._build_fetch_request(*position, max_size) for position in positions)
         if not requests:
             return []
-        request = kafka07.MultiFetchRequest(requests=requests)
+        request = kafka07.Kafka07MultiFetchRequest(requests=requests)
         responses = await self._request(
             request, "MULTIFETCH", lambda frame: _decode_multi_fetch(frame, len(requests))
         )
@@ -254,7 +254,7 @@ class Client(BaseClient[Kafka07Session]):
 
         Raises:
             RecordTooLarge: Raised by the iterator: a message exceeds `fetch_size_max_bytes`.
-            CorruptRecords: Raised by the iterator: a message is corrupt. `next_offset` is the
+            CorruptRecord: Raised by the iterator: a message is corrupt. `next_offset` is the
                 offset after it, or None if unknown.
             BrokerError: Raised by the iterator, as by `fetch`.
         """
@@ -293,7 +293,7 @@ class Client(BaseClient[Kafka07Session]):
         check_string(topic)
         if max_number < 0:
             raise ValueError(f"max_number must be at least 0, not {max_number}")
-        request = kafka07.OffsetRequest(
+        request = kafka07.Kafka07OffsetRequest(
             topic=topic, partition=partition, time=time, max_number=max_number
         )
         response = await self._request(request, "OFFSETS", kafka07.decode_offsets_response)
@@ -319,7 +319,7 @@ class Client(BaseClient[Kafka07Session]):
         partition: int,
         payloads: Sequence[bytes],
         compression_type: CompressionName | None,
-    ) -> kafka07.ProducerRequest:
+    ) -> kafka07.Kafka07ProducerRequest:
         check_string(topic)
         if isinstance(payloads, bytes | bytearray | memoryview | str):
             kind = type(payloads).__name__
@@ -341,18 +341,20 @@ class Client(BaseClient[Kafka07Session]):
                     topic=topic,
                     partition=partition,
                 )
-        return kafka07.ProducerRequest(
+        return kafka07.Kafka07ProducerRequest(
             topic=topic, partition=partition, messages=kafka07.encode_messages(messages)
         )
 
     def _build_fetch_request(
         self, topic: str, partition: int, offset: int, max_size: int | None
-    ) -> kafka07.FetchRequest:
+    ) -> kafka07.Kafka07FetchRequest:
         check_string(topic)
         size = self.config.fetch_size_bytes if max_size is None else max_size
         if size < 0:
             raise ValueError(f"max_size must be at least 0, not {size}")
-        return kafka07.FetchRequest(topic=topic, partition=partition, offset=offset, max_size=size)
+        return kafka07.Kafka07FetchRequest(
+            topic=topic, partition=partition, offset=offset, max_size=size
+        )
 
     async def _get_one_offset(self, topic: str, partition: int, time: int) -> int:
         offsets = await self.offsets(topic, partition, time)
@@ -366,7 +368,7 @@ class Client(BaseClient[Kafka07Session]):
             )
         return offsets[0]
 
-    async def _fetch_once(self, request: kafka07.FetchRequest) -> FetchResult:
+    async def _fetch_once(self, request: kafka07.Kafka07FetchRequest) -> FetchResult:
         response = await self._request(request, "FETCH", kafka07.decode_fetch_response)
         fetched = self._fetch_result(request, response, "FETCH")
         if fetched.error is not None:
@@ -386,7 +388,7 @@ class Client(BaseClient[Kafka07Session]):
             raise
 
     def _fetch_result(
-        self, request: kafka07.FetchRequest, response: kafka07.FetchResponse, api: str
+        self, request: kafka07.Kafka07FetchRequest, response: kafka07.Kafka07FetchResponse, api: str
     ) -> FetchResult:
         topic, partition, offset = request.topic, request.partition, request.offset
         error: KafkaError | None = None
@@ -421,7 +423,7 @@ class Client(BaseClient[Kafka07Session]):
         return self._lifecycle.running_here().runtime
 
 
-def _decode_multi_fetch(frame: memoryview, count: int) -> tuple[kafka07.FetchResponse, ...]:
+def _decode_multi_fetch(frame: memoryview, count: int) -> tuple[kafka07.Kafka07FetchResponse, ...]:
     response = kafka07.decode_multi_fetch_response(frame)
     message = "kafka07 MULTIFETCH response"
     if response.error:

@@ -17,7 +17,7 @@ from aiokafkawire.kafka07.partition_reader import (
 )
 from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Runtime, checkpoint
-from aiokafkawire.wire.kafka07 import FetchRequest
+from aiokafkawire.wire.kafka07 import Kafka07FetchRequest
 
 __all__ = ("CHECKPOINT_EVERY", "MessageStream")
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("aiokafkawire.kafka07")
 CHECKPOINT_EVERY = 256
 """Messages returned without suspending before `__anext__` yields to other tasks."""
 
-FetchOnce = Callable[[FetchRequest], Awaitable[FetchResult]]
+FetchOnce = Callable[[Kafka07FetchRequest], Awaitable[FetchResult]]
 
 
 class MessageStream:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiokafkawire.errors import (
     BrokerError,
-    CorruptRecords,
+    CorruptRecord,
     KafkaError,
     MalformedMessage,
     RecordTooLarge,
@@ -50,7 +50,7 @@ class FetchResult:
     """The result of fetching one partition.
 
     Iterate over it for its messages. One compressed set is decompressed at a time. An incomplete
-    message at the end is skipped. Iterating raises `error` if it is set, and `CorruptRecords` for
+    message at the end is skipped. Iterating raises `error` if it is set, and `CorruptRecord` for
     corrupt data.
 
     Attributes:
@@ -80,7 +80,7 @@ class FetchResult:
 
         Raises:
             KafkaError: `error`, if it is set.
-            CorruptRecords: `data` is not a valid message set.
+            CorruptRecord: `data` is not a valid message set.
         """
         if self.error is not None:
             raise copy_of(self.error)
@@ -106,7 +106,7 @@ class FetchResult:
                 if payload_offset != following:
                     yield following, None
                 position, following = entry.next_offset, None
-        except (MalformedMessage, CorruptRecords) as error:
+        except (MalformedMessage, CorruptRecord) as error:
             raise self._corrupt(error, position, following) from error
 
     def _iter_payloads(self, entry: kafka07.LogEntry) -> Iterator[tuple[int, bytes]]:
@@ -116,13 +116,13 @@ class FetchResult:
 
     def _decompress(self, codec: int, data: bytes) -> bytes:
         if codec not in SUPPORTED_CODECS:
-            raise CorruptRecords(f"unknown codec {codec}: Kafka 0.7 has 1 (gzip) and 2 (snappy)")
+            raise CorruptRecord(f"unknown codec {codec}: Kafka 0.7 has 1 (gzip) and 2 (snappy)")
         return bytes(decompress(codec, data, self.max_decompressed_bytes))
 
     def _corrupt(
         self, error: KafkaError, offset: int, next_offset: int | None = None
-    ) -> CorruptRecords:
-        return CorruptRecords(
+    ) -> CorruptRecord:
+        return CorruptRecord(
             f"{error}; or the requested offset is not the start of a message",
             next_offset=next_offset,
             topic=self.topic,
@@ -158,9 +158,9 @@ class PartitionReader:
         self._messages: Iterator[tuple[int, MessageAndOffset | None]] = iter(())
 
     @property
-    def next_request(self) -> kafka07.FetchRequest:
+    def next_request(self) -> kafka07.Kafka07FetchRequest:
         """The FETCH to send once `next_message` has returned None."""
-        return kafka07.FetchRequest(
+        return kafka07.Kafka07FetchRequest(
             topic=self.topic, partition=self.partition, offset=self.offset, max_size=self._size
         )
 
@@ -168,7 +168,7 @@ class PartitionReader:
         """Return the next fetched message, or None if there is none.
 
         Raises:
-            CorruptRecords: The message is corrupt. The rest of the fetched data is discarded.
+            CorruptRecord: The message is corrupt. The rest of the fetched data is discarded.
         """
         for offset, message in self._messages:
             self.offset = offset
@@ -182,7 +182,7 @@ class PartitionReader:
         Raises:
             KafkaError: The error of `fetched`.
             RecordTooLarge: The message exceeds `max_size_bytes`.
-            CorruptRecords: The log ends inside the message.
+            CorruptRecord: The log ends inside the message.
         """
         if fetched.error is not None:
             raise copy_of(fetched.error)
@@ -198,7 +198,7 @@ class PartitionReader:
 
     def _grow_fetch_size(self, needed: int | None, received: int) -> ReadStatus:
         if received < self._size:
-            raise CorruptRecords(
+            raise CorruptRecord(
                 "the log segment ends inside a message: the offset is not the start of a message",
                 topic=self.topic,
                 partition=self.partition,

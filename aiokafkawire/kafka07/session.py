@@ -123,7 +123,7 @@ class Kafka07Session(Session):
         if self._connection is None or not self._connection.unconfirmed_requests:
             self.raise_if_produces_lost()
             return
-        request = kafka07.OffsetRequest(
+        request = kafka07.Kafka07OffsetRequest(
             topic=self._probe_topic, partition=0, time=kafka07.LATEST, max_number=1
         )
         frame = self._encode(request, "OFFSETS")

@@ -12,9 +12,9 @@ from aiokafkawire.connection import parse_pin
 from aiokafkawire.errors import (
     BufferFull,
     ClientClosed,
+    InvalidTxnState,
     KafkaError,
     UnknownTopic,
-    WrongTransactionState,
 )
 from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.delivery import BatchFuture, Deliveries, Delivery
@@ -335,7 +335,7 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         Leaving commits. If the body raises or is cancelled the transaction is aborted, and the
         exception goes on as it is; that the abort failed is a note on it. A cancellation is held up
         for at most a second, and the abort then goes on without its caller. One producer has one
-        transaction at a time: entering a second one raises `WrongTransactionState`. (KIP-98.)
+        transaction at a time: entering a second one raises `InvalidTxnState`. (KIP-98.)
         """
         sender = self._lifecycle.running_here().sender
         return TransactionScope(_transactions_of(sender), sender)
@@ -343,7 +343,7 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
     async def begin_transaction(self) -> None:
         """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
 
-        Raises `WrongTransactionState` if one is open, `TransactionFailed` if the one before could
+        Raises `InvalidTxnState` if one is open, `TransactionFailed` if the one before could
         not be committed after the call for it had ended without an answer (it is aborted, and this
         may be called again), `ProducerFenced`, `RequestTimedOut`.
         """
@@ -496,7 +496,7 @@ def _transactions_of(sender: Sender) -> Transactions:
     if sender.failure is not None:
         sender.raise_if_failed()
     if sender.transactions is None:
-        raise WrongTransactionState(
+        raise InvalidTxnState(
             "a producer without a transactional_id makes no transactions: give it one"
         )
     return sender.transactions

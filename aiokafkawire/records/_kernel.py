@@ -3,7 +3,7 @@
 One source that runs interpreted and, with the widths of `_kernel.pxd`, compiled. Where C needs
 another way a function stands there, and its twin in `_kernel_pure.py`. `data` is any contiguous
 buffer when compiled, else `bytes`. Columns are of `array("q")`. Protocol source: "Record Batch" in
-Kafka's documentation of its message format. A structure that lies raises `CorruptRecords`; an index
+Kafka's documentation of its message format. A structure that lies raises `CorruptRecord`; an index
 past the end `IndexError` and a number over 64 bits `OverflowError`, which callers turn into it.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from operator import index as exact
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import TopicPartition, no_timestamp
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def decode_varint(data: Buffer, position: int, max_bytes: int = 5) -> tuple[int,
     return value, position
 
 
-def too_long(max_bytes: int) -> CorruptRecords:
-    return CorruptRecords(f"a varint is longer than {max_bytes} bytes")
+def too_long(max_bytes: int) -> CorruptRecord:
+    return CorruptRecord(f"a varint is longer than {max_bytes} bytes")
 
 
 def murmur2(data: Buffer) -> int:
@@ -128,8 +128,8 @@ def decode_records(  # noqa: PLR0917
     return position
 
 
-def corrupt(what: str, base_offset: int, delta: int) -> CorruptRecords:
-    return CorruptRecords(what, offset=base_offset + delta)
+def corrupt(what: str, base_offset: int, delta: int) -> CorruptRecord:
+    return CorruptRecord(what, offset=base_offset + delta)
 
 
 def skip_headers(source: Any, position: int, end: int) -> int:
@@ -138,17 +138,17 @@ def skip_headers(source: Any, position: int, end: int) -> int:
     if position < 0:
         failed(position)
     if count < 0 or count > end - position:
-        raise CorruptRecords(f"a record cannot have {count} headers")
+        raise CorruptRecord(f"a record cannot have {count} headers")
     for _ in range(count):
         size, position = varint(source, position, 5)
         if size < 0:
-            raise CorruptRecords("a header has no key")
+            raise CorruptRecord("a header has no key")
         size, position = varint(source, position + size, 5)
         if position < 0:
             failed(position)
         position += size if size > 0 else 0
         if position > end:
-            raise CorruptRecords("a header reaches past its record")
+            raise CorruptRecord("a header reaches past its record")
     return position
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 if TYPE_CHECKING:
     from .columns import Columns
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def varint(data: Any, position: int, max_bytes: int) -> tuple[int, int]:
             if raw > MAX_UINT64:
                 raise OverflowError("a varint takes more than 64 bits")
             return raw >> 1 ^ -(raw & 1), position
-    raise CorruptRecords(f"a varint is longer than {max_bytes} bytes")
+    raise CorruptRecord(f"a varint is longer than {max_bytes} bytes")
 
 
 def failed(position: int) -> NoReturn:

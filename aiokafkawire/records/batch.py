@@ -12,7 +12,7 @@ from struct import Struct
 
 import crc32c
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import TimestampType
 
 from . import fixed_stride, legacy
@@ -124,7 +124,7 @@ class BatchView:
 
     def _read_header(self) -> None:
         if len(self.buffer) < BATCH_OVERHEAD_BYTES:
-            raise CorruptRecords(f"a batch cannot have {len(self.buffer)} bytes")
+            raise CorruptRecord(f"a batch cannot have {len(self.buffer)} bytes")
         (
             self._base_offset,
             _,
@@ -144,7 +144,7 @@ class BatchView:
 
     def _read_legacy_header(self) -> None:
         if len(self.buffer) < legacy.overhead_bytes(self.magic):
-            raise CorruptRecords(f"a message cannot have {len(self.buffer)} bytes")
+            raise CorruptRecord(f"a message cannot have {len(self.buffer)} bytes")
         self.last_offset, _, self.crc, _, self.attributes = _LEGACY_HEADER.unpack_from(self.buffer)
         timestamp = _TIMESTAMP.unpack_from(self.buffer, 18)[0] if self.magic else -1
         self.partition_leader_epoch = NO_LEADER_EPOCH
@@ -164,7 +164,7 @@ class BatchView:
     def compression(self) -> Compression:
         codec = self.attributes & CODEC_MASK
         if codec > Compression.ZSTD:
-            raise CorruptRecords(f"there is no compression codec {codec}", offset=self.last_offset)
+            raise CorruptRecord(f"there is no compression codec {codec}", offset=self.last_offset)
         return _CODECS[codec]
 
     @property
@@ -221,13 +221,13 @@ class BatchView:
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
     def check_crc(self) -> None:
-        """Raise `CorruptRecords` if the stored checksum does not match."""
+        """Raise `CorruptRecord` if the stored checksum does not match."""
         if self.magic == MAGIC_V2:
             computed = batch_crc(self.buffer)
         else:
             computed = zlib.crc32(self.buffer[MAGIC_POSITION:])
         if computed != self.crc:
-            raise CorruptRecords(
+            raise CorruptRecord(
                 f"checksum is {computed:#010x}, not {self.crc:#010x} as stored",
                 offset=self.last_offset if self._base_offset is None else self._base_offset,
             )
@@ -240,7 +240,7 @@ class BatchView:
         elif self._payload is None:
             try:
                 self._payload = self._decompressed(max_decompressed_bytes)
-            except CorruptRecords as error:
+            except CorruptRecord as error:
                 error.offset = self._first_known_offset()
                 raise
 
@@ -274,7 +274,7 @@ class BatchView:
             max_decompressed_bytes: Limit for the decompressed bytes, and for the columns.
 
         Raises:
-            CorruptRecords: The error names the offset at which decoding failed.
+            CorruptRecord: The error names the offset at which decoding failed.
         """
         if self._columns is not None:
             return self._columns
@@ -297,12 +297,12 @@ class BatchView:
         )
         try:
             yield from pieces
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             if error.offset is None:
                 error.offset = self._first_known_offset()
             raise
         except (IndexError, OverflowError) as error:
-            raise CorruptRecords(
+            raise CorruptRecord(
                 "a record reaches past the end of its batch", offset=self._first_known_offset()
             ) from error
 
@@ -312,14 +312,14 @@ class BatchView:
     def _decode(self, max_decompressed_bytes: int, max_records: int) -> Iterator[Columns]:
         count, base_offset = self.count, self.base_offset
         if count < 0:
-            raise CorruptRecords(f"a batch cannot have {count} records")
+            raise CorruptRecord(f"a batch cannot have {count} records")
         if base_offset < 0 or not base_offset <= self.last_offset < MAX_OFFSET:
-            raise CorruptRecords(f"offsets cannot run from {base_offset} to {self.last_offset}")
+            raise CorruptRecord(f"offsets cannot run from {base_offset} to {self.last_offset}")
         data = self._payload
         if data is None:
             data = self._decompressed(max_decompressed_bytes)
         if count * RECORD_MIN_BYTES > len(data):
-            raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
+            raise CorruptRecord(f"{len(data)} bytes cannot hold {count} records")
         if min(count, max_records) > max(
             CHUNK_RECORDS, max_decompressed_bytes // RECORD_COLUMN_BYTES
         ):
@@ -336,13 +336,13 @@ class BatchView:
             )
             previous = columns.offsets[-1] - base_offset
             if base_offset + previous > self.last_offset:
-                raise CorruptRecords("a record's offset is past the batch's last")
+                raise CorruptRecord("a record's offset is past the batch's last")
             if start + size == count and position != len(data):
-                raise CorruptRecords(f"{len(data) - position} bytes follow the last record")
+                raise CorruptRecord(f"{len(data) - position} bytes follow the last record")
             self._set_append_time(columns)
             yield columns
         if not count and data:
-            raise CorruptRecords(f"{len(data)} bytes in a batch without records")
+            raise CorruptRecord(f"{len(data)} bytes in a batch without records")
 
     def _decode_legacy(self, max_decompressed_bytes: int) -> Iterator[Columns]:
         if self._columns is None:
@@ -369,17 +369,17 @@ def batch_at(view: memoryview, position: int) -> BatchView | None:
         return None
     offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
     if size < legacy.MIN_MESSAGE_SIZE:
-        raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
+        raise CorruptRecord(f"a batch cannot have the size {size}", offset=offset)
     if left <= MAGIC_POSITION:
         return None
     magic = view[position + MAGIC_POSITION]
     if magic > MAGIC_V2:
-        raise CorruptRecords(f"there is no message format {magic}", offset=offset)
+        raise CorruptRecord(f"there is no message format {magic}", offset=offset)
     if legacy.LOG_OVERHEAD_BYTES + size > left:
         return None
     try:
         return BatchView(view[position : position + legacy.LOG_OVERHEAD_BYTES + size])
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         error.offset = offset
         raise
 
@@ -388,7 +388,7 @@ def iter_batches(buffer: Buffer, *, allow_partial: bool = True) -> Iterator[Batc
     """Yield the batches of a fetch response, a produce request or a log segment, in order.
 
     An incomplete last batch ends the iteration, because brokers fill fetch responses to their
-    limit. Without `allow_partial` it raises `CorruptRecords`. Checksums are not verified.
+    limit. Without `allow_partial` it raises `CorruptRecord`. Checksums are not verified.
     """
     view = memoryview(buffer)
     position = 0
@@ -398,4 +398,4 @@ def iter_batches(buffer: Buffer, *, allow_partial: bool = True) -> Iterator[Batc
         next_offset = batch.next_offset
         yield batch
     if position < len(view) and not allow_partial:
-        raise CorruptRecords("the last batch is cut off", offset=next_offset)
+        raise CorruptRecord("the last batch is cut off", offset=next_offset)

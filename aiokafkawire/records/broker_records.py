@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 
 from . import legacy
 from .batch import (
@@ -41,21 +41,21 @@ def validate_produced(
     """Return the batches of a produce request, with every record validated.
 
     Raises:
-        CorruptRecords: A wrong checksum, an invalid or incomplete batch, a control batch, or
+        CorruptRecord: A wrong checksum, an invalid or incomplete batch, a control batch, or
             offsets of format 2 that are not consecutive from 0.
     """
     batches = list(iter_batches(buffer, allow_partial=False))
     for batch in batches:
         batch.check_crc()
         if batch.magic < MAGIC_V2 and batch.compression is Compression.ZSTD:
-            raise CorruptRecords(f"message format {batch.magic} has no zstd compression")
+            raise CorruptRecord(f"message format {batch.magic} has no zstd compression")
         count = sum(map(len, batch.chunks(max_decompressed_bytes)))
         if batch.is_control:
-            raise CorruptRecords("a producer cannot send control batches")
+            raise CorruptRecord("a producer cannot send control batches")
         if batch.magic == MAGIC_V2:
             span = batch.last_offset - batch.base_offset + 1
             if not count or span != count:
-                raise CorruptRecords(
+                raise CorruptRecord(
                     f"a produced batch of {count} records spans {span} offsets",
                     offset=batch.base_offset,
                 )

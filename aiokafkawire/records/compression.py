@@ -16,7 +16,7 @@ from typing import Any
 import cramjam
 import snappy
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.runtime.memory import room_for
 
 from .kernel import COMPILED, Buffer
@@ -90,7 +90,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class DecompressionLimitExceeded(CorruptRecords):
+class DecompressionLimitExceeded(CorruptRecord):
     """The decompressed data exceeds the limit."""
 
 
@@ -121,7 +121,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buff
     """Decompress the records of a batch; the result must not be modified.
 
     Raises:
-        CorruptRecords: The data is corrupt, or exceeds `max_bytes` (`DecompressionLimitExceeded`).
+        CorruptRecord: The data is corrupt, or exceeds `max_bytes` (`DecompressionLimitExceeded`).
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
@@ -143,8 +143,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buff
         if codec == Compression.ZSTD:
             return _decompress_stream(cramjam.zstd, data, max_bytes, _zstd_size(data))
     except cramjam.DecompressionError as error:
-        raise CorruptRecords(f"{Compression(codec).name} data is damaged: {error}") from error
-    raise CorruptRecords(f"there is no compression codec {codec}")
+        raise CorruptRecord(f"{Compression(codec).name} data is damaged: {error}") from error
+    raise CorruptRecord(f"there is no compression codec {codec}")
 
 
 def declared_size(codec: int, data: Buffer) -> int | None:
@@ -162,8 +162,8 @@ def _too_large(max_bytes: int) -> DecompressionLimitExceeded:
     )
 
 
-def _too_many_parts(codec: str, limit: int, parts: str) -> CorruptRecords:
-    return CorruptRecords(f"{codec} data is damaged: it has more than {limit} {parts}")
+def _too_many_parts(codec: str, limit: int, parts: str) -> CorruptRecord:
+    return CorruptRecord(f"{codec} data is damaged: it has more than {limit} {parts}")
 
 
 def _decompress_stream(module: Any, data: Buffer, max_bytes: int, declared: int | None) -> Buffer:
@@ -240,20 +240,20 @@ def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
         except zlib.error as error:
             if out:
                 break
-            raise CorruptRecords(f"GZIP data is damaged: {error}") from error
+            raise CorruptRecord(f"GZIP data is damaged: {error}") from error
         total += len(part)
         if total > max_bytes:
             raise _too_large(max_bytes)
         if not member.eof:
             if out:
                 break
-            raise CorruptRecords("GZIP data is damaged: it ends too early")
+            raise CorruptRecord("GZIP data is damaged: it ends too early")
         out.append(part)
         if len(out) > GZIP_MAX_MEMBERS:
             raise _too_many_parts("GZIP", GZIP_MAX_MEMBERS, "members")
         remaining = member.unused_data
     if not out:
-        raise CorruptRecords("GZIP data is damaged: there is none")
+        raise CorruptRecord("GZIP data is damaged: there is none")
     return b"".join(out)
 
 
@@ -295,7 +295,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     position = len(XERIAL_HEADER)
     streams = 1
     if len(view) < position:
-        raise CorruptRecords("SNAPPY data is damaged: its header is cut off")
+        raise CorruptRecord("SNAPPY data is damaged: its header is cut off")
     while position < len(view):
         if bytes(view[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
             position += len(XERIAL_HEADER)  # streams may be joined
@@ -308,7 +308,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         size = _INT32.unpack_from(view, position)[0]
         position += 4
         if size < 0 or size > len(view) - position:
-            raise CorruptRecords("SNAPPY data is damaged: a block reaches past the end")
+            raise CorruptRecord("SNAPPY data is damaged: a block reaches past the end")
         yield view[position : position + size]
         position += size
 
@@ -318,11 +318,11 @@ def _block_size(block: memoryview, before: int, max_bytes: int) -> int:
     try:
         size: int = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
-        raise CorruptRecords(f"SNAPPY data is damaged: {error}") from error
+        raise CorruptRecord(f"SNAPPY data is damaged: {error}") from error
     if before + size > max_bytes:
         raise _too_large(max_bytes)
     if size > SNAPPY_MAX_RATIO * len(block):
-        raise CorruptRecords("SNAPPY data is damaged: it claims more than it can hold")
+        raise CorruptRecord("SNAPPY data is damaged: it claims more than it can hold")
     return size
 
 
@@ -330,9 +330,9 @@ def _decompress_block(block: memoryview, out: memoryview) -> None:
     try:
         written = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
-        raise CorruptRecords(f"SNAPPY data is damaged: {error}") from error
+        raise CorruptRecord(f"SNAPPY data is damaged: {error}") from error
     if written != len(out):
-        raise CorruptRecords(f"SNAPPY data is damaged: {written} bytes, not {len(out)}")
+        raise CorruptRecord(f"SNAPPY data is damaged: {written} bytes, not {len(out)}")
 
 
 # --- lz4 -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .batch import BATCH_OVERHEAD_BYTES, MAGIC_V2, MAX_OFFSET, BatchView, batch_at
@@ -58,16 +58,16 @@ class OffloadedBatch:
         self._batch = batch
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
-        self.failure: CorruptRecords | None = None
+        self.failure: CorruptRecord | None = None
         self.done = False
 
     def decompress(self) -> None:
-        """Verify the checksum and decompress; keep a `CorruptRecords` in `failure`."""
+        """Verify the checksum and decompress; keep a `CorruptRecord` in `failure`."""
         try:
             if self._check_crcs:
                 self._batch.check_crc()
             self._batch.decompress(self._max_decompressed_bytes)
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             self.failure = error
         self.done = True
 
@@ -79,7 +79,7 @@ class FetchedBatches:
     Control batches, records below the fetch offset and, with READ_COMMITTED, records of aborted
     transactions are skipped. An incomplete last batch is ignored.
 
-    `CorruptRecords` is raised after all records before the corrupt batch were taken, and again by
+    `CorruptRecord` is raised after all records before the corrupt batch were taken, and again by
     each further call; `position` stays before the batch. A batch that ends beyond `high_watermark`
     although its count of records does not is corrupt.
 
@@ -144,7 +144,7 @@ class FetchedBatches:
         self._aborted_producers: set[int] = set()
         self._max_decompressed_bytes = max_decompressed_bytes
         self._high_watermark = high_watermark
-        self._failure: CorruptRecords | None = None
+        self._failure: CorruptRecord | None = None
         self._pending: Segment | None = None
         self._run: Sequence[UncompressedBatch] = ()  # that the rest is of, if it is of one
         self._pending_next_offset = fetch_offset
@@ -225,7 +225,7 @@ class FetchedBatches:
                     self._pending = self._visible_segment(columns)
                 elif not self._next_batch(max_bytes):
                     return False
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             error.topic, error.partition = self._topic_partition
             error.next_offset = self._end_of_corrupt_batch()
             self._failure = error
@@ -254,9 +254,9 @@ class FetchedBatches:
         self._start = self._next_at or 0
         self._next_at = self._start + batch.size_bytes
         if (first := _header_offset(batch)) < 0:
-            raise CorruptRecords(f"a batch cannot stand at offset {first}", offset=first)
+            raise CorruptRecord(f"a batch cannot stand at offset {first}", offset=first)
         if _has_invalid_range(batch, self._high_watermark):
-            raise CorruptRecords(
+            raise CorruptRecord(
                 f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
                 f" at {batch.last_offset}, but the log ends at {self._high_watermark}",
                 offset=batch.base_offset,
@@ -337,7 +337,7 @@ class FetchedBatches:
             following = None if self._next_at is None else batch_at(self._data, self._next_at)
             if following is not None and following.magic == MAGIC_V2:
                 end = following.base_offset
-        except CorruptRecords:
+        except CorruptRecord:
             # What follows is no batch: it says nothing of where this one ends.
             end = None
         if end is None and not _has_invalid_range(batch, self._high_watermark):
@@ -399,10 +399,10 @@ def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
     previous = -1
     for offset in offsets:
         if offset <= previous:
-            raise CorruptRecords("offsets of a message set do not rise", offset=batch.last_offset)
+            raise CorruptRecord("offsets of a message set do not rise", offset=batch.last_offset)
         previous = offset
     if previous > batch.last_offset:
-        raise CorruptRecords("a message's offset is past its wrapper's", offset=batch.last_offset)
+        raise CorruptRecord("a message's offset is past its wrapper's", offset=batch.last_offset)
 
 
 def control_type(
@@ -414,7 +414,7 @@ def control_type(
         return None
     key = first.key(0)
     if key is None or len(key) < 4:
-        raise CorruptRecords("a control record has no type", offset=batch.base_offset)
+        raise CorruptRecord("a control record has no type", offset=batch.base_offset)
     return int.from_bytes(key[2:4], signed=True)
 
 

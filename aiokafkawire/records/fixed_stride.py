@@ -14,7 +14,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 
 from .columns import Columns
 from .kernel import COMPILED, decode_records, decode_varint
@@ -75,7 +75,7 @@ def decode_fixed_stride(  # noqa: PLR0917 - the arguments of decode_records
             layout = (
                 _read_layout(columns.data, position) if stop - index >= MIN_RUN_RECORDS else None
             )
-        except (CorruptRecords, IndexError):
+        except (CorruptRecord, IndexError):
             layout = None  # what is wrong first is for decode_records to say
         if layout is not None and layout.offset_delta > previous:
             length = _run_length(columns.data, position, stop - index, layout)

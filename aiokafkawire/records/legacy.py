@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable
 from struct import Struct
 
-from aiokafkawire.errors import CorruptRecords, UnsupportedVersion
+from aiokafkawire.errors import CorruptRecord, UnsupportedVersion
 from aiokafkawire.types import NO_TIMESTAMP
 
 from .columns import Columns
@@ -74,28 +74,28 @@ def read_wrapper(
     """
     _, _, start, size = _key_and_value(data, overhead_bytes(magic) - 8, len(data))
     if size < 0:
-        raise CorruptRecords("a compressed message has no value", offset=wrapper_offset)
+        raise CorruptRecord("a compressed message has no value", offset=wrapper_offset)
     inner = decompress(codec, data[start : start + size], max_decompressed_bytes, magic)
     columns = Columns(inner, 0)
     position = 0
     while position < len(inner):
         if len(columns) == MAX_WRAPPED_MESSAGES:
-            raise CorruptRecords(
+            raise CorruptRecord(
                 f"a compressed message holds more than {MAX_WRAPPED_MESSAGES} messages"
             )
         try:
             position = _append_message(columns, position, len(inner), magic)
-        except CorruptRecords:
+        except CorruptRecord:
             if not _is_truncated(inner, position):
                 raise
             break
     offsets = columns.offsets
     if not offsets:
-        raise CorruptRecords("a compressed message holds no messages", offset=wrapper_offset)
+        raise CorruptRecord("a compressed message holds no messages", offset=wrapper_offset)
     if magic == 1 and wrapper_offset != 0:
         base = wrapper_offset - offsets[-1]
         if base < 0:
-            raise CorruptRecords(
+            raise CorruptRecord(
                 "a compressed message has a smaller offset than the last one in it",
                 offset=wrapper_offset,
             )
@@ -138,7 +138,7 @@ def read_uncompressed_run(view: memoryview, start: int, check_crcs: bool) -> tup
     while position < end - start:
         try:
             position = _append_message(columns, position, end - start, magic)
-        except CorruptRecords:
+        except CorruptRecord:
             if not position:
                 raise
             break
@@ -150,22 +150,22 @@ def _append_message(columns: Columns, position: int, limit: int, magic: int) -> 
     data = columns.data
     head_bytes = overhead_bytes(magic) - 8
     if limit - position < head_bytes + 8:
-        raise CorruptRecords("a message set ends inside a message")
+        raise CorruptRecord("a message set ends inside a message")
     offset, size, _, inner_magic, attributes = _HEAD.unpack_from(data, position)
     if inner_magic != magic:
-        raise CorruptRecords(
+        raise CorruptRecord(
             f"a message of format {inner_magic} inside one of format {magic}", offset=offset
         )
     end: int = position + LOG_OVERHEAD_BYTES + size
     if size < head_bytes + 8 - LOG_OVERHEAD_BYTES or end > limit:
-        raise CorruptRecords(f"a message cannot have the size {size}", offset=offset)
+        raise CorruptRecord(f"a message cannot have the size {size}", offset=offset)
     if attributes & CODEC_MASK:
-        raise CorruptRecords("compressed messages are nested", offset=offset)
+        raise CorruptRecord("compressed messages are nested", offset=offset)
     try:
         key_start, key_size, value_start, value_size = _key_and_value(
             data, position + head_bytes, end
         )
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         error.offset = offset
         raise
     columns.offsets.append(offset)
@@ -185,10 +185,10 @@ def _key_and_value(data: bytes, position: int, end: int) -> tuple[int, int, int,
     key_start = position + 4
     value_start = key_start + (key_size if key_size > 0 else 0) + 4
     if value_start > end:
-        raise CorruptRecords("a message's key reaches past its end")
+        raise CorruptRecord("a message's key reaches past its end")
     (value_size,) = _LENGTH.unpack_from(data, value_start - 4)
     if value_start + (value_size if value_size > 0 else 0) != end:
-        raise CorruptRecords("a message's value does not end where the message does")
+        raise CorruptRecord("a message's value does not end where the message does")
     return key_start, key_size, value_start, value_size
 
 

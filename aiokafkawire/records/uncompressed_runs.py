@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 
 from . import fixed_stride
 from .batch import (
@@ -131,7 +131,7 @@ def decode_uncompressed_run(data: memoryview, batches: list[UncompressedBatch]) 
         begin = start + BATCH_OVERHEAD_BYTES - records_at
         try:
             after = fixed_stride.decode(columns, at, stop, base, timestamp, begin, -1)
-        except (CorruptRecords, IndexError, OverflowError):
+        except (CorruptRecord, IndexError, OverflowError):
             break
         if after != end - records_at or offsets[stop - 1] > last:
             break

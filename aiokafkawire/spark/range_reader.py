@@ -10,7 +10,7 @@ import anyio
 
 from aiokafkawire import blocking
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import KafkaError, NoOffset, RequestTimedOut
+from aiokafkawire.errors import KafkaError, NoOffsetForPartition, RequestTimedOut
 from aiokafkawire.records import Records
 
 from .clients import borrow_client
@@ -118,7 +118,7 @@ class RangeReader:
             while self._position < end:
                 try:
                     records = await self._poll()
-                except NoOffset:
+                except NoOffsetForPartition:
                     await self._report_data_loss()
                     continue
                 if self._position >= end:

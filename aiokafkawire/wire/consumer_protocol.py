@@ -91,18 +91,22 @@ def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
     return _decode(ConsumerProtocolAssignment, data)
 
 
-def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[messages.TopicPartition]:
+def group_by_topic(
+    partitions: Iterable[tuple[str, int]],
+) -> list[messages.ConsumerProtocolTopicPartition]:
     """Group partitions into one entry per topic, in order of first appearance."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
     return [
-        messages.TopicPartition(topic=topic, partitions=numbers)
+        messages.ConsumerProtocolTopicPartition(topic=topic, partitions=numbers)
         for topic, numbers in by_topic.items()
     ]
 
 
-def flatten_by_topic(entries: Iterable[messages.TopicPartition]) -> list[TopicPartition]:
+def flatten_by_topic(
+    entries: Iterable[messages.ConsumerProtocolTopicPartition],
+) -> list[TopicPartition]:
     """Return the partitions of entries grouped by topic, in the same order."""
     return [TopicPartition(entry.topic, number) for entry in entries for number in entry.partitions]
 

@@ -24,17 +24,17 @@ __all__ = (
     "EARLIEST",
     "LATEST",
     "MIN_FRAME_BYTES",
-    "FetchRequest",
-    "FetchResponse",
     "Kafka07ErrorCode",
+    "Kafka07FetchRequest",
+    "Kafka07FetchResponse",
     "Kafka07Message",
+    "Kafka07MultiFetchRequest",
+    "Kafka07MultiFetchResponse",
+    "Kafka07MultiProducerRequest",
+    "Kafka07OffsetRequest",
+    "Kafka07OffsetResponse",
+    "Kafka07ProducerRequest",
     "LogEntry",
-    "MultiFetchRequest",
-    "MultiFetchResponse",
-    "MultiProducerRequest",
-    "OffsetRequest",
-    "OffsetResponse",
-    "ProducerRequest",
     "Request",
     "RequestKey",
     "Response",
@@ -134,7 +134,7 @@ class LogEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerRequest:
+class Kafka07ProducerRequest:
     """Append messages (bytes of `encode_messages`). Partition -1: the broker chooses."""
 
     topic: str
@@ -143,7 +143,7 @@ class ProducerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class Kafka07FetchRequest:
     """Read at most `max_size` bytes of a log, starting at `offset`."""
 
     topic: str
@@ -153,17 +153,17 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiFetchRequest:
-    requests: tuple[FetchRequest, ...]
+class Kafka07MultiFetchRequest:
+    requests: tuple[Kafka07FetchRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiProducerRequest:
-    requests: tuple[ProducerRequest, ...]
+class Kafka07MultiProducerRequest:
+    requests: tuple[Kafka07ProducerRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRequest:
+class Kafka07OffsetRequest:
     """Request start offsets of segments last modified by `time`, newest first.
 
     `time` is in ms, or `LATEST` or `EARLIEST`.
@@ -176,7 +176,7 @@ class OffsetRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class Kafka07FetchResponse:
     """Raw bytes of the log, which may start and end inside a message."""
 
     error: int = 0
@@ -184,19 +184,25 @@ class FetchResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiFetchResponse:
+class Kafka07MultiFetchResponse:
     error: int = 0
-    responses: tuple[FetchResponse, ...] = ()
+    responses: tuple[Kafka07FetchResponse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetResponse:
+class Kafka07OffsetResponse:
     error: int = 0
     offsets: tuple[int, ...] = ()
 
 
-Request = ProducerRequest | FetchRequest | MultiFetchRequest | MultiProducerRequest | OffsetRequest
-Response = FetchResponse | MultiFetchResponse | OffsetResponse
+Request = (
+    Kafka07ProducerRequest
+    | Kafka07FetchRequest
+    | Kafka07MultiFetchRequest
+    | Kafka07MultiProducerRequest
+    | Kafka07OffsetRequest
+)
+Response = Kafka07FetchResponse | Kafka07MultiFetchResponse | Kafka07OffsetResponse
 
 Decompress = Callable[[int, bytes], bytes]
 """Decompresses bytes of a codec (1 gzip, 2 snappy); limits the size of its result itself."""
@@ -235,15 +241,15 @@ def encode_response(response: Response) -> bytes:
         raise ValueError(f"{type(response).__name__}: {error}") from None
 
 
-def decode_fetch_response(frame: Buffer) -> FetchResponse:
+def decode_fetch_response(frame: Buffer) -> Kafka07FetchResponse:
     """Decode a FETCH response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 FETCH response", frame)
-    return FetchResponse(
+    return Kafka07FetchResponse(
         error=reader.int16("error"), messages=reader.bytes("messages", reader.remaining)
     )
 
 
-def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
+def decode_multi_fetch_response(frame: Buffer) -> Kafka07MultiFetchResponse:
     """Decode a MULTIFETCH response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 MULTIFETCH response", frame)
     error = reader.int16("error")
@@ -255,17 +261,17 @@ def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
             raise reader.malformed_error("length", f"invalid length {size}", start)
         code = reader.int16("error")
         messages = reader.bytes("messages", size - MIN_FRAME_BYTES)
-        responses.append(FetchResponse(error=code, messages=messages))
-    return MultiFetchResponse(error=error, responses=tuple(responses))
+        responses.append(Kafka07FetchResponse(error=code, messages=messages))
+    return Kafka07MultiFetchResponse(error=error, responses=tuple(responses))
 
 
-def decode_offsets_response(frame: Buffer) -> OffsetResponse:
+def decode_offsets_response(frame: Buffer) -> Kafka07OffsetResponse:
     """Decode an OFFSETS response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 OFFSETS response", frame)
     error = reader.int16("error")
     offsets = reader.numbers("offsets", "q", reader.int32("count"))
     reader.expect_end()
-    return OffsetResponse(error=error, offsets=offsets)
+    return Kafka07OffsetResponse(error=error, offsets=offsets)
 
 
 def encode_messages(messages: Iterable[Kafka07Message]) -> bytes:
@@ -366,54 +372,54 @@ def _encode_message(message: Kafka07Message) -> bytes:
 
 def _encode_request_body(request: Request) -> tuple[RequestKey, bytes]:
     match request:
-        case ProducerRequest():
+        case Kafka07ProducerRequest():
             return RequestKey.PRODUCE, _encode_produce(request)
-        case FetchRequest():
+        case Kafka07FetchRequest():
             return RequestKey.FETCH, _encode_fetch(request)
-        case MultiProducerRequest():
+        case Kafka07MultiProducerRequest():
             body = b"".join(map(_encode_produce, request.requests))
             return RequestKey.MULTIPRODUCE, _COUNT.pack(len(request.requests)) + body
-        case MultiFetchRequest():
+        case Kafka07MultiFetchRequest():
             body = b"".join(map(_encode_fetch, request.requests))
             return RequestKey.MULTIFETCH, _COUNT.pack(len(request.requests)) + body
-        case OffsetRequest():
+        case Kafka07OffsetRequest():
             body = _OFFSETS.pack(request.partition, request.time, request.max_number)
             return RequestKey.OFFSETS, encode_string(request.topic) + body
 
 
-def _encode_produce(request: ProducerRequest) -> bytes:
+def _encode_produce(request: Kafka07ProducerRequest) -> bytes:
     sizes = _PRODUCE.pack(request.partition, len(request.messages))
     return encode_string(request.topic) + sizes + request.messages
 
 
-def _encode_fetch(request: FetchRequest) -> bytes:
+def _encode_fetch(request: Kafka07FetchRequest) -> bytes:
     body = _FETCH.pack(request.partition, request.offset, request.max_size)
     return encode_string(request.topic) + body
 
 
 def _encode_response_frame(response: Response) -> bytes:
     match response:
-        case FetchResponse():
+        case Kafka07FetchResponse():
             body = response.messages
-        case MultiFetchResponse():
+        case Kafka07MultiFetchResponse():
             body = b"".join(map(_encode_response_frame, response.responses))
-        case OffsetResponse():
+        case Kafka07OffsetResponse():
             count = len(response.offsets)
             body = struct.pack(f">i{count}q", count, *response.offsets)
     return _RESPONSE.pack(MIN_FRAME_BYTES + len(body), response.error) + body
 
 
-def _decode_produce(reader: ByteReader) -> ProducerRequest:
+def _decode_produce(reader: ByteReader) -> Kafka07ProducerRequest:
     topic, partition = reader.string("topic"), reader.int32("partition")
-    return ProducerRequest(
+    return Kafka07ProducerRequest(
         topic=topic,
         partition=partition,
         messages=reader.bytes("messages", reader.int32("messages_length")),
     )
 
 
-def _decode_fetch(reader: ByteReader) -> FetchRequest:
-    return FetchRequest(
+def _decode_fetch(reader: ByteReader) -> Kafka07FetchRequest:
+    return Kafka07FetchRequest(
         topic=reader.string("topic"),
         partition=reader.int32("partition"),
         offset=reader.int64("offset"),
@@ -421,22 +427,24 @@ def _decode_fetch(reader: ByteReader) -> FetchRequest:
     )
 
 
-def _decode_multi_produce(reader: ByteReader) -> MultiProducerRequest:
+def _decode_multi_produce(reader: ByteReader) -> Kafka07MultiProducerRequest:
     count = reader.check_count(
         "count", reader.int16("count"), _MIN_PRODUCE_BYTES, reader.position - 2
     )
-    return MultiProducerRequest(requests=tuple(_decode_produce(reader) for _ in range(count)))
+    return Kafka07MultiProducerRequest(
+        requests=tuple(_decode_produce(reader) for _ in range(count))
+    )
 
 
-def _decode_multi_fetch(reader: ByteReader) -> MultiFetchRequest:
+def _decode_multi_fetch(reader: ByteReader) -> Kafka07MultiFetchRequest:
     count = reader.check_count(
         "count", reader.int16("count"), _MIN_FETCH_BYTES, reader.position - 2
     )
-    return MultiFetchRequest(requests=tuple(_decode_fetch(reader) for _ in range(count)))
+    return Kafka07MultiFetchRequest(requests=tuple(_decode_fetch(reader) for _ in range(count)))
 
 
-def _decode_offsets(reader: ByteReader) -> OffsetRequest:
-    return OffsetRequest(
+def _decode_offsets(reader: ByteReader) -> Kafka07OffsetRequest:
+    return Kafka07OffsetRequest(
         topic=reader.string("topic"),
         partition=reader.int32("partition"),
         time=reader.int64("time"),

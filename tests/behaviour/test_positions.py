@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import KafkaError, NoOffset, UnknownTopic
+from aiokafkawire.errors import KafkaError, NoOffsetForPartition, UnknownTopic
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
@@ -93,7 +93,7 @@ async def test_reset_none_asks_for_a_seek(bootstrap_servers: str, topic: str):
     await fill(bootstrap_servers, topic, numbered(3))
     [partition] = partitions_of(topic, 1)
     async with reading(bootstrap_servers, topic, auto_offset_reset="none") as consumer:
-        with pytest.raises(NoOffset) as caught, anyio.fail_after(WITHIN_S):
+        with pytest.raises(NoOffsetForPartition) as caught, anyio.fail_after(WITHIN_S):
             await consumer.getone()
         assert partition in caught.value.partitions
         consumer.seek(partition, 1)
@@ -116,7 +116,7 @@ async def test_an_offset_out_of_range_is_an_error_without_a_policy(
     [partition] = partitions_of(topic, 1)
     async with reading(bootstrap_servers, topic, auto_offset_reset="none") as consumer:
         consumer.seek(partition, 1_000)
-        with pytest.raises(NoOffset, match=topic) as caught, anyio.fail_after(WITHIN_S):
+        with pytest.raises(NoOffsetForPartition, match=topic) as caught, anyio.fail_after(WITHIN_S):
             await consumer.getone()
         assert partition in caught.value.partitions
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import CommitFailed, GroupFailed, MemberFenced
+from aiokafkawire.errors import CommitFailed, FencedInstanceId, GroupFailed
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
@@ -91,7 +91,10 @@ async def test_of_two_with_one_name_the_first_is_told_and_commits_nothing(
         await take(one, 5)
         async with static(bootstrap_servers, group_id, topic, "a") as (two, _):
             await take(two, 5)
-            with anyio.fail_after(WITHIN_S), pytest.raises(MemberFenced, match=group_id) as told:
+            with (
+                anyio.fail_after(WITHIN_S),
+                pytest.raises(FencedInstanceId, match=group_id) as told,
+            ):
                 await one.getone()
             assert isinstance(told.value, GroupFailed)
             assert "'a'" in str(told.value)
@@ -100,7 +103,7 @@ async def test_of_two_with_one_name_the_first_is_told_and_commits_nothing(
             assert one.assignment() == frozenset()
             assert await committed(two, partition) is None
             await two.commit()
-            with pytest.raises(MemberFenced):
+            with pytest.raises(FencedInstanceId):
                 await one.getone()
         assert ones.calls == [
             ("assigned", frozenset({partition})),

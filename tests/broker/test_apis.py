@@ -201,7 +201,7 @@ def txn_offset_commit_request(version: int, topic_id: UUID) -> Request[Any]:
 
 
 def describe_producers_request(version: int, topic_id: UUID) -> Request[Any]:
-    topic = describe_producers.TopicRequest(name="t", partition_indexes=[0])
+    topic = describe_producers.DescribeProducersTopicRequest(name="t", partition_indexes=[0])
     return describe_producers.DescribeProducersRequest(topics=[topic])
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from aiokafkawire.broker.groups import classic_group
 from aiokafkawire.broker.groups.classic_group import NEW_MEMBER_TIMEOUT_S, TRANSITIONS, ClassicGroup
 from aiokafkawire.broker.groups.events import (
-    Commit,
     CoordinatorChanged,
     Delete,
     Event,
@@ -23,6 +22,7 @@ from aiokafkawire.broker.groups.events import (
     Leave,
     Sync,
     SyncResult,
+    ValidateOffsetCommit,
 )
 from aiokafkawire.wire import ErrorCode
 
@@ -79,7 +79,9 @@ class Driver:
 
     def commit(self, member_id: str = "", generation: int = -1, **f: Any) -> Any:
         return self.give(
-            Commit(reply=self.token("c"), member_id=member_id, generation=generation, **f)
+            ValidateOffsetCommit(
+                reply=self.token("c"), member_id=member_id, generation=generation, **f
+            )
         )
 
     def leave(self, member_id: str, instance_id: str | None = None) -> Any:
@@ -130,7 +132,7 @@ def test_the_table_is_complete() -> None:
         Sync,
         Heartbeat,
         Leave,
-        Commit,
+        ValidateOffsetCommit,
         GroupDeadlineReached,
         CoordinatorChanged,
         Delete,

@@ -10,7 +10,7 @@ import pytest
 from aiokafkawire import Producer
 from aiokafkawire.broker import Answer, Broker, Close, Corrupt, Delay, Drop, SeenRequest, faults
 from aiokafkawire.broker.faults import Outcome, RequestLog
-from aiokafkawire.errors import CorruptRecords, MalformedMessage
+from aiokafkawire.errors import CorruptRecord, MalformedMessage
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -185,7 +185,7 @@ async def test_records_with_a_wrong_checksum(broker: Broker, client: RawClient, 
     broker.on(ApiKey.FETCH, Corrupt(records=True), times=1)
     damaged = only(await client.call(fetch, 12))
     (view,) = iter_batches(damaged.records)
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         view.check_crc()
     (view,) = iter_batches(only(await client.call(fetch, 12)).records)
     view.check_crc()

@@ -13,12 +13,12 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.fetch_session_cache import EVICTION_AGE_S, FetchSessionCache
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchPartition,
+    FetchPartitionData,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
-    PartitionData,
 )
 
 from .raw_client import (
@@ -67,8 +67,8 @@ def request(
 
 def told(
     index: int, *, high_watermark: int = 0, records: bytes = b"", code: int = 0, **fields: Any
-) -> PartitionData:
-    return PartitionData(
+) -> FetchPartitionData:
+    return FetchPartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=high_watermark,
@@ -83,7 +83,7 @@ class Driver:
     def __init__(self, max_sessions: int = 10) -> None:
         self.sessions = FetchSessionCache(random.Random(1), max_sessions)
         self.now = 100.0
-        self.data: dict[int, PartitionData] = {}
+        self.data: dict[int, FetchPartitionData] = {}
 
     def fetch(
         self, *args: Any, uses_topic_ids: bool = False, **fields: Any
@@ -129,11 +129,11 @@ def test_only_news_is_told(driver: Driver) -> None:
     [
         told(0, code=E.NOT_LEADER_OR_FOLLOWER),
         told(0, preferred_read_replica=2),
-        told(0, diverging_epoch=EpochEndOffset(epoch=0, end_offset=0)),
+        told(0, diverging_epoch=DivergingEpoch(epoch=0, end_offset=0)),
     ],
 )
 def test_what_is_special_is_told_again_and_so_is_its_end(
-    driver: Driver, special: PartitionData
+    driver: Driver, special: FetchPartitionData
 ) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0})
     driver.data[0] = special

@@ -12,9 +12,9 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
+    FetchReplicaState,
     FetchRequest,
     FetchTopic,
-    ReplicaState,
 )
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -121,7 +121,7 @@ async def test_a_debug_consumer_may_read_anywhere(broker: Broker, version: int) 
     """Until version 14 the replica id is a field of its own, then one of ReplicaState."""
     by_state = version >= 15
     replica: dict[str, Any] = (
-        {"replica_state": ReplicaState(replica_id=-2)} if by_state else {"replica_id": -2}
+        {"replica_state": FetchReplicaState(replica_id=-2)} if by_state else {"replica_id": -2}
     )
     topic_id = broker._running.cluster.topics["t"].topic_id
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)

@@ -9,9 +9,9 @@ import pytest
 
 from aiokafkawire.broker.log import PartitionLog, TimestampAndOffset
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.producer_state import AbortedTransaction
+from aiokafkawire.broker.producer_state import AbortedTxn
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import assign_offsets, control_batch
@@ -283,11 +283,11 @@ def test_a_log_knows_its_transactions_again_when_it_is_loaded_or_cut(tmp_path: P
     transact(target, b"d", producer_id=3)
     for known in (target, log(store)):
         assert known.first_unstable_offset == 5
-        assert known.producers.aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 3)]
+        assert known.producers.aborted_transactions(0, 10) == [AbortedTxn(1, 0, 3)]
     target.truncate(4)
     for known in (target, log(store)):
         assert known.first_unstable_offset == 1
-        assert known.producers.aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 3)]
+        assert known.producers.aborted_transactions(0, 10) == [AbortedTxn(1, 0, 3)]
     target.truncate(3)
     for known in (target, log(store)):
         assert known.first_unstable_offset == 0
@@ -323,7 +323,7 @@ def test_only_the_ends_of_transactions_end_them(store: Store) -> None:
 def test_a_control_record_without_a_type_changes_nothing(store: Store) -> None:
     target = log(store)
     transact(target, b"a", producer_id=1)
-    with pytest.raises(CorruptRecords, match="without a type"):
+    with pytest.raises(CorruptRecord, match="without a type"):
         control(target, b"\x00", b"")
     assert (target.end_offset, target.first_unstable_offset) == (1, 0)
     assert offsets(target.read(0, 10_000)) == [0]

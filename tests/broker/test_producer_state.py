@@ -15,7 +15,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.producer_state import (
     MAX_SEQUENCE,
     NUM_BATCHES_TO_RETAIN,
-    EndTxnMarker,
+    EndTransactionMarker,
     ProducerStateManager,
     SequencedBatch,
     last_sequence,
@@ -192,8 +192,10 @@ def written(first: int, offset: int, **fields: int) -> SequencedBatch:
     return replace(batch(first, offset=offset, **fields), transactional=True)
 
 
-def marker(offset: int, *, commit: bool, epoch: int = 0, producer_id: int = 7) -> EndTxnMarker:
-    return EndTxnMarker(producer_id=producer_id, epoch=epoch, offset=offset, commit=commit)
+def marker(
+    offset: int, *, commit: bool, epoch: int = 0, producer_id: int = 7
+) -> EndTransactionMarker:
+    return EndTransactionMarker(producer_id=producer_id, epoch=epoch, offset=offset, commit=commit)
 
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:

@@ -10,7 +10,10 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
-from aiokafkawire.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from aiokafkawire.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+)
 from aiokafkawire.wire.messages.describe_transactions import DescribeTransactionsRequest
 from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -49,7 +52,7 @@ async def listed(client: RawClient, version: int = 2, **filters: Any) -> list[tu
 
 async def producers(client: RawClient, topic: str = "t", partition: int = 0) -> Any:
     request = DescribeProducersRequest(
-        topics=[TopicRequest(name=topic, partition_indexes=[partition])]
+        topics=[DescribeProducersTopicRequest(name=topic, partition_indexes=[partition])]
     )
     (answer,) = (await client.call(request, 0)).topics
     (found,) = answer.partitions

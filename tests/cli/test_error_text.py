@@ -60,7 +60,7 @@ def test_the_more_special_advice_comes_first() -> None:
 def test_every_kind_of_error_has_advice_or_says_all_itself() -> None:
     itself = {"KafkaError", "InvalidOption", "ClientClosed", "BrokerError", "UnknownServerError"}
     itself |= {"BufferFull", "DeliveriesFailed", "ProducerFenced", "WrongEventLoop"}
-    itself |= {"IllegalState", "TransactionAborted", "TransactionFailed", "WrongTransactionState"}
+    itself |= {"IllegalState", "TransactionAborted", "TransactionFailed", "InvalidTxnState"}
     advised = tuple(kind for kind, _ in ADVICE)
     for name in errors.__all__:
         kind = getattr(errors, name)

@@ -16,8 +16,8 @@ from aiokafkawire.wire.messages.describe_groups import (
 )
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchResponse,
-    PartitionData,
 )
 from aiokafkawire.wire.messages.join_group import (
     JoinGroupRequest,
@@ -78,7 +78,7 @@ def test_what_is_no_batch_at_all_is_reported():
 
 
 def test_records_stand_in_their_place():
-    partition = PartitionData(
+    partition = FetchPartitionData(
         partition_index=3, error_code=0, high_watermark=2, records=batch(), aborted_transactions=[]
     )
     message = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])

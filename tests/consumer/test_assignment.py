@@ -12,7 +12,7 @@ from aiokafkawire.consumer.partition import (
     Halted,
     Seek,
 )
-from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.errors import CorruptRecord, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
 from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -116,7 +116,7 @@ def test_damage_waits_until_others_records_are_given() -> None:
     bad[-1] ^= 1
     owned = assignment(partition(P1, log(2)), partition(P0, bytes(bad)))
     assert list(owned.take("a", 10)) == [P1]
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         owned.raise_failed()
     broken = owned.get(P0)
     assert broken is not None
@@ -129,7 +129,7 @@ def test_damage_comes_out_of_take_and_open() -> None:
     bad[-1] ^= 1
     for give in (lambda o: o.take("a", 10), lambda o: o.open_cursor("a")):
         owned = assignment(partition(P0, bytes(bad)))
-        with pytest.raises(CorruptRecords) as told:
+        with pytest.raises(CorruptRecord) as told:
             give(owned)
         assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
         assert isinstance(owned.get(P0).state, Halted)  # type: ignore[union-attr]
@@ -311,8 +311,8 @@ def test_a_call_looks_at_what_was_fetched_and_not_at_all_that_is_owned() -> None
     assert owned.take("a", 5) == {}
     assert set(looked_at) == {P0}
     assert isinstance(broken.state, Fetching)
-    broken.handle(CorruptionFound(broken.state, CorruptRecords("damage")))
-    with pytest.raises(CorruptRecords):
+    broken.handle(CorruptionFound(broken.state, CorruptRecord("damage")))
+    with pytest.raises(CorruptRecord):
         owned.raise_failed()
     broken.handle(Seek(7))
     owned.raise_failed()

@@ -20,12 +20,12 @@ from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
     CommitFailed,
-    CorruptRecords,
+    CorruptRecord,
     IllegalState,
     InvalidOption,
     KafkaError,
     NoBrokerAvailable,
-    NoOffset,
+    NoOffsetForPartition,
     UnknownTopic,
     UnsupportedVersion,
 )
@@ -344,7 +344,7 @@ async def test_positions_follow_the_reset_policy() -> None:
         async with consumer(broker, auto_offset_reset="none", group_id="g") as reader:
             reader.assign([P0])
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffset) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffsetForPartition) as told:
                     await reader.getone()
             assert told.value.partitions == (P0,)
             reader.seek(P0, 2)
@@ -374,7 +374,10 @@ async def test_an_offset_that_is_gone_is_told_without_a_policy() -> None:
         async with consumer(broker, auto_offset_reset="none") as reader:
             reader.assign([P0])
             reader.seek(P0, 100)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffset, match="no offset 100"):
+            with (
+                anyio.fail_after(TIMEOUT_S),
+                pytest.raises(NoOffsetForPartition, match="no offset 100"),
+            ):
                 await reader.getone()
 
 
@@ -632,7 +635,7 @@ async def test_damaged_records_are_told_and_passed_by_a_seek_only() -> None:
         async with consumer(broker, "orders") as reader:
             assert [r.offset for r in await read(reader, 5)] == list(range(5))
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
                     await reader.getone()
                 assert (told.value.topic, told.value.partition) == P0
                 assert told.value.offset == 5

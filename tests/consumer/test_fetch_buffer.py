@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.consumer import fetch_buffer as buffer_module
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import FetchedRange, control_batch, find_fetched_range
 
 from .record_data import fetched, log
@@ -42,14 +42,14 @@ def test_records_are_given_in_order_and_the_position_follows() -> None:
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) -> None:
     buffer = filled(3)
-    buffer.end_with_error(CorruptRecords("damaged", offset=3), 100)
+    buffer.end_with_error(CorruptRecord("damaged", offset=3), 100)
     given = buffer.open_cursor("a") if one_by_one else buffer.take(100, "a")
     assert given is not None
     if one_by_one:
         assert [given.next().offset for _ in range(3)] == [0, 1, 2]
     assert (buffer.position, buffer.empty, buffer.size_bytes) == (3, False, 100)
     for _ in range(2):
-        with pytest.raises(CorruptRecords, match="damaged"):
+        with pytest.raises(CorruptRecord, match="damaged"):
             buffer.take(100, "a")
     buffer.discard()
     assert (buffer.position, buffer.fetch_offset, buffer.empty, buffer.size_bytes) == (
@@ -133,7 +133,7 @@ def test_damage_is_told_after_the_records_before_it() -> None:
     assert first is not None
     assert first.offsets() == [0, 1]
     for _ in range(2):
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecord):
             buffer.take(10, "a")
     assert buffer.position == 2
 

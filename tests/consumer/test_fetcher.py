@@ -20,7 +20,7 @@ from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPla
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import SHORT_FETCH_WAIT_MS, fetch_request, match_response
 from aiokafkawire.consumer.partition import AssignedPartition, Fetching, OffsetOutOfRange
-from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecords, RecordTooLarge
+from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecord, RecordTooLarge
 from aiokafkawire.records import fetched_range
 from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.runtime import TaskHandle
@@ -28,9 +28,9 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
@@ -73,9 +73,9 @@ def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
 
 
-def data(index: int, **fields: Any) -> PartitionData:
+def data(index: int, **fields: Any) -> FetchPartitionData:
     values = {"error_code": 0, "high_watermark": 9, "records": None}
-    return PartitionData(partition_index=index, **values | fields)
+    return FetchPartitionData(partition_index=index, **values | fields)
 
 
 def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
@@ -168,7 +168,7 @@ async def test_an_answer_that_does_not_advance_is_told_not_repeated_for_ever() -
         async with consumer(broker) as reader:
             reader.assign([P0])
             reader.seek(P0, 5)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
                 await reader.getone()
             assert told.value.offset == 5
 
@@ -179,7 +179,7 @@ async def test_a_batch_cut_off_though_it_would_fit_is_damage() -> None:
         broker.on(ApiKey.FETCH, instead(records=log(2)[:-1]))
         async with consumer(broker) as reader:
             reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords):
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord):
                 await reader.getone()
 
 
@@ -194,7 +194,7 @@ async def test_records_that_are_none_are_told(records: bytes) -> None:
         broker.on(ApiKey.FETCH, instead(records=records))
         async with consumer(broker) as reader:
             reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
                 await reader.getone()
             assert (told.value.topic, told.value.partition) == P0
 
@@ -391,7 +391,7 @@ async def test_a_batch_that_claims_more_offsets_than_the_log_has_is_damage() -> 
         async with consumer(broker) as reader:
             reader.assign([P0])
             assert len(await read(reader, 3)) == 3
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords, match="1002") as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord, match="1002") as told:
                 await reader.getone()
             assert (told.value.offset, told.value.next_offset) == (3, None)
             assert await reader.position(P0) == 3
@@ -405,7 +405,7 @@ async def test_an_answer_that_begins_with_damage_says_which() -> None:
         async with consumer(broker) as reader:
             reader.assign([P0])
             reader.seek(P0, 3)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords, match="1002"):
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord, match="1002"):
                 await reader.getone()
 
 
@@ -448,7 +448,7 @@ async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:
         async with consumer(broker) as reader:
             reader.assign([P0])
             reader.seek(P0, 3)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
                 await reader.getone()
             assert (told.value.offset, told.value.next_offset) == (3, 6)
             reader.seek(P0, told.value.next_offset or 0)

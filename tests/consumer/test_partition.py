@@ -12,9 +12,9 @@ from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import (
     BrokerError,
     ConnectionLost,
-    CorruptRecords,
+    CorruptRecord,
     LogTruncated,
-    NoOffset,
+    NoOffsetForPartition,
     UnsupportedVersion,
 )
 from aiokafkawire.records import FetchedRange, find_fetched_range
@@ -24,7 +24,7 @@ from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
 from .record_data import P0, fetched, log, mark_delivered
 
-ERROR = CorruptRecords("damaged")
+ERROR = CorruptRecord("damaged")
 LOST = ConnectionLost("gone")
 
 OLD, NEW = Leader(1, 2), Leader(3, 4)
@@ -135,7 +135,7 @@ def test_without_a_commit_the_policy_rules(policy: str) -> None:
     one.handle(p.CommittedOffsetFetched(asked, None))
     if policy == "none":
         assert isinstance(one.state, p.Halted)
-        assert isinstance(one.state.error, NoOffset)
+        assert isinstance(one.state.error, NoOffsetForPartition)
         assert one.state.error.partitions == (P0,)
     else:
         assert isinstance(one.state, p.Resetting)

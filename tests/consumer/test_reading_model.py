@@ -32,15 +32,15 @@ from aiokafkawire.consumer.partition import (
     Seek,
     Validating,
 )
-from aiokafkawire.errors import LogTruncated, NoOffset
+from aiokafkawire.errors import LogTruncated, NoOffsetForPartition
 from aiokafkawire.records import assign_offsets, iter_batches
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchResponse,
-    PartitionData,
 )
 from tests.broker.raw_client import batch
 
@@ -150,7 +150,7 @@ class World:
         error = self.partition.take_error()
         if error is None:
             return
-        assert isinstance(error, LogTruncated | NoOffset)
+        assert isinstance(error, LogTruncated | NoOffsetForPartition)
         assert self.lowest_cut < self.expected
         known = getattr(error, "diverging_offset", None)
         self.seek(min(known or 0, len(self.log.records)))
@@ -212,7 +212,7 @@ class World:
 
     def response(self, plan: FetchPlan) -> FetchResponse:
         (part,) = plan.parts
-        data = PartitionData(
+        data = FetchPartitionData(
             partition_index=0, error_code=0, high_watermark=len(self.log.records), records=b""
         )
         code = self.log.refusal(part.leader_epoch)
@@ -220,7 +220,7 @@ class World:
         if code:
             data.error_code = code
         elif part.fetch_epoch >= 0 and (epoch < part.fetch_epoch or end < part.offset):
-            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+            data.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end)
         elif part.offset > len(self.log.records):
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:

@@ -15,7 +15,7 @@ from aiokafkawire.consumer.session import ConsumerSession
 from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
 from aiokafkawire.errors import (
     CommitFailed,
-    CorruptRecords,
+    CorruptRecord,
     InvalidOption,
     RequestTimedOut,
 )
@@ -387,11 +387,11 @@ async def test_room_is_told_of_though_a_call_raises(
     told: list[object] = []
 
     def broken(*_: object, **__: object) -> None:
-        raise CorruptRecords("damage")
+        raise CorruptRecord("damage")
 
     async with Broker() as broker, session(broker) as it:
         monkeypatch.setattr(it.assignment, name, broken)
         monkeypatch.setattr(it.fetcher, "on_records_delivered", lambda: told.append(it))
-        with pytest.raises(CorruptRecords, match="damage"):
+        with pytest.raises(CorruptRecord, match="damage"):
             call(it)
         assert told == [it]

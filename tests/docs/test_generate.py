@@ -58,6 +58,6 @@ def test_retriable_is_what_the_class_says():
         ("DeliveryUnknown", "no."),
         ("BrokerError", "as the code says."),
         ("RequestTimedOut", "yes. Also a `TimeoutError`."),
-        ("MemberFenced", "no. Also a `GroupFailed`."),
+        ("FencedInstanceId", "no. Also a `GroupFailed`."),
     ):
         assert f"- Retriable: {said}\n" in page.partition(f"\n### {name}\n")[2].partition("###")[0]

@@ -168,7 +168,7 @@ ROWS: tuple[Row, ...] = (
         },
         {
             E.UNKNOWN_SERVER_ERROR: "with a warning in the log",
-            E.OFFSET_OUT_OF_RANGE: '`NoOffset` where that is "none"',
+            E.OFFSET_OUT_OF_RANGE: '`NoOffsetForPartition` where that is "none"',
             E.INVALID_FETCH_SIZE: "once, then it tries again",
             E.TOPIC_AUTHORIZATION_FAILED: "once, then it tries again",
         },

@@ -9,13 +9,13 @@ import pytest
 
 from aiokafkawire.broker import SeenRequest
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import BrokerError, NoOffset
+from aiokafkawire.errors import BrokerError, NoOffsetForPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 
 from .seeing import VALUES, WITHIN_S, Answering, Seen
@@ -33,7 +33,7 @@ def of_partitions(code: ErrorCode) -> Answering:
                     topic=topic.topic,
                     topic_id=topic.topic_id,
                     partitions=[
-                        PartitionData(
+                        FetchPartitionData(
                             partition_index=each.partition,
                             error_code=code,
                             high_watermark=-1,
@@ -84,7 +84,7 @@ async def test_fetch_without_a_policy(seen: Seen) -> None:
         consumer.assign(seen.partition)
         consumer.seek(seen.partition, 0)
         seen.fault(row, of_partitions(row.code))
-        with anyio.fail_after(WITHIN_S), pytest.raises(NoOffset) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(NoOffsetForPartition) as caught:
             await consumer.getone()
         assert caught.value.partitions == (seen.partition,)
         assert not seen.requests(ApiKey.LIST_OFFSETS)

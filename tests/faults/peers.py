@@ -19,9 +19,9 @@ from aiokafkawire.wire.header import RequestHeader, decode_request_header, encod
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdResponse
 from aiokafkawire.wire.messages.list_offsets import (
@@ -227,7 +227,7 @@ class ScriptedBroker:
         return self.fetched(b"" if offset >= self.end_offset else self.batches.get(base, b""))
 
     def fetched(self, records: bytes, error_code: int = 0) -> FetchResponse:
-        data = PartitionData(
+        data = FetchPartitionData(
             partition_index=0,
             error_code=error_code,
             high_watermark=self.end_offset,

@@ -10,14 +10,14 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import BrokerError, KafkaError, NoOffset, UnknownTopic
+from aiokafkawire.errors import BrokerError, KafkaError, NoOffsetForPartition, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from tests.elapsed import ends_within
 from tests.faults.support import (
@@ -60,7 +60,7 @@ def refusing(code: ErrorCode) -> Callable[[SeenRequest], FetchResponse | None]:
                     topic=topic.topic,
                     topic_id=topic.topic_id,
                     partitions=[
-                        PartitionData(
+                        FetchPartitionData(
                             partition_index=each.partition,
                             error_code=code,
                             high_watermark=-1,
@@ -291,7 +291,7 @@ async def test_records_deleted_before_the_position_fall_to_the_policy(broker: Br
         assert [record.value for record in await take(consumer, 4)] == numbered(4, start=6)
     async with reading(broker.bootstrap_servers, topic, auto_offset_reset="none") as consumer:
         consumer.seek(partition, 2)
-        with anyio.fail_after(WITHIN_S), pytest.raises(NoOffset) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(NoOffsetForPartition) as caught:
             await consumer.getone()
         assert partition in caught.value.partitions
 

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.errors import BrokerError, ClientClosed, GroupFailed, KafkaError, MemberFenced
+from aiokafkawire.errors import BrokerError, ClientClosed, FencedInstanceId, GroupFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode
@@ -241,7 +241,7 @@ FATAL: dict[tuple[ApiKey, ErrorCode], type[KafkaError]] = {
     (ApiKey.JOIN_GROUP, ErrorCode.GROUP_MAX_SIZE_REACHED): GroupFailed,
     (ApiKey.JOIN_GROUP, ErrorCode.INVALID_SESSION_TIMEOUT): GroupFailed,
     (ApiKey.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED): KafkaError,
-    (ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID): MemberFenced,
+    (ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID): FencedInstanceId,
 }
 
 

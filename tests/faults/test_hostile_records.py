@@ -1,4 +1,4 @@
-"""Records that lie: `CorruptRecords` with the place, and on from there by a seek alone."""
+"""Records that lie: `CorruptRecord` with the place, and on from there by a seek alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import crc32c
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
@@ -98,12 +98,12 @@ async def test_corrupt_records_are_told_with_their_place_until_a_seek_past_them(
         consumer.assign([PARTITION])
         assert [record.value for record in await take(consumer, 10)] == numbered(10)
         for _ in range(2):
-            with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords) as caught:
+            with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord) as caught:
                 await consumer.getone()
             error = caught.value
             assert (error.topic, error.partition, error.offset) == (TOPIC, 0, 10)
             assert not error.retriable
-        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords):
+        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord):
             await consumer.getmany(timeout_ms=1_000)
         assert await consumer.position(PARTITION) == 10
         consumer.seek(PARTITION, 20)
@@ -119,7 +119,7 @@ async def test_what_was_fetched_before_is_given_before_an_answer_of_no_use_is_to
         first = await consumer.getone()
         await anyio.sleep(0.1)  # meanwhile the next fetch is answered
         assert [first.value, *(r.value for r in await take(consumer, 9))] == numbered(10)
-        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord) as caught:
             await consumer.getone()
         assert caught.value.offset == await consumer.position(PARTITION) == 10
 
@@ -138,7 +138,7 @@ async def test_a_bomb_costs_no_more_memory_than_allowed():
         await take(consumer, 10)
         tracemalloc.start()
         try:
-            with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords):
+            with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord):
                 await consumer.getone()
             assert tracemalloc.get_traced_memory()[1] < 32 * MEBIBYTE
         finally:
@@ -165,12 +165,12 @@ async def test_a_paused_partition_is_silent_about_its_corrupt_records():
     ):
         consumer.assign([PARTITION])
         await take(consumer, 10)
-        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords):
+        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord):
             await consumer.getone()
         consumer.pause(PARTITION)
         assert await consumer.getmany(timeout_ms=100) == {}
         consumer.resume(PARTITION)
-        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords):
+        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord):
             await consumer.getone()
 
 
@@ -191,7 +191,7 @@ async def test_records_that_end_before_the_position_are_told_and_asked_for_no_mo
             consumer.assign([PARTITION])
             consumer.seek(PARTITION, 15)
             for _ in range(2):
-                with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords) as caught:
+                with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord) as caught:
                     await consumer.getmany(timeout_ms=300)
                 assert (caught.value.partition, caught.value.offset) == (0, 15)
             assert len([api for api, _ in broker.seen if api is ApiKey.FETCH]) < 5

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from aiokafkawire.errors import (
-    CorruptRecords,
+    CorruptRecord,
     MalformedFrame,
     MalformedMessage,
     UnsupportedVersion,
@@ -37,7 +37,7 @@ MAX_FRAME_BYTES = 256
 MAX_PEAK_BYTES = 4 << 20
 """What reading one input may take at any time."""
 
-REFUSALS = (MalformedFrame, MalformedMessage, UnsupportedVersion, CorruptRecords)
+REFUSALS = (MalformedFrame, MalformedMessage, UnsupportedVersion, CorruptRecord)
 
 _LENGTH = Struct(">i")
 
@@ -147,7 +147,7 @@ def batches(raw: bytes) -> None:
                     raise Broken(f"offset {record.offset} after {before}: {raw.hex()}")
                 before = record.offset
                 look_at([record.key, record.value, record.headers, record.timestamp_ms])
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         if (error.topic, error.partition) != ("t", 0):
             raise Broken(f"{error!r} does not say where: {raw.hex()}") from error
     for batch in validate_produced(data, MAX_UNPACKED_BYTES):
@@ -159,7 +159,7 @@ def _mended(data: bytes) -> bytes:
     """With checksums that are right, so that what is behind them is reached."""
     try:
         return b"".join(with_crc(bytes(batch.buffer)) for batch in iter_batches(data))
-    except CorruptRecords:
+    except CorruptRecord:
         return data
 
 

@@ -15,9 +15,9 @@ from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
     CommitFailed,
+    FencedInstanceId,
     GroupFailed,
     InvalidOption,
-    MemberFenced,
 )
 from aiokafkawire.group import effects as do
 from aiokafkawire.group import events as on
@@ -440,7 +440,7 @@ async def test_a_second_holder_of_an_instance_id_fences_the_first() -> None:
             async with consumer(broker, "orders", **options) as two:
                 second = Reader(two)
                 tasks.start_soon(second.run)
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(MemberFenced, match="'i'"):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(FencedInstanceId, match="'i'"):
                     await one.getone()
                 await second.stop()
 

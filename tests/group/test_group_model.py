@@ -368,7 +368,7 @@ class GroupModel(RuleBasedStateMachine):
         generation = member.machine.generation
         if generation is None:
             return
-        event = broker.Commit(
+        event = broker.ValidateOffsetCommit(
             reply="commit",
             member_id=generation.member_id,
             generation=generation.number,

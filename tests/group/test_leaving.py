@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.errors import MemberFenced
+from aiokafkawire.errors import FencedInstanceId
 from aiokafkawire.group import effects as do
 from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
@@ -35,7 +35,7 @@ def test_a_fenced_instance_is_told_apart() -> None:
     beat = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
     effects = membership.handle(on.InstanceFenced(beat.request, ERROR), 3.0)
     only(effects, do.LosePartitions)
-    assert isinstance(membership.error, MemberFenced)
+    assert isinstance(membership.error, FencedInstanceId)
     assert "'static'" in str(membership.error)
 
 

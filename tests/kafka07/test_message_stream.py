@@ -7,7 +7,7 @@ import logging
 import anyio
 import pytest
 
-from aiokafkawire.errors import ConnectionLost, CorruptRecords, ProtocolError, RecordTooLarge
+from aiokafkawire.errors import ConnectionLost, CorruptRecord, ProtocolError, RecordTooLarge
 from aiokafkawire.kafka07 import LATEST
 from aiokafkawire.wire import kafka07
 
@@ -56,7 +56,7 @@ async def test_offset_inside_a_message_raises() -> None:
     async with embedded_broker_client() as client:
         await client.produce("t", [bytes(40)], 0)
         for offset in (1, 7, 48):
-            with pytest.raises((CorruptRecords, RecordTooLarge), match="offset"):
+            with pytest.raises((CorruptRecord, RecordTooLarge), match="offset"):
                 await anext(client.messages("t", 0, offset))
 
 
@@ -131,15 +131,15 @@ async def test_reading_can_continue_after_a_corrupt_message() -> None:
     async def script(peer: ScriptedConnection) -> None:
         while frame := await peer.receive():
             request, _ = kafka07.decode_request(frame[4:])
-            assert isinstance(request, kafka07.FetchRequest)
-            data = kafka07.FetchResponse(messages=log[request.offset :])
+            assert isinstance(request, kafka07.Kafka07FetchRequest)
+            data = kafka07.Kafka07FetchResponse(messages=log[request.offset :])
             await peer.send(kafka07.encode_response(data))
 
     async with connected_client(script) as client:
         messages = client.messages("t", 0, 0, until_end=True)
         assert await anext(messages) == (b"a", 11)
         for _ in range(2):
-            with pytest.raises(CorruptRecords) as caught:
+            with pytest.raises(CorruptRecord) as caught:
                 await anext(messages)
             assert messages.next_offset == 11
         assert caught.value.next_offset == 22

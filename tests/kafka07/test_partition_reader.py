@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge, UnknownServerError
+from aiokafkawire.errors import BrokerError, CorruptRecord, RecordTooLarge, UnknownServerError
 from aiokafkawire.kafka07.partition_reader import (
     FetchResult,
     MessageAndOffset,
@@ -69,7 +69,7 @@ def test_messages_before_a_corrupt_one_are_returned() -> None:
     bad = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"x", crc=1)])
     messages = iter(fetched(encoded(b"a") + bad + encoded(b"b"), 100))
     assert next(messages) == (b"a", 111)
-    with pytest.raises(CorruptRecords) as caught:
+    with pytest.raises(CorruptRecord) as caught:
         next(messages)
     error = caught.value
     assert (error.topic, error.partition, error.offset, error.next_offset) == ("t", 1, 111, 122)
@@ -87,7 +87,7 @@ def test_messages_before_a_corrupt_one_are_returned() -> None:
 def test_malformed_messages(data: str) -> None:
     one = fetched(encoded(b"a") + bytes.fromhex(data), 5)
     for read in (lambda: list(one), lambda: one.next_offset):
-        with pytest.raises(CorruptRecords) as caught:
+        with pytest.raises(CorruptRecord) as caught:
             read()
         assert (caught.value.offset, caught.value.next_offset) == (16, None)
 
@@ -96,18 +96,18 @@ def test_codecs_of_later_releases_are_unknown() -> None:
     data = kafka07.encode_messages(
         [kafka07.Kafka07Message(payload=compress(Compression.LZ4, encoded(b"a")), attributes=3)]
     )
-    with pytest.raises(CorruptRecords, match="unknown codec 3"):
+    with pytest.raises(CorruptRecord, match="unknown codec 3"):
         list(fetched(data))
 
 
 def test_decompressed_size_and_nesting_are_limited() -> None:
     bomb = wrapped(encoded(bytes(2**22)))
     one = fetched(bomb, 9)
-    with pytest.raises(CorruptRecords, match="1048576") as caught:
+    with pytest.raises(CorruptRecord, match="1048576") as caught:
         list(one)
     assert (caught.value.offset, caught.value.next_offset) == (9, 9 + len(bomb))
     deep = wrapped(wrapped(wrapped(encoded(b"a"))))
-    with pytest.raises(CorruptRecords, match="deep"):
+    with pytest.raises(CorruptRecord, match="deep"):
         list(fetched(deep))
 
 
@@ -116,7 +116,7 @@ def test_any_bytes_decode_or_raise_corrupt_records(data: bytes, offset: int) -> 
     ends: list[int | None] = [offset]
     try:
         ends += [message.next_offset for message in fetched(data, offset)]
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         ends += [error.offset]
     for before, after in pairwise(ends):
         assert before is not None
@@ -148,7 +148,7 @@ def test_messages_match_those_of_the_0_7_2_consumer() -> None:
 
 def test_next_request_starts_after_the_last_message() -> None:
     reader = reader_at(100)
-    assert reader.next_request == kafka07.FetchRequest(
+    assert reader.next_request == kafka07.Kafka07FetchRequest(
         topic="t", partition=1, offset=100, max_size=40
     )
     assert reader.next_message() is None
@@ -200,14 +200,14 @@ def test_record_too_large_names_the_size() -> None:
     error = caught.value
     assert (error.size_bytes, error.topic, error.partition, error.offset) == (101, "t", 1, 7)
     # The position is unchanged.
-    assert reader.next_request == kafka07.FetchRequest(
+    assert reader.next_request == kafka07.Kafka07FetchRequest(
         topic="t", partition=1, offset=7, max_size=40
     )
 
 
 def test_segment_that_ends_inside_a_message_is_corrupt() -> None:
     for piece in (b"\0", encoded(b"abc")[:-1]):
-        with pytest.raises(CorruptRecords, match="segment ends") as caught:
+        with pytest.raises(CorruptRecord, match="segment ends") as caught:
             reader_at(7).handle_response(fetched(piece, 7))
         assert caught.value.offset == 7
 
@@ -217,7 +217,7 @@ def test_reader_stays_at_a_corrupt_message() -> None:
     bad = encoded(b"a") + kafka07.encode_messages([kafka07.Kafka07Message(payload=b"x", crc=1)])
     reader.handle_response(fetched(bad))
     assert reader.next_message() == (b"a", 11)
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         reader.next_message()
     assert reader.next_message() is None
     assert reader.next_request.offset == 11

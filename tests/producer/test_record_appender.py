@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.errors import RecordTooLarge, WrongTransactionState
+from aiokafkawire.errors import InvalidTxnState, RecordTooLarge
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.wire import ApiKey
@@ -232,5 +232,5 @@ async def test_outside_of_a_transaction_there_is_no_short_way(new_producer: New)
         assert appender.append_fast("t", b"v", None, 1) is None  # a partition that is new in it
         await producer.commit_transaction()
         assert appender.append_fast("t", b"v", None, 0) is None
-        with pytest.raises(WrongTransactionState):
+        with pytest.raises(InvalidTxnState):
             await producer.send("t", b"v", partition=0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import BatchView, Compression, iter_batches
 from aiokafkawire.records.batch import CHUNK_RECORDS
 from aiokafkawire.records.columns import RECORD_COLUMN_BYTES
@@ -80,7 +80,7 @@ def test_a_partial_last_batch_is_dropped_or_an_error() -> None:
     for cut in range(1, len(whole)):
         data = whole + whole[:cut]
         assert [found.base_offset for found in iter_batches(data)] == [5]
-        with pytest.raises(CorruptRecords, match="cut off"):
+        with pytest.raises(CorruptRecord, match="cut off"):
             list(iter_batches(data, allow_partial=False))
     assert len(list(iter_batches(whole * 3, allow_partial=False))) == 3
     assert list(iter_batches(b"")) == []
@@ -96,7 +96,7 @@ def test_nothing_is_copied() -> None:
 def test_a_wrong_checksum_names_the_offset() -> None:
     data = bytearray(batch(base_offset=12))
     data[-1] ^= 1
-    with pytest.raises(CorruptRecords, match="checksum") as caught:
+    with pytest.raises(CorruptRecord, match="checksum") as caught:
         view(bytes(data)).check_crc()
     assert caught.value.offset == 12
 
@@ -155,7 +155,7 @@ def test_lies_inside_a_batch(
     fields = {"attributes": codec.value, **fields}
     found = view(raw_batch(payload, count, **fields))
     found.check_crc()
-    with pytest.raises(CorruptRecords, match=reason) as caught:
+    with pytest.raises(CorruptRecord, match=reason) as caught:
         found.columns()
     assert caught.value.offset is not None
     assert caught.value.offset >= found.base_offset
@@ -186,7 +186,7 @@ def test_headers_that_cannot_be(position: int, form: str, value: int, reason: st
     data[position : position + (4 if form == ">i" else 1)] = value.to_bytes(
         4 if form == ">i" else 1, signed=True
     )
-    with pytest.raises(CorruptRecords, match=reason) as caught:
+    with pytest.raises(CorruptRecord, match=reason) as caught:
         list(iter_batches(data))
     assert caught.value.offset == 33
 
@@ -195,7 +195,7 @@ def test_a_claimed_count_allocates_nothing() -> None:
     found = view(patched(batch(), 57, ">i", (1 << 31) - 1))
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecord):
             found.columns()
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -224,7 +224,7 @@ def test_columns_take_no_more_than_the_limit_either() -> None:
 def test_a_bomb_of_records_is_bounded() -> None:
     bomb = view(raw_batch(record(0) + bytes(32 << 20), 1, attributes=Compression.ZSTD))
     assert bomb.size_bytes < 10_000
-    with pytest.raises(CorruptRecords, match="more than 1048576 bytes") as caught:
+    with pytest.raises(CorruptRecord, match="more than 1048576 bytes") as caught:
         bomb.columns(max_decompressed_bytes=1 << 20)
     assert caught.value.offset == 100
 

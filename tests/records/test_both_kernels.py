@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records.columns import Columns
 from aiokafkawire.records.headers import encode_headers
 
@@ -40,7 +40,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a call gives: of our own errors the text and offset too."""
     try:
         return function(*arguments)
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         return type(error), str(error), error.offset
     except (IndexError, OverflowError, TypeError) as error:
         return type(error)
@@ -238,7 +238,7 @@ def test_a_header_ends_inside_the_data(module: Any) -> None:
     """Though the record claims to be as long."""
     data = b"\x1a\0\0\0\x01\x01\x02\x02h\x08ab"
     assert len(data) == 12  # of 14 that it tells of
-    with pytest.raises(CorruptRecords, match="past its record"):
+    with pytest.raises(CorruptRecord, match="past its record"):
         module.decode_records(Columns(data, 1), 0, 1, 0, 0, 0, -1)
 
 

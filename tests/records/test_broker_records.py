@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     Compression,
     assign_offsets,
@@ -61,7 +61,7 @@ def test_many_tiny_records_are_checked_in_little_memory() -> None:
     ],
 )
 def test_what_is_refused(data: bytes, reason: str) -> None:
-    with pytest.raises(CorruptRecords, match=reason):
+    with pytest.raises(CorruptRecord, match=reason):
         validate_produced(data)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import Compression, compression
 from aiokafkawire.records.compression import (
     GZIP_MAX_MEMBERS,
@@ -46,7 +46,7 @@ def test_round_trip(codec: Compression, magic: int, piece: bytes, times: int) ->
     assert decompress(codec, packed, len(data), magic=magic) == data
     assert decompress(codec, memoryview(b"__" + packed)[2:], MIB, magic=magic) == data
     if data:
-        with pytest.raises(CorruptRecords, match=f"more than {len(data) - 1} bytes"):
+        with pytest.raises(CorruptRecord, match=f"more than {len(data) - 1} bytes"):
             decompress(codec, packed, len(data) - 1, magic=magic)
 
 
@@ -70,20 +70,20 @@ def test_damage_is_an_error_or_other_data(codec: Compression, data: st.DataObjec
         for magic in (0, 2):
             try:
                 assert len(decompress(codec, damaged, 10_000, magic=magic)) <= 10_000
-            except CorruptRecords:
+            except CorruptRecord:
                 continue
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_garbage_is_corrupt(codec: Compression) -> None:
     for garbage in (b"\xff" * 40, b"\x01", b"\x1f\x8b", bytes(range(99))):
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecord):
             decompress(codec, garbage, MIB)
 
 
 @pytest.mark.parametrize("codec", [5, 7])
 def test_unknown_codec(codec: int) -> None:
-    with pytest.raises(CorruptRecords, match=f"codec {codec}"):
+    with pytest.raises(CorruptRecord, match=f"codec {codec}"):
         decompress(codec, b"x", MIB)
     with pytest.raises(ValueError, match=f"codec {codec}"):
         compress(codec, b"x")
@@ -108,7 +108,7 @@ def test_a_bomb_is_stopped_while_it_goes_off(codec: Compression) -> None:
     packed = bomb(codec)
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptRecords, match="more than 1048576 bytes"):
+        with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
             decompress(codec, packed, MIB)
         assert tracemalloc.get_traced_memory()[1] < 4 * MIB + 2 * len(packed)
     finally:
@@ -131,7 +131,7 @@ def test_a_bomb_is_stopped_while_it_goes_off(codec: Compression) -> None:
 def test_a_header_that_claims_much_allocates_little(codec: Compression, frame: bytes) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecord):
             decompress(codec, frame, 1 << 30)
         assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
@@ -153,7 +153,7 @@ def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
      XERIAL_HEADER + b"\xff\xff\xff\xffab"],
 )  # fmt: skip
 def test_snappy_frames_that_lie(data: bytes) -> None:
-    with pytest.raises(CorruptRecords, match="SNAPPY"):
+    with pytest.raises(CorruptRecord, match="SNAPPY"):
         decompress(Compression.SNAPPY, data, MIB)
 
 
@@ -168,7 +168,7 @@ def test_lz4_of_format_0_has_the_other_checksum() -> None:
     right = compress(Compression.LZ4, b"hello" * 9, magic=1)
     assert [at for at in range(len(right)) if right[at] != wrong[at]] == [6]
     assert decompress(Compression.LZ4, right, 99, magic=0) == b"hello" * 9
-    with pytest.raises(CorruptRecords, match="LZ4"):
+    with pytest.raises(CorruptRecord, match="LZ4"):
         decompress(Compression.LZ4, wrong, 99, magic=1)
 
 
@@ -183,9 +183,9 @@ def test_gzip_members_are_joined_and_what_follows_is_ignored() -> None:
     one, two = gzip.compress(b"one"), gzip.compress(b"two")
     assert decompress(Compression.GZIP, one + two, 6) == b"onetwo"
     assert decompress(Compression.GZIP, one + two + b"\xc0", 6) == b"onetwo"
-    with pytest.raises(CorruptRecords, match="more than 5 bytes"):
+    with pytest.raises(CorruptRecord, match="more than 5 bytes"):
         decompress(Compression.GZIP, one + two + b"\xc0", 5)
-    with pytest.raises(CorruptRecords, match="too early"):
+    with pytest.raises(CorruptRecord, match="too early"):
         decompress(Compression.GZIP, one[:-3], 6)
 
 
@@ -207,7 +207,7 @@ def test_small_snappy_blocks_are_bounded() -> None:
         XERIAL_HEADER + empty * (XERIAL_MAX_SMALL_BLOCKS + 1),
         XERIAL_HEADER * (XERIAL_MAX_SMALL_BLOCKS + 2),
     ):
-        with pytest.raises(CorruptRecords, match="SNAPPY data is damaged: it has more than"):
+        with pytest.raises(CorruptRecord, match="SNAPPY data is damaged: it has more than"):
             decompress(Compression.SNAPPY, bad, MIB)
 
 
@@ -223,7 +223,7 @@ def test_gzip_members_before_stray_bytes_are_bounded() -> None:
     packed = member * GZIP_MAX_MEMBERS
     assert decompress(Compression.GZIP, packed + b"?", MIB) == b"a" * GZIP_MAX_MEMBERS
     assert decompress(Compression.GZIP, packed + member, MIB) == b"a" * (GZIP_MAX_MEMBERS + 1)
-    with pytest.raises(CorruptRecords, match="GZIP data is damaged: it has more than 100 members"):
+    with pytest.raises(CorruptRecord, match="GZIP data is damaged: it has more than 100 members"):
         decompress(Compression.GZIP, packed + member + b"?", MIB)
 
 
@@ -251,7 +251,7 @@ def test_what_follows_an_lz4_frame_is_ignored(flags: int, data: bytes, stray: by
     assert decompress(Compression.LZ4, frame + stray, MIB) == data
     assert decompress(Compression.LZ4, memoryview(frame + stray), MIB) == data
     for size in range(len(frame)):
-        with pytest.raises(CorruptRecords, match="LZ4 data is damaged"):
+        with pytest.raises(CorruptRecord, match="LZ4 data is damaged"):
             decompress(Compression.LZ4, frame[:size], MIB)
 
 

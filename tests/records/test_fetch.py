@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     Compression,
     FetchedBatches,
@@ -58,7 +58,7 @@ def test_only_what_is_needed_is_decoded() -> None:
     lies = raw_batch(record(0, size=9), 1, base_offset=14)
     fetched = decode_fetch("t", 0, batch(base_offset=10) + lies, 10)
     assert fetched.take(4).offsets() == [10, 11, 12, 13]
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         fetched.take(1)
 
 
@@ -69,13 +69,13 @@ def test_damage_comes_after_what_is_good_and_stays() -> None:
     fetched = decode_fetch("orders", 7, data, 10)
     assert fetched.take(99).offsets() == [10, 11, 12, 13]
     for _ in range(2):
-        with pytest.raises(CorruptRecords, match="checksum") as caught:
+        with pytest.raises(CorruptRecord, match="checksum") as caught:
             fetched.take(99)
         error = caught.value
         assert (error.topic, error.partition, error.offset) == ("orders", 7, 14)
         assert fetched.position == 14
         assert not fetched.exhausted
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         list(decode_fetch("orders", 7, data, 10))
     unchecked = decode_fetch("orders", 7, data, 10, check_crcs=False)
     assert unchecked.take(99).offsets() == list(range(10, 22))
@@ -113,7 +113,7 @@ def test_damage_late_in_a_batch_keeps_what_came_before_it() -> None:
     good = [record(n) for n in range(5000)]
     fetched = decode_fetch("t", 0, raw_batch(b"".join(good) + record(1), 5001), 0)
     assert len(fetched.take(9999)) == 4096
-    with pytest.raises(CorruptRecords) as caught:
+    with pytest.raises(CorruptRecord) as caught:
         fetched.take(1)
     assert caught.value.offset == 5100
     assert fetched.position == 4196
@@ -197,7 +197,7 @@ def test_of_a_control_batch_no_more_than_its_first_record_is_decoded() -> None:
 
 def test_a_control_batch_that_lies() -> None:
     data = patched(batch([(0, b"ab", None, ())], producer_id=1, control=True), 0, ">q", 5)
-    with pytest.raises(CorruptRecords, match="no type"):
+    with pytest.raises(CorruptRecord, match="no type"):
         decode_fetch("t", 0, data, 0, isolation=1, aborted=[(1, 0)]).take(1)
     assert decode_fetch("t", 0, data, 0).take(1).next_offset == 6
 
@@ -215,7 +215,7 @@ def test_offsets_in_a_wrapper_that_lie(offsets: list[int]) -> None:
     inner = b"".join(legacy.encode_message(0, offset, 0, None, b"") for offset in offsets)
     content = legacy.compress(Compression.GZIP, inner)
     data = legacy.encode_message(0, 3, 0, None, content, attributes=1)
-    with pytest.raises(CorruptRecords, match="offset"):
+    with pytest.raises(CorruptRecord, match="offset"):
         decode_fetch("t", 0, data, 0).take(9)
 
 
@@ -223,7 +223,7 @@ def test_the_limit_of_decompression_is_the_callers() -> None:
     for magic in (1, 2):
         data = batch([(0, None, bytes(5000), ())], compression=Compression.GZIP, magic=magic)
         fetched = decode_fetch("t", 0, data, 0, max_decompressed_bytes=4096)
-        with pytest.raises(CorruptRecords, match="more than 4096 bytes"):
+        with pytest.raises(CorruptRecord, match="more than 4096 bytes"):
             fetched.take(1)
         assert len(decode_fetch("t", 0, data, 0, max_decompressed_bytes=8192).take(1)) == 1
 
@@ -281,7 +281,7 @@ def test_damage_in_a_run_of_old_messages(check_crcs: bool, fits: bool) -> None:
         messages[2] = with_crc(messages[2])
     fetched = decode_fetch("t", 0, b"".join(messages), 10, check_crcs=check_crcs)
     assert fetched.take(99).offsets() == [10, 11]
-    with pytest.raises(CorruptRecords) as caught:
+    with pytest.raises(CorruptRecord) as caught:
         fetched.take(99)
     assert (caught.value.topic, caught.value.offset, fetched.position) == ("t", 12, 12)
 
@@ -289,7 +289,7 @@ def test_damage_in_a_run_of_old_messages(check_crcs: bool, fits: bool) -> None:
 def test_old_messages_whose_offsets_do_not_rise_are_not_read_twice() -> None:
     data = b"".join(old_messages(1, [10, 11, 11, 10, 12]))
     assert decode_fetch("t", 0, data, 10).take(99).offsets() == [10, 11, 12]
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         decode_fetch("t", 0, b"".join(old_messages(1, [-3, 4])), -5).take(1)
 
 
@@ -304,7 +304,7 @@ def test_long_runs_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_that_ends_before_it_begins_is_not_passed_over() -> None:
     fetched = decode_fetch("t", 0, reaching(-2) + batch(base_offset=18), 14, high_watermark=22)
-    with pytest.raises(CorruptRecords, match="claims to end at 12") as caught:
+    with pytest.raises(CorruptRecord, match="claims to end at 12") as caught:
         fetched.take(99)
     assert (caught.value.offset, caught.value.next_offset) == (14, 18)
 
@@ -314,7 +314,7 @@ def test_a_batch_that_begins_before_the_first_offset_is_not_passed_over(magic: i
     first = batch(base_offset=10) if magic == 2 else old_messages(magic, [10])[0]
     data = patched(first, 0, ">q", -3) + batch(base_offset=18)
     fetched = decode_fetch("t", 0, data, 14)
-    with pytest.raises(CorruptRecords, match="offset -3") as caught:
+    with pytest.raises(CorruptRecord, match="offset -3") as caught:
         fetched.take(99)
     assert (caught.value.next_offset, fetched.position) == (18, 14)
 
@@ -327,7 +327,7 @@ def test_a_batch_that_reaches_over_the_high_watermark_with_too_few_records_is_da
     data = batch(base_offset=10) + reaching(500)
     fetched = decode_fetch("orders", 7, data, 10, high_watermark=18)
     assert fetched.take(99).offsets() == [10, 11, 12, 13]
-    with pytest.raises(CorruptRecords, match="claims to end at 514") as caught:
+    with pytest.raises(CorruptRecord, match="claims to end at 514") as caught:
         fetched.take(1)
     assert (caught.value.offset, caught.value.next_offset) == (14, None)
     # Where the log ends is not known, or the batch was compacted.
@@ -348,7 +348,7 @@ def test_damage_says_where_it_ends(after: bytes, next_offset: int | None) -> Non
     damaged = bytearray(batch(base_offset=14))
     damaged[-1] ^= 1
     fetched = decode_fetch("orders", 7, bytes(damaged) + after, 14)
-    with pytest.raises(CorruptRecords) as caught:
+    with pytest.raises(CorruptRecord) as caught:
         fetched.take(1)
     assert caught.value.next_offset == next_offset
 
@@ -405,7 +405,7 @@ def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
         assert fetched.offloaded is not None
         fetched.offloaded.decompress()
         if damage:
-            with pytest.raises(CorruptRecords, match="checksum") as caught:
+            with pytest.raises(CorruptRecord, match="checksum") as caught:
                 fetched.take(99)
             assert (caught.value.topic, caught.value.offset, fetched.position) == ("t", 14, 14)
         else:
@@ -418,7 +418,7 @@ def test_the_limit_of_decompression_holds_for_what_is_unpacked_elsewhere() -> No
     assert len(fetched.take(99)) == 0
     assert fetched.offloaded is not None
     fetched.offloaded.decompress()
-    with pytest.raises(CorruptRecords, match="more than 5000 bytes"):
+    with pytest.raises(CorruptRecord, match="more than 5000 bytes"):
         fetched.take(1)
 
 
@@ -478,7 +478,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
         for size in (1, 2, 99, 99):
             try:
                 records = fetched.take(size)
-            except CorruptRecords as error:
+            except CorruptRecord as error:
                 seen.append((str(error), error.offset, error.next_offset, fetched.position))
             else:
                 place = records.next_offset, records.leader_epoch, fetched.remaining_bytes

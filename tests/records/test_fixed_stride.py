@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import fixed_stride
 from aiokafkawire.records.columns import Columns
 from aiokafkawire.records.headers import encode_headers
@@ -35,7 +35,7 @@ def outcome(decode: object, data: bytes, count: int) -> object:
     columns = Columns(data, count)
     try:
         end = decode(columns, 0, count, BASE_OFFSET, BASE_TIMESTAMP, 0, -1)  # type: ignore[operator]
-    except (CorruptRecords, IndexError, OverflowError) as error:
+    except (CorruptRecord, IndexError, OverflowError) as error:
         return type(error), str(error)
     return end, columns.has_headers, [getattr(columns, name) for name in COLUMNS]
 

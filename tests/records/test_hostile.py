@@ -1,4 +1,4 @@
-"""Damaged bytes give `CorruptRecords` or records, never another error, never much memory."""
+"""Damaged bytes give `CorruptRecord` or records, never another error, never much memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import decode_fetch, down_convert, iter_batches, validate_produced
 
 from .record_data import with_crc
@@ -36,14 +36,14 @@ def assert_read_or_refused(data: bytes) -> None:
                 assert record.offset > before
                 before = record.offset
             assert records.next_offset > before
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         failure = error
     assert fetched.exhausted or failure is not None
     assert failure is None or (failure.topic, failure.partition) == ("t", 0)
     try:
         for batch in validate_produced(data, LIMIT):
             assert batch.count == len(batch.columns(LIMIT))
-    except CorruptRecords:
+    except CorruptRecord:
         return
 
 
@@ -70,7 +70,7 @@ def with_crcs(data: bytes) -> bytes:
     """So that the damage is not found by its checksum at once."""
     try:
         return b"".join(with_crc(bytes(batch.buffer)) for batch in iter_batches(data))
-    except CorruptRecords:
+    except CorruptRecord:
         return data
 
 
@@ -104,7 +104,7 @@ def test_conversion_of_bad_batches(vector: dict[str, object]) -> None:
     assert data is not None
     try:
         converted = down_convert(iter_batches(data), 1)
-    except CorruptRecords:
+    except CorruptRecord:
         assert "error" in vector
     else:
         assert {batch.magic for batch in iter_batches(converted)} <= {0, 1}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aiokafkawire
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import kernel, murmur2
 from aiokafkawire.records.columns import Columns
 
@@ -77,9 +77,9 @@ def test_varints_round_trip(value: int, before: bytes) -> None:
 
 def test_a_varint_has_an_end() -> None:
     assert kernel.decode_varint(b"\x80" * 4 + b"\0", 0) == (0, 5)
-    with pytest.raises(CorruptRecords, match="5 bytes"):
+    with pytest.raises(CorruptRecord, match="5 bytes"):
         kernel.decode_varint(b"\x80" * 5 + b"\0", 0)
-    with pytest.raises(CorruptRecords, match="10 bytes"):
+    with pytest.raises(CorruptRecord, match="10 bytes"):
         kernel.decode_varint(b"\x80" * 11, 0, 10)
     with pytest.raises(IndexError):
         kernel.decode_varint(b"\x80" * 3, 0)

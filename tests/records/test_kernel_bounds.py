@@ -88,7 +88,7 @@ def test_the_first_record_that_is_refused_may_stand_before_the_first(kernel: Any
 @pytest.mark.parametrize("kernel", [COMPILED, SOURCE])
 def test_a_varint_has_ten_bytes_at_most(kernel: Any) -> None:
     for most in (20, (1 << 31) - 1):
-        with pytest.raises(kernel.CorruptRecords):
+        with pytest.raises(kernel.CorruptRecord):
             kernel.decode_varint(b"\x80" * 40, 0, most)
 
 

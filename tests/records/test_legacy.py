@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords, UnsupportedVersion
+from aiokafkawire.errors import CorruptRecord, UnsupportedVersion
 from aiokafkawire.records import Columns, Compression, iter_batches, legacy
 from aiokafkawire.records.compression import compress
 from aiokafkawire.types import TimestampType
@@ -79,7 +79,7 @@ def test_log_append_time_of_a_wrapper_counts_for_all() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_nesting_stops_at_one(magic: int, codec: Compression) -> None:
     data = wrapper(wrapper(messages(magic, [1]), magic, 1, codec), magic, 1, codec)
-    with pytest.raises(CorruptRecords, match="nested") as caught:
+    with pytest.raises(CorruptRecord, match="nested") as caught:
         rows(data)
     assert caught.value.offset == 1
 
@@ -96,14 +96,14 @@ def test_nesting_stops_at_one(magic: int, codec: Compression) -> None:
     ],
 )
 def test_wrappers_that_lie(inner: bytes, reason: str) -> None:
-    with pytest.raises(CorruptRecords, match=reason) as caught:
+    with pytest.raises(CorruptRecord, match=reason) as caught:
         rows(wrapper(inner, 1, 5))
     assert caught.value.offset is not None
 
 
 def test_a_wrapper_has_a_value() -> None:
     data = legacy.encode_message(1, 5, 0, b"k", None, attributes=1)
-    with pytest.raises(CorruptRecords, match="no value"):
+    with pytest.raises(CorruptRecord, match="no value"):
         rows(data)
 
 
@@ -115,7 +115,7 @@ def test_lengths_that_lie(magic: int, length: int) -> None:
     for position in (start, start + 6):
         data = bytearray(good)
         data[position : position + 4] = length.to_bytes(4)
-        with pytest.raises(CorruptRecords) as caught:
+        with pytest.raises(CorruptRecord) as caught:
             rows(with_crc(bytes(data)))
         assert caught.value.offset == 5
 
@@ -123,19 +123,19 @@ def test_lengths_that_lie(magic: int, length: int) -> None:
 def test_a_message_too_short_for_its_format() -> None:
     good = bytearray(legacy.encode_message(1, 5, 0, None, None))
     good[8:12] = (14).to_bytes(4)
-    with pytest.raises(CorruptRecords, match="26 bytes"):
+    with pytest.raises(CorruptRecord, match="26 bytes"):
         list(iter_batches(good))
 
 
 def test_a_wrapper_of_too_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legacy, "MAX_WRAPPED_MESSAGES", 2)
     assert len(rows(wrapper(messages(1, [0, 1]), 1, 1))) == 2
-    with pytest.raises(CorruptRecords, match="more than 2 messages"):
+    with pytest.raises(CorruptRecord, match="more than 2 messages"):
         rows(wrapper(messages(1, [0, 1, 2]), 1, 2))
 
 
 def test_a_bomb_in_a_wrapper_is_bounded() -> None:
-    with pytest.raises(CorruptRecords, match="more than 65536 bytes"):
+    with pytest.raises(CorruptRecord, match="more than 65536 bytes"):
         view(wrapper(bytes(1 << 20), 1, 5)).columns(65536)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     BatchBuilder,
     BatchView,
@@ -93,7 +93,7 @@ def check_vector(vector: dict[str, Any]) -> None:
         check_records(batch, expected)
         position += batch.size_bytes
     if error:
-        with pytest.raises(CorruptRecords):
+        with pytest.raises(CorruptRecord):
             read_all(batches)
     else:
         assert next(batches, None) is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import iter_batches
 
 from .vectors import load, unbase64
@@ -43,7 +43,7 @@ def test_what_kafka_reads_is_read(codec: str) -> None:
         try:
             if records_of(data) != vector["records"]:
                 failed.append(f"{vector['id']}: other records")
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             failed.append(f"{vector['id']}: {error}")
     assert not failed, "\n".join(failed)
 
@@ -52,7 +52,7 @@ def test_what_kafka_reads_is_read(codec: str) -> None:
 def test_what_is_refused_here_alone(id: str) -> None:
     (vector,) = (vector for vector in VECTORS if vector["id"] == id)
     assert "records" in vector
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         records_of(unbase64(vector["bytes"]) or b"")
 
 
@@ -63,7 +63,7 @@ def test_what_kafka_refuses_is_refused_or_holds_the_same_records() -> None:
             continue
         try:
             records = records_of(unbase64(vector["bytes"]) or b"")
-        except CorruptRecords:
+        except CorruptRecord:
             continue
         assert records in ([[0, 2], [1, 2], [2, 2]], []), vector["id"]
         kinds.add((vector["codec"], vector["how"]))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import (
     Compression,
     FetchedBatches,
@@ -250,7 +250,7 @@ def test_a_record_cannot_reach_through_the_header_between_two_batches() -> None:
     for check_crcs in (True, False):
         fetched = decode_fetch("t", 0, log(3, start=10) + data, 10, check_crcs=check_crcs)
         assert fetched.take(9).offsets() == [10, 11, 12]
-        with pytest.raises(CorruptRecords, match="past the end") as caught:
+        with pytest.raises(CorruptRecord, match="past the end") as caught:
             fetched.take(9)
         assert (caught.value.offset, caught.value.next_offset) == (20, 30)
 
@@ -369,7 +369,7 @@ def told(
     for size in (*sizes, *[50] * 40):
         try:
             part = fetched.take(size, max_bytes)
-        except CorruptRecords as error:
+        except CorruptRecord as error:
             failure = str(error), error.topic, error.partition, error.offset, error.next_offset
             seen.append(failure)
         else:

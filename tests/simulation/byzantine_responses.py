@@ -19,7 +19,7 @@ import crc32c
 from aiokafkawire.broker import Answer, Corrupt, SeenRequest
 from aiokafkawire.wire import ApiKey, Buffer, Response
 from aiokafkawire.wire.consumer_protocol import encode_assignment
-from aiokafkawire.wire.messages.fetch import PartitionData
+from aiokafkawire.wire.messages.fetch import FetchPartitionData
 from aiokafkawire.wire.messages.metadata import MetadataResponseBroker
 
 __all__ = (
@@ -124,7 +124,9 @@ BATCHES: Mapping[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _with_first_batch(change: Callable[[bytes], bytes], data: PartitionData) -> PartitionData:
+def _with_first_batch(
+    change: Callable[[bytes], bytes], data: FetchPartitionData
+) -> FetchPartitionData:
     records = bytes(data.records or b"")
     if len(records) <= RECORDS or records[MAGIC] != 2:
         return data

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from aiokafkawire.broker import Answer, SeenRequest
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records import BatchBuilder, decode_fetch
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchResponse,
-    PartitionData,
 )
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.simulation.byzantine_responses import (
@@ -37,7 +37,7 @@ def a_batch() -> bytes:
 
 
 def fetched(records: bytes) -> FetchResponse:
-    data = PartitionData(partition_index=0, error_code=0, high_watermark=13, records=records)
+    data = FetchPartitionData(partition_index=0, error_code=0, high_watermark=13, records=records)
     return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[data])])
 
 
@@ -64,7 +64,7 @@ def test_a_batch_that_lies_is_told_from_a_good_one(kind: str) -> None:
     assert bad != good + good
     assert bad.endswith(good)
     assert len(bad) < MAX_UNPACKED_BYTES
-    with pytest.raises(CorruptRecords) as caught:
+    with pytest.raises(CorruptRecord) as caught:
         decode_fetch("orders", 0, bad, 10, max_decompressed_bytes=MAX_UNPACKED_BYTES).take(100)
     assert (caught.value.topic, caught.value.partition) == ("orders", 0)
 

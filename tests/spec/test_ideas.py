@@ -8,7 +8,7 @@ import pytest
 from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ApiKey
-from aiokafkawire.wire.messages.fetch import FetchRequest, ReplicaState
+from aiokafkawire.wire.messages.fetch import FetchReplicaState, FetchRequest
 from aiokafkawire.wire.messages.produce import ProduceRequest
 
 
@@ -61,7 +61,7 @@ async def test_a_fetch_waits_and_says_who_asks(
         # Before version 15 a consumer is replica -1, since then it leaves the state out.
         assert seen.message.replica_id == -1
         assert (seen.version >= 15) == (replica_id is None)
-        assert seen.message.replica_state == ReplicaState()
+        assert seen.message.replica_state == FetchReplicaState()
 
 
 async def test_a_request_names_its_client_its_key_and_its_version(anyio_backend: object) -> None:

@@ -134,9 +134,9 @@ def test_the_proposal(grammar: Grammar, record_property: Callable[[str, object],
 
 
 REQUESTS: dict[str, kafka07.Request] = {
-    "PRODUCE": kafka07.ProducerRequest(topic=TOPIC, partition=1, messages=MESSAGES),
-    "FETCH": kafka07.FetchRequest(topic=TOPIC, partition=1, offset=2, max_size=3),
-    "OFFSETS": kafka07.OffsetRequest(topic=TOPIC, partition=1, time=-2, max_number=3),
+    "PRODUCE": kafka07.Kafka07ProducerRequest(topic=TOPIC, partition=1, messages=MESSAGES),
+    "FETCH": kafka07.Kafka07FetchRequest(topic=TOPIC, partition=1, offset=2, max_size=3),
+    "OFFSETS": kafka07.Kafka07OffsetRequest(topic=TOPIC, partition=1, time=-2, max_number=3),
 }
 
 
@@ -147,7 +147,7 @@ def test_kafka07(grammar: Grammar, record_property: Callable[[str, object], None
     if grammar.message == "MESSAGE":
         check_message(grammar)
     elif grammar.message == "FETCH_response":
-        response = kafka07.FetchResponse(error=3, messages=MESSAGES)
+        response = kafka07.Kafka07FetchResponse(error=3, messages=MESSAGES)
         raw = kafka07.encode_response(response)
         assert read(grammar, raw) == {
             "response_length": len(raw) - 4,
@@ -155,7 +155,7 @@ def test_kafka07(grammar: Grammar, record_property: Callable[[str, object], None
             "messages": MESSAGES,
         }
     elif grammar.message == "OFFSETS_response":
-        raw = kafka07.encode_response(kafka07.OffsetResponse(offsets=(5, 0)))
+        raw = kafka07.encode_response(kafka07.Kafka07OffsetResponse(offsets=(5, 0)))
         assert read(grammar, raw) == {
             "response_length": len(raw) - 4,
             "error_code": 0,

@@ -12,7 +12,11 @@ from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import codec
 from aiokafkawire.wire.diagnostics import diagnose_decode_error
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from aiokafkawire.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from aiokafkawire.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartitionData,
+    FetchResponse,
+)
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
@@ -167,7 +171,9 @@ def test_error_paths_include_arrays_and_tagged_fields() -> None:
             FetchableTopicResponse(
                 topic="b",
                 partitions=[
-                    PartitionData(partition_index=0, error_code=0, high_watermark=1, records=b"x")
+                    FetchPartitionData(
+                        partition_index=0, error_code=0, high_watermark=1, records=b"x"
+                    )
                 ],
             ),
         ]

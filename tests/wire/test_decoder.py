@@ -4,7 +4,7 @@ from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import codec
 from aiokafkawire.wire.decoder import DECODE_ERRORS, PREMADE_UNPACKERS, make_decoder
-from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
+from aiokafkawire.wire.messages.fetch import FetchPartitionData, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.primitives import int32
@@ -38,8 +38,8 @@ def test_defaults_are_not_shared() -> None:
     first_fetch, second_fetch = (
         wire.decode(FetchResponse, 0, b"\x00\x00\x00\x01" + topic) for _ in range(2)
     )
-    ours: PartitionData = first_fetch.responses[0].partitions[0]
-    theirs: PartitionData = second_fetch.responses[0].partitions[0]
+    ours: FetchPartitionData = first_fetch.responses[0].partitions[0]
+    theirs: FetchPartitionData = second_fetch.responses[0].partitions[0]
     assert ours.aborted_transactions == []
     assert ours.aborted_transactions is not theirs.aborted_transactions
     assert ours.current_leader == theirs.current_leader

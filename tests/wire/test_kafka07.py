@@ -14,17 +14,17 @@ from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.records import compression
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import (
-    FetchRequest,
-    FetchResponse,
     Kafka07ErrorCode,
+    Kafka07FetchRequest,
+    Kafka07FetchResponse,
     Kafka07Message,
+    Kafka07MultiFetchRequest,
+    Kafka07MultiFetchResponse,
+    Kafka07MultiProducerRequest,
+    Kafka07OffsetRequest,
+    Kafka07OffsetResponse,
+    Kafka07ProducerRequest,
     LogEntry,
-    MultiFetchRequest,
-    MultiFetchResponse,
-    MultiProducerRequest,
-    OffsetRequest,
-    OffsetResponse,
-    ProducerRequest,
     Request,
 )
 from tests.wire import vectors
@@ -66,8 +66,8 @@ def test_messages_match_the_specification(message: Kafka07Message, raw: bytes) -
     assert message.crc_valid
 
 
-FETCH = FetchRequest(topic="ab", partition=1, offset=2, max_size=3)
-PRODUCE = ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
+FETCH = Kafka07FetchRequest(topic="ab", partition=1, offset=2, max_size=3)
+PRODUCE = Kafka07ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
 
 
 @pytest.mark.parametrize(
@@ -82,22 +82,22 @@ PRODUCE = ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
             FETCH, "00000016 0001 0002 6162 00000001 0000000000000002 00000003", id="FETCH"
         ),
         pytest.param(
-            OffsetRequest(topic="ab", partition=1, time=kafka07.LATEST, max_number=3),
+            Kafka07OffsetRequest(topic="ab", partition=1, time=kafka07.LATEST, max_number=3),
             "00000016 0004 0002 6162 00000001 ffffffffffffffff 00000003",
             id="OFFSETS, latest",
         ),
         pytest.param(
-            OffsetRequest(topic="ab", partition=1, time=kafka07.EARLIEST, max_number=1),
+            Kafka07OffsetRequest(topic="ab", partition=1, time=kafka07.EARLIEST, max_number=1),
             "00000016 0004 0002 6162 00000001 fffffffffffffffe 00000001",
             id="OFFSETS, earliest",
         ),
         pytest.param(
-            MultiFetchRequest(requests=(FETCH, FETCH)),
+            Kafka07MultiFetchRequest(requests=(FETCH, FETCH)),
             "0000002c 0002 0002" + 2 * "0002 6162 00000001 0000000000000002 00000003",
             id="MULTIFETCH",
         ),
         pytest.param(
-            MultiProducerRequest(requests=(PRODUCE,)),
+            Kafka07MultiProducerRequest(requests=(PRODUCE,)),
             "0000001f 0003 0001 0002 6162 00000001 0000000f" + MAGIC_1.hex(),
             id="MULTIPRODUCE",
         ),
@@ -115,21 +115,21 @@ def test_requests_match_the_specification(request_: Request, specified: str) -> 
 
 
 def test_responses_match_the_specification() -> None:
-    fetched = FetchResponse(messages=MAGIC_0)
+    fetched = Kafka07FetchResponse(messages=MAGIC_0)
     raw = bytes.fromhex("00000010 0000" + MAGIC_0.hex())
     assert kafka07.encode_response(fetched) == raw
     assert kafka07.decode_fetch_response(raw[4:]) == fetched
 
-    refused = FetchResponse(error=Kafka07ErrorCode.WRONG_PARTITION)
+    refused = Kafka07FetchResponse(error=Kafka07ErrorCode.WRONG_PARTITION)
     assert kafka07.encode_response(refused) == bytes.fromhex("00000002 0003")
     assert kafka07.decode_fetch_response(b"\x00\x03") == refused
 
-    several = MultiFetchResponse(responses=(refused, fetched))
+    several = Kafka07MultiFetchResponse(responses=(refused, fetched))
     raw = bytes.fromhex("0000001c 0000 00000002 0003 00000010 0000" + MAGIC_0.hex())
     assert kafka07.encode_response(several) == raw
     assert kafka07.decode_multi_fetch_response(raw[4:]) == several
 
-    offsets = OffsetResponse(offsets=(7, 0))
+    offsets = Kafka07OffsetResponse(offsets=(7, 0))
     raw = bytes.fromhex("00000016 0000 00000002 0000000000000007 0000000000000000")
     assert kafka07.encode_response(offsets) == raw
     assert kafka07.decode_offsets_response(raw[4:]) == offsets
@@ -206,11 +206,15 @@ def test_malformed_messages(raw: str, field: str, reason: str) -> None:
 
 def test_invalid_values() -> None:
     with pytest.raises(ValueError, match="FetchRequest"):
-        kafka07.encode_request(FetchRequest(topic="t", partition=2**31, offset=0, max_size=0))
+        kafka07.encode_request(
+            Kafka07FetchRequest(topic="t", partition=2**31, offset=0, max_size=0)
+        )
     with pytest.raises(ValueError, match="32768 bytes"):
-        kafka07.encode_request(OffsetRequest(topic="t" * 2**15, partition=0, time=0, max_number=0))
+        kafka07.encode_request(
+            Kafka07OffsetRequest(topic="t" * 2**15, partition=0, time=0, max_number=0)
+        )
     with pytest.raises(ValueError, match="OffsetResponse"):
-        kafka07.encode_response(OffsetResponse(offsets=(2**63,)))
+        kafka07.encode_response(Kafka07OffsetResponse(offsets=(2**63,)))
     for message in (
         Kafka07Message(payload=b"", magic=2),
         Kafka07Message(payload=b"", magic=0, attributes=1),
@@ -306,14 +310,16 @@ def topic_of(form: dict[str, Any]) -> str:
     return bytes.fromhex(topic["hex"]).decode("utf-8", "surrogateescape")
 
 
-def produce_of(form: dict[str, Any]) -> ProducerRequest:
+def produce_of(form: dict[str, Any]) -> Kafka07ProducerRequest:
     messages = set_of(form)
     assert len(messages) == form["messagesLength"]
-    return ProducerRequest(topic=topic_of(form), partition=form["partition"], messages=messages)
+    return Kafka07ProducerRequest(
+        topic=topic_of(form), partition=form["partition"], messages=messages
+    )
 
 
-def fetch_of(form: dict[str, Any]) -> FetchRequest:
-    return FetchRequest(
+def fetch_of(form: dict[str, Any]) -> Kafka07FetchRequest:
+    return Kafka07FetchRequest(
         topic=topic_of(form),
         partition=form["partition"],
         offset=form["offset"],
@@ -328,11 +334,11 @@ def request_of(form: dict[str, Any]) -> Request:
         case "FETCH":
             return fetch_of(form)
         case "MULTIPRODUCE":
-            return MultiProducerRequest(requests=tuple(map(produce_of, form["requests"])))
+            return Kafka07MultiProducerRequest(requests=tuple(map(produce_of, form["requests"])))
         case "MULTIFETCH":
-            return MultiFetchRequest(requests=tuple(map(fetch_of, form["requests"])))
+            return Kafka07MultiFetchRequest(requests=tuple(map(fetch_of, form["requests"])))
         case "OFFSETS":
-            return OffsetRequest(
+            return Kafka07OffsetRequest(
                 topic=topic_of(form),
                 partition=form["partition"],
                 time=form["time"],
@@ -384,7 +390,7 @@ def test_requests_of_a_transcript(
             record_property("counted", "requests of 0.7 made from their decoded form")
 
 
-def check_set(response: FetchResponse, form: dict[str, Any], offset: int) -> None:
+def check_set(response: Kafka07FetchResponse, form: dict[str, Any], offset: int) -> None:
     assert response.error == form["error"]
     assert response.messages == set_of(form)
     if "consumed" not in form:
@@ -417,7 +423,7 @@ def check_response(frame: bytes, form: dict[str, Any], request: dict[str, Any]) 
     assert len(frame) == form["length"]
     if "offsets" in form:
         offsets = kafka07.decode_offsets_response(frame)
-        assert offsets == OffsetResponse(error=form["error"], offsets=tuple(form["offsets"]))
+        assert offsets == Kafka07OffsetResponse(error=form["error"], offsets=tuple(form["offsets"]))
         return kafka07.encode_response(offsets)
     if "responses" in form:
         several = kafka07.decode_multi_fetch_response(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import AddToTransaction, TransactionScope
+from aiokafkawire.broker.transactions.events import AddToTransaction, TransactionContents
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -28,7 +28,7 @@ async def handle(
         request.transactional_id,
         AddToTransaction(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-            scope=TransactionScope(groups=(request.group_id,)),
+            scope=TransactionContents(groups=(request.group_id,)),
         ),
     )
     code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)

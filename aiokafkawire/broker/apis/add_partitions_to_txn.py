@@ -13,7 +13,7 @@ from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
-    TransactionScope,
+    TransactionContents,
     VerifyInTransaction,
 )
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
@@ -115,7 +115,7 @@ def _get_error(
             requested.transactional_id,
             event(
                 producer=ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
-                scope=TransactionScope(partitions=tuple(partitions)),
+                scope=TransactionContents(partitions=tuple(partitions)),
             ),
         )
         code = code_for(version, answer.code, fenced_since=FIRST_FENCED_VERSION)

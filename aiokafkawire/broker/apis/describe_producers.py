@@ -8,9 +8,9 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_producers import (
+    DescribeProducersPartitionResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    PartitionResponse,
     ProducerState,
     TopicResponse,
 )
@@ -31,7 +31,8 @@ def error_response(
 
 
 def _response(
-    request: DescribeProducersRequest, partition: Callable[[str, int], PartitionResponse]
+    request: DescribeProducersRequest,
+    partition: Callable[[str, int], DescribeProducersPartitionResponse],
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         throttle_time_ms=0,
@@ -45,14 +46,16 @@ def _response(
     )
 
 
-def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _partition(
+    context: RequestContext, topic: str, index: int
+) -> DescribeProducersPartitionResponse:
     try:
         partition = context.partition(context.cluster.topic(topic), index)
         if context.node_id not in partition.replicas:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except ApiError as error:
         return _refused(index, error.code)
-    return PartitionResponse(
+    return DescribeProducersPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
         active_producers=[
@@ -69,5 +72,7 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
     )
 
 
-def _refused(index: int, code: int) -> PartitionResponse:
-    return PartitionResponse(partition_index=index, error_code=code, active_producers=[])
+def _refused(index: int, code: int) -> DescribeProducersPartitionResponse:
+    return DescribeProducersPartitionResponse(
+        partition_index=index, error_code=code, active_producers=[]
+    )

@@ -7,10 +7,10 @@ from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_transactions import (
+    DescribedTransactionState,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
+    DescribeTransactionsTopicData,
 )
 
 __all__ = ("error_response", "handle")
@@ -37,7 +37,7 @@ def error_response(
     )
 
 
-def _described(context: RequestContext, transactional_id: str) -> TransactionState:
+def _described(context: RequestContext, transactional_id: str) -> DescribedTransactionState:
     try:
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
@@ -47,7 +47,7 @@ def _described(context: RequestContext, transactional_id: str) -> TransactionSta
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except ApiError as error:
         return _refused(transactional_id, error.code)
-    return TransactionState(
+    return DescribedTransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
         transaction_state=found.state.value,
@@ -59,17 +59,22 @@ def _described(context: RequestContext, transactional_id: str) -> TransactionSta
     )
 
 
-def _topics(context: RequestContext, found: TransactionMetadata) -> list[TopicData]:
+def _topics(
+    context: RequestContext, found: TransactionMetadata
+) -> list[DescribeTransactionsTopicData]:
     topics: dict[str, dict[int, None]] = {}
     for tp in found.partitions:
         topics.setdefault(tp.topic, {})[tp.partition] = None
     for group in found.groups:
         topics.setdefault(OFFSETS_TOPIC, {})[context.cluster.coordinator_partition(group)] = None
-    return [TopicData(topic=name, partitions=list(indexes)) for name, indexes in topics.items()]
+    return [
+        DescribeTransactionsTopicData(topic=name, partitions=list(indexes))
+        for name, indexes in topics.items()
+    ]
 
 
-def _refused(transactional_id: str, code: int) -> TransactionState:
-    return TransactionState(
+def _refused(transactional_id: str, code: int) -> DescribedTransactionState:
+    return DescribedTransactionState(
         error_code=code,
         transactional_id=transactional_id,
         transaction_state="",

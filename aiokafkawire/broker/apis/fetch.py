@@ -20,12 +20,12 @@ from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchPartition,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 
 __all__ = ("error_response", "handle")
@@ -56,7 +56,7 @@ class _PartitionState:
     cached: CachedPartition
     partition: Partition | None = None
     code: ErrorCode = ErrorCode.NONE
-    diverging: EpochEndOffset | None = None
+    diverging: DivergingEpoch | None = None
     preferred_replica: int = NO_PREFERRED_REPLICA
 
     @property
@@ -242,7 +242,7 @@ def _check_offset(context: RequestContext, partition: Partition, requested: Fetc
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-def _diverging_epoch(partition: Partition, requested: FetchPartition) -> EpochEndOffset | None:
+def _diverging_epoch(partition: Partition, requested: FetchPartition) -> DivergingEpoch | None:
     """Return the point where the client's log diverges from this one (KIP-595), if it does."""
     if requested.last_fetched_epoch < 0:
         return None
@@ -251,7 +251,7 @@ def _diverging_epoch(partition: Partition, requested: FetchPartition) -> EpochEn
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     epoch, end = found
     if epoch < requested.last_fetched_epoch or end < requested.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end)
+        return DivergingEpoch(epoch=epoch, end_offset=end)
     return None
 
 
@@ -278,7 +278,7 @@ def _partition(
     position: _PartitionState,
     reader: _Reader,
     endpoints: NodeEndpoints,
-) -> PartitionData:
+) -> FetchPartitionData:
     partition = position.partition
     if position.code or partition is None:
         data = _error_partition(position.cached.requested.partition, position.code)
@@ -294,7 +294,7 @@ def _partition(
     log = partition.log
     committed = request.isolation_level == READ_COMMITTED
     returns_lso = committed or context.release.returns_last_stable_offset
-    data = PartitionData(
+    data = FetchPartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
@@ -342,9 +342,9 @@ def _aborted(
     ]
 
 
-def _error_partition(index: int, code: int) -> PartitionData:
+def _error_partition(index: int, code: int) -> FetchPartitionData:
     unknown = code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-    return PartitionData(
+    return FetchPartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,

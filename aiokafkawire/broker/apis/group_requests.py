@@ -6,7 +6,7 @@ from typing import cast
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
-from aiokafkawire.broker.groups.events import Commit, Event, Result
+from aiokafkawire.broker.groups.events import Event, Result, ValidateOffsetCommit
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
@@ -32,7 +32,7 @@ def handle_immediate(
 def check_commit(
     context: RequestContext,
     group_id: str,
-    event: Commit,
+    event: ValidateOffsetCommit,
     reply: Promise[Result],
     *,
     missing: ErrorCode = ErrorCode.ILLEGAL_GENERATION,

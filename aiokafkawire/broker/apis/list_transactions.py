@@ -9,9 +9,9 @@ from aiokafkawire.broker.transactions import events
 from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_transactions import (
+    ListedTransactionState,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
 )
 
 __all__ = ("error_response", "handle")
@@ -51,7 +51,7 @@ async def handle(
             and (matching is None or matching.fullmatch(name))
         ):
             response.transaction_states.append(
-                TransactionState(
+                ListedTransactionState(
                     transactional_id=name,
                     producer_id=found.producer.producer_id,
                     transaction_state=found.state.value,

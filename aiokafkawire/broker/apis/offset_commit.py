@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
-from aiokafkawire.broker.groups.events import Commit, Result
+from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
@@ -92,7 +92,7 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Promise[Result] = Promise()
-    event = Commit(
+    event = ValidateOffsetCommit(
         reply=reply,
         member_id=request.member_id,
         generation=request.generation_id_or_member_epoch,

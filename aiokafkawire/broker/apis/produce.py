@@ -14,7 +14,7 @@ from aiokafkawire.broker.log import PartitionLog, sequenced_batch
 from aiokafkawire.broker.message_conversion import up_convert
 from aiokafkawire.broker.producer_state import SequencedBatch
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.records.batch import MAGIC_V2, BatchView, iter_batches
 from aiokafkawire.records.broker_records import assign_offsets, validate_produced
 from aiokafkawire.records.compression import Compression
@@ -222,11 +222,11 @@ def _validate(
                     f"a batch of {head.size_bytes} bytes exceeds max.message.bytes={limit}",
                 )
             head.check_crc()
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     try:
         batches = validate_produced(records or b"", options.max_decompressed_bytes)
-    except CorruptRecords as error:
+    except CorruptRecord as error:
         # The checksum is valid, so the producer wrote invalid records.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     ahead = topic.int_config("message.timestamp.after.max.ms", options.timestamp_after_max_ms)

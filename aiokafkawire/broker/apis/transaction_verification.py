@@ -7,7 +7,7 @@ from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
-    TransactionScope,
+    TransactionContents,
     VerifyInTransaction,
 )
 from aiokafkawire.records.batch import BatchView
@@ -42,7 +42,9 @@ def verify_transaction(
         transactional_id,
         event(
             producer=ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
-            scope=TransactionScope(partitions=(TopicPartition(partition.topic, partition.index),)),
+            scope=TransactionContents(
+                partitions=(TopicPartition(partition.topic, partition.index),)
+            ),
         ),
     )
     if answer.code:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
-from aiokafkawire.broker.groups.events import Commit, Result
+from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
-    CommitOffsets,
-    TransactionScope,
+    CommitTxnOffsets,
+    TransactionContents,
     VerifyInTransaction,
 )
 from aiokafkawire.runtime import Promise
@@ -56,7 +56,7 @@ async def handle(
         _join_transaction(context, request)
         response = _response(request, get_error)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        event = CommitOffsets(producer=producer, group=request.group_id, offsets=accepted)
+        event = CommitTxnOffsets(producer=producer, group=request.group_id, offsets=accepted)
         _refuse(
             context.version,
             context.state.transaction_coordinator.handle(request.transactional_id, event).code,
@@ -94,7 +94,7 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
     check_coordinator(context, request.group_id, named=False)
     reply: Promise[Result] = Promise()
-    event = Commit(
+    event = ValidateOffsetCommit(
         reply=reply,
         member_id=request.member_id,
         generation=request.generation_id,
@@ -115,7 +115,7 @@ def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) 
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.state.transaction_coordinator.handle(
         request.transactional_id,
-        event(producer=producer, scope=TransactionScope(groups=(request.group_id,))),
+        event(producer=producer, scope=TransactionContents(groups=(request.group_id,))),
     )
     _refuse(context.version, answer.code)
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.events import (
-    Commit,
     CoordinatorChanged,
     Delete,
     Event,
@@ -29,6 +28,7 @@ from aiokafkawire.broker.groups.events import (
     Result,
     Sync,
     SyncResult,
+    ValidateOffsetCommit,
 )
 from aiokafkawire.broker.groups.members import (
     MAX_PENDING_MEMBERS,
@@ -401,7 +401,7 @@ class ClassicGroup:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if dead else ErrorCode.UNKNOWN_MEMBER_ID
         self._reply(event.reply, code)
 
-    def _on_commit(self, event: Commit, now: float) -> None:
+    def _on_commit(self, event: ValidateOffsetCommit, now: float) -> None:
         try:
             if event.generation >= 0 or event.member_id or event.instance_id is not None:
                 member = self._get_member(event.member_id, event.instance_id)
@@ -417,13 +417,13 @@ class ClassicGroup:
             return
         self._reply(event.reply, ErrorCode.NONE)
 
-    def _on_commit_empty(self, event: Commit, now: float) -> None:
+    def _on_commit_empty(self, event: ValidateOffsetCommit, now: float) -> None:
         if event.generation < 0:
             self._reply(event.reply, ErrorCode.NONE)
         else:
             self._on_commit(event, now)
 
-    def _on_commit_dead(self, event: Commit, now: float) -> None:
+    def _on_commit_dead(self, event: ValidateOffsetCommit, now: float) -> None:
         del now
         self._reply(event.reply, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -567,7 +567,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingP
         (EMPTY, Sync): GroupTransition(_G._on_sync_rejected, (EMPTY,)),
         (EMPTY, Heartbeat): GroupTransition(_G._on_rejected, (EMPTY,)),
         (EMPTY, Leave): GroupTransition(_G._on_leave, (EMPTY,)),
-        (EMPTY, Commit): GroupTransition(_G._on_commit_empty, (EMPTY,)),
+        (EMPTY, ValidateOffsetCommit): GroupTransition(_G._on_commit_empty, (EMPTY,)),
         (EMPTY, GroupDeadlineReached): GroupTransition(_G._on_tick, (EMPTY,)),
         (EMPTY, CoordinatorChanged): GroupTransition(_G._on_coordinator_changed, (EMPTY,)),
         (EMPTY, Delete): GroupTransition(_G._on_delete, (DEAD,)),
@@ -575,7 +575,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingP
         (PREPARING, Sync): GroupTransition(_G._on_sync, (PREPARING,)),
         (PREPARING, Heartbeat): GroupTransition(_G._on_heartbeat, (PREPARING,)),
         (PREPARING, Leave): GroupTransition(_G._on_leave, _REBALANCED),
-        (PREPARING, Commit): GroupTransition(_G._on_commit, (PREPARING,)),
+        (PREPARING, ValidateOffsetCommit): GroupTransition(_G._on_commit, (PREPARING,)),
         (PREPARING, GroupDeadlineReached): GroupTransition(_G._on_tick, _REBALANCED),
         (PREPARING, CoordinatorChanged): GroupTransition(
             _G._on_coordinator_changed, (EMPTY, STABLE)
@@ -585,7 +585,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingP
         (COMPLETING, Sync): GroupTransition(_G._on_sync, (COMPLETING, STABLE)),
         (COMPLETING, Heartbeat): GroupTransition(_G._on_heartbeat, (COMPLETING,)),
         (COMPLETING, Leave): GroupTransition(_G._on_leave, (COMPLETING, PREPARING, EMPTY)),
-        (COMPLETING, Commit): GroupTransition(_G._on_commit, (COMPLETING,)),
+        (COMPLETING, ValidateOffsetCommit): GroupTransition(_G._on_commit, (COMPLETING,)),
         (COMPLETING, GroupDeadlineReached): GroupTransition(
             _G._on_tick, (COMPLETING, PREPARING, EMPTY)
         ),
@@ -597,7 +597,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingP
         (STABLE, Sync): GroupTransition(_G._on_sync, (STABLE,)),
         (STABLE, Heartbeat): GroupTransition(_G._on_heartbeat, (STABLE,)),
         (STABLE, Leave): GroupTransition(_G._on_leave, (STABLE, PREPARING, EMPTY)),
-        (STABLE, Commit): GroupTransition(_G._on_commit, (STABLE,)),
+        (STABLE, ValidateOffsetCommit): GroupTransition(_G._on_commit, (STABLE,)),
         (STABLE, GroupDeadlineReached): GroupTransition(_G._on_tick, (STABLE, PREPARING, EMPTY)),
         (STABLE, CoordinatorChanged): GroupTransition(_G._on_coordinator_changed, (STABLE,)),
         (STABLE, Delete): GroupTransition(_G._on_delete_rejected, (STABLE,)),
@@ -605,7 +605,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingP
         (DEAD, Sync): GroupTransition(_G._on_sync_rejected, (DEAD,)),
         (DEAD, Heartbeat): GroupTransition(_G._on_rejected, (DEAD,)),
         (DEAD, Leave): GroupTransition(_G._on_rejected, (DEAD,)),
-        (DEAD, Commit): GroupTransition(_G._on_commit_dead, (DEAD,)),
+        (DEAD, ValidateOffsetCommit): GroupTransition(_G._on_commit_dead, (DEAD,)),
         (DEAD, GroupDeadlineReached): GroupTransition(_G._ignore, (DEAD,)),
         (DEAD, CoordinatorChanged): GroupTransition(_G._ignore, (DEAD,)),
         (DEAD, Delete): GroupTransition(_G._on_delete_rejected, (DEAD,)),

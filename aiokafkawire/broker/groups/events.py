@@ -10,7 +10,6 @@ from typing import NamedTuple
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
-    "Commit",
     "CoordinatorChanged",
     "Delete",
     "Event",
@@ -19,12 +18,13 @@ __all__ = (
     "GroupState",
     "Heartbeat",
     "Join",
+    "JoinResponseMember",
     "JoinResult",
-    "JoinedMember",
     "Leave",
     "Result",
     "Sync",
     "SyncResult",
+    "ValidateOffsetCommit",
 )
 
 NO_GENERATION = -1
@@ -40,7 +40,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class JoinedMember(NamedTuple):
+class JoinResponseMember(NamedTuple):
     member_id: str
     instance_id: str | None
     metadata: bytes
@@ -56,7 +56,7 @@ class JoinResult:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[JoinResponseMember, ...] = ()
     skip_assignment: bool = False
 
 
@@ -133,7 +133,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class ValidateOffsetCommit:
     """Check that a member may commit offsets; generation -1 without a member id is a simple
     consumer.
 
@@ -170,5 +170,12 @@ class Delete:
 
 
 Event = (
-    Join | Sync | Heartbeat | Leave | Commit | GroupDeadlineReached | CoordinatorChanged | Delete
+    Join
+    | Sync
+    | Heartbeat
+    | Leave
+    | ValidateOffsetCommit
+    | GroupDeadlineReached
+    | CoordinatorChanged
+    | Delete
 )

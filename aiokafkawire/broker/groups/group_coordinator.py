@@ -14,7 +14,6 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.groups.classic_group import NO_DEADLINE, ClassicGroup
 from aiokafkawire.broker.groups.events import (
-    Commit,
     CoordinatorChanged,
     Delete,
     Event,
@@ -24,6 +23,7 @@ from aiokafkawire.broker.groups.events import (
     Heartbeat,
     Leave,
     Result,
+    ValidateOffsetCommit,
 )
 from aiokafkawire.broker.groups.members import ClassicGroupMember
 from aiokafkawire.broker.groups.offsets import OffsetStore
@@ -101,7 +101,9 @@ class GroupCoordinator:
 
     def handle(self, group: ClassicGroup, event: Event) -> None:
         """Apply an event to a group and resolve the replies."""
-        if not logger.isEnabledFor(logging.INFO) or isinstance(event, Heartbeat | Commit):
+        if not logger.isEnabledFor(logging.INFO) or isinstance(
+            event, Heartbeat | ValidateOffsetCommit
+        ):
             replies = group.handle(event, self._clock.now())
         else:
             state, members = (group.state, group.generation), dict(group.members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokafkawire.broker.groups.events import GroupState, Join, JoinedMember
+from aiokafkawire.broker.groups.events import GroupState, Join, JoinResponseMember
 
 __all__ = (
     "MAX_PENDING_MEMBERS",
@@ -65,8 +65,8 @@ class ClassicGroupMember:
         """Return the member's metadata for a protocol, empty if it does not support it."""
         return dict(self.protocols).get(protocol or "", b"")
 
-    def to_joined_member(self, protocol: str | None) -> JoinedMember:
-        return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol))
+    def to_joined_member(self, protocol: str | None) -> JoinResponseMember:
+        return JoinResponseMember(self.member_id, self.instance_id, self.metadata(protocol))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.wire import kafka07
 
-__all__ = ("Log", "OutOfRange")
+__all__ = ("Log", "OffsetOutOfRange")
 
 
-class OutOfRange(Exception):
+class OffsetOutOfRange(Exception):
     """The log has no such offset."""
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class Kafka07LogSegment:
     """A piece of a log. Readers see what is flushed; `written_ms` is when it was last changed."""
 
     start: int
@@ -39,7 +39,7 @@ class Log:
         self._segment_bytes = segment_bytes
         self._retention_bytes = retention_bytes
         self._size = 0
-        self._segments = [Segment(0, now_ms)]
+        self._segments = [Kafka07LogSegment(0, now_ms)]
 
     @property
     def start(self) -> int:
@@ -58,7 +58,7 @@ class Log:
         last = self._segments[-1]
         if len(last.data) > self._segment_bytes:
             last.flushed = len(last.data)
-            last = Segment(last.end, now_ms)
+            last = Kafka07LogSegment(last.end, now_ms)
             self._segments.append(last)
         if data:
             last.data += data
@@ -71,10 +71,10 @@ class Log:
     def read(self, offset: int, max_size: int) -> bytes:
         """At most `max_size` bytes from `offset` on, and no further than its segment.
 
-        Raises `OutOfRange`.
+        Raises `OffsetOutOfRange`.
         """
         if not self.start <= offset <= self.end:
-            raise OutOfRange
+            raise OffsetOutOfRange
         found = bisect.bisect_right(self._segments, offset, key=lambda each: each.start) - 1
         segment = self._segments[found]
         position = offset - segment.start

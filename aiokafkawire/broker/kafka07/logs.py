@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aiokafkawire.broker.kafka07.log import Log, OutOfRange
+from aiokafkawire.broker.kafka07.log import Log, OffsetOutOfRange
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.request_context import Disconnect
-from aiokafkawire.errors import CorruptRecords, MalformedMessage
+from aiokafkawire.errors import CorruptRecord, MalformedMessage
 from aiokafkawire.records.compression import decompress
 from aiokafkawire.runtime import Buffer
 from aiokafkawire.wire import kafka07
@@ -87,27 +87,27 @@ class Logs:
         try:
             request, _ = kafka07.decode_request(frame)
             return self._carry_out(request, now_ms)
-        except (MalformedMessage, CorruptRecords) as error:
+        except (MalformedMessage, CorruptRecord) as error:
             raise Disconnect(str(error)) from error
 
     def _carry_out(self, request: kafka07.Request, now_ms: int) -> Reply | None:
         match request:
-            case kafka07.ProducerRequest():
+            case kafka07.Kafka07ProducerRequest():
                 self._append(request, now_ms)
                 return None
-            case kafka07.MultiProducerRequest():
+            case kafka07.Kafka07MultiProducerRequest():
                 for each in request.requests:
                     self._append(each, now_ms)
                 return None
-            case kafka07.FetchRequest():
+            case kafka07.Kafka07FetchRequest():
                 part = self._read(request)
                 return Reply(part.header + part.data, part.broken)
-            case kafka07.MultiFetchRequest():
+            case kafka07.Kafka07MultiFetchRequest():
                 return _several([self._read(each) for each in request.requests])
-            case kafka07.OffsetRequest():
+            case kafka07.Kafka07OffsetRequest():
                 return Reply(kafka07.encode_response(self._offsets(request, now_ms)))
 
-    def _append(self, request: kafka07.ProducerRequest, now_ms: int) -> None:
+    def _append(self, request: kafka07.Kafka07ProducerRequest, now_ms: int) -> None:
         topic, partition = request.topic, request.partition
         if partition == ANY_PARTITION:
             partition = self._rng.randrange(self._options.default_partitions)
@@ -133,7 +133,7 @@ class Logs:
     def _check(self, messages: bytes) -> tuple[int, int]:
         """How many bytes the whole messages take, and how many they are, unpacked.
 
-        Raises `MalformedMessage` or `CorruptRecords` unless each is right; what is cut off at the
+        Raises `MalformedMessage` or `CorruptRecord` unless each is right; what is cut off at the
         end is passed over. Sizes are looked at before compressed sets.
         """
         entries = []
@@ -148,14 +148,14 @@ class Logs:
         if not message.compression:
             return 1
         if depth == kafka07.MAX_NESTING:
-            raise CorruptRecords(f"compressed sets lie more than {depth} deep")
+            raise CorruptRecord(f"compressed sets lie more than {depth} deep")
         if message.compression not in {1, 2}:
-            raise CorruptRecords(f"there is no codec {message.compression}")
+            raise CorruptRecord(f"there is no codec {message.compression}")
         limit = self._options.max_decompressed_bytes
         inner = bytes(decompress(message.compression, message.payload, limit))
         return sum(self._count(entry.message, depth + 1) for entry in _entries(inner))
 
-    def _read(self, request: kafka07.FetchRequest) -> _Part:
+    def _read(self, request: kafka07.Kafka07FetchRequest) -> _Part:
         if not _is_name(request.topic):
             return _Part(Kafka07ErrorCode.UNKNOWN)
         if not 0 <= request.partition < self._options.default_partitions:
@@ -165,20 +165,24 @@ class Logs:
             return _Part(Kafka07ErrorCode.NONE)
         try:
             data = log.read(request.offset, max(0, request.max_size))
-        except OutOfRange:
+        except OffsetOutOfRange:
             return _Part(Kafka07ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.max_size < 0 and request.offset != log.end:
             return _Part(Kafka07ErrorCode.NONE, size=request.max_size, broken=True)
         return _Part(Kafka07ErrorCode.NONE, data, len(data))
 
-    def _offsets(self, request: kafka07.OffsetRequest, now_ms: int) -> kafka07.OffsetResponse:
+    def _offsets(
+        self, request: kafka07.Kafka07OffsetRequest, now_ms: int
+    ) -> kafka07.Kafka07OffsetResponse:
         log = self._log(request.topic, request.partition)
         if log is None:
             ends = request.time in {kafka07.LATEST, kafka07.EARLIEST}
-            return kafka07.OffsetResponse(offsets=(0,) if ends else ())
+            return kafka07.Kafka07OffsetResponse(offsets=(0,) if ends else ())
         if request.max_number < 0:
             raise Disconnect(f"{request.max_number} offsets are asked for")
-        return kafka07.OffsetResponse(offsets=log.offsets(request.time, request.max_number, now_ms))
+        return kafka07.Kafka07OffsetResponse(
+            offsets=log.offsets(request.time, request.max_number, now_ms)
+        )
 
     def _log(self, topic: str, partition: int) -> Log | None:
         if not _is_name(topic):

@@ -15,12 +15,12 @@ from aiokafkawire.runtime import NEVER, Transport
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
 
-__all__ = ("Connection", "connection_to")
+__all__ = ("Kafka07ServerConnection", "connection_to")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
 
-class Connection:
+class Kafka07ServerConnection:
     """Reads no further while a request is carried out or its answer is sent."""
 
     def __init__(self, logs: Logs, node: NodeInterface, transport: Transport, number: int) -> None:
@@ -69,6 +69,6 @@ class Connection:
         return count
 
 
-def connection_to(logs: Logs) -> Callable[[NodeInterface, Transport, int], Connection]:
+def connection_to(logs: Logs) -> Callable[[NodeInterface, Transport, int], Kafka07ServerConnection]:
     """What a node makes of each connection that it accepts."""
-    return lambda node, transport, number: Connection(logs, node, transport, number)
+    return lambda node, transport, number: Kafka07ServerConnection(logs, node, transport, number)

@@ -24,7 +24,7 @@ __all__ = (
     "BecomeFollower",
     "BecomeLeader",
     "Diverged",
-    "EpochEnded",
+    "EpochEndReceived",
     "Event",
     "FetchOutOfRange",
     "FollowerFetched",
@@ -100,7 +100,7 @@ class IsrRecorded:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEnded:
+class EpochEndReceived:
     """The leader returned the end offset of an epoch, -1 if it is unknown.
 
     `epoch` is the largest epoch of the leader's log up to the requested one, -1 if not returned.
@@ -114,7 +114,7 @@ class EpochEnded:
 class RecordsFetched:
     """The leader returned records and its high watermark.
 
-    Handling it raises `CorruptRecords` for damaged records, and writes nothing then.
+    Handling it raises `CorruptRecord` for damaged records, and writes nothing then.
     """
 
     records: Buffer
@@ -150,7 +150,7 @@ Event = (
     | FollowerFetched
     | LagCheckDue
     | IsrRecorded
-    | EpochEnded
+    | EpochEndReceived
     | RecordsFetched
     | Diverged
     | FetchOutOfRange
@@ -386,7 +386,7 @@ def _on_isr_recorded(replica: Replica, event: IsrRecorded, now: float) -> None:
     replica.on_change.notify()
 
 
-def _truncate_to_epoch_end(replica: Replica, event: EpochEnded, now: float) -> None:
+def _truncate_to_epoch_end(replica: Replica, event: EpochEndReceived, now: float) -> None:
     """Truncate where the log diverges from the leader's (KIP-101, KIP-279)."""
     state = replica.state
     assert isinstance(state, Truncating)
@@ -467,7 +467,7 @@ TRANSITIONS: Mapping[
     (Truncating, BecomeLeader): _become_leader,
     (Truncating, BecomeFollower): _become_follower,
     (Truncating, StopFollowing): _go_offline,
-    (Truncating, EpochEnded): _truncate_to_epoch_end,
+    (Truncating, EpochEndReceived): _truncate_to_epoch_end,
     (Following, BecomeLeader): _become_leader,
     (Following, BecomeFollower): _keep_following,
     (Following, StopFollowing): _go_offline,

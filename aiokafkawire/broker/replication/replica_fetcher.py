@@ -12,7 +12,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.replication.replica import (
     Diverged,
-    EpochEnded,
+    EpochEndReceived,
     Event,
     FetchOutOfRange,
     Following,
@@ -24,15 +24,15 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.broker.replication.replica_manager import ReplicaManager
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
+    FetchPartitionData,
+    FetchReplicaState,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionData,
-    ReplicaState,
 )
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -158,7 +158,7 @@ class ReplicaFetcher:
                 continue
             try:
                 partitions.replica.handle(event, now)
-            except CorruptRecords as error:
+            except CorruptRecord as error:
                 logger.warning(
                     "%s: corrupt records from node %d: %s",
                     partitions.replica.log.name,
@@ -254,7 +254,7 @@ def _by_topic(
 def fetch_request_for(request: FetchRequest, version: int) -> FetchRequest:
     """Adapt a fetch to a version."""
     if version >= FIRST_REPLICA_STATE_VERSION:
-        state = ReplicaState(replica_id=request.replica_id)
+        state = FetchReplicaState(replica_id=request.replica_id)
         return replace(request, replica_id=-1, replica_state=state)
     if version < FIRST_EPOCH_VERSION:
         for topic in request.topics:
@@ -297,7 +297,7 @@ def _events(
 def _epoch_event(end: EpochEndOffset) -> Event | None:
     if end.error_code != ErrorCode.NONE:
         return None
-    return EpochEnded(end.leader_epoch, end.end_offset)
+    return EpochEndReceived(end.leader_epoch, end.end_offset)
 
 
 def _offset_event(found: ListOffsetsPartitionResponse) -> Event | None:
@@ -308,7 +308,7 @@ def _offset_event(found: ListOffsetsPartitionResponse) -> Event | None:
     )
 
 
-def _fetched_event(data: PartitionData) -> Event | None:
+def _fetched_event(data: FetchPartitionData) -> Event | None:
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchOutOfRange()
     if data.error_code != ErrorCode.NONE:

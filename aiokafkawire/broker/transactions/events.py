@@ -14,16 +14,16 @@ from aiokafkawire.wire import ErrorCode
 __all__ = (
     "NO_PRODUCER",
     "AddToTransaction",
-    "CommitOffsets",
+    "CommitTxnOffsets",
     "EndTransaction",
     "EpochFenced",
     "Event",
     "ExpireTransactionalId",
     "InitProducerId",
     "MarkersWritten",
+    "TransactionContents",
     "TransactionDeadlineReached",
     "TransactionResult",
-    "TransactionScope",
     "TransactionState",
     "VerifyInTransaction",
 )
@@ -51,7 +51,7 @@ class TransactionResult(NamedTuple):
     producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
-class TransactionScope(NamedTuple):
+class TransactionContents(NamedTuple):
     """Partitions and groups of a transaction."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -71,7 +71,7 @@ class AddToTransaction:
     """AddPartitionsToTxn, AddOffsetsToTxn, or a write that adds implicitly (KIP-890)."""
 
     producer: ProducerIdAndEpoch
-    scope: TransactionScope
+    scope: TransactionContents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class VerifyInTransaction:
     """Verify before a write without implicit adding that the scope was added (KIP-890)."""
 
     producer: ProducerIdAndEpoch
-    scope: TransactionScope
+    scope: TransactionContents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
+class CommitTxnOffsets:
     """TxnOffsetCommit: offsets that apply once the transaction commits."""
 
     producer: ProducerIdAndEpoch
@@ -111,7 +111,7 @@ class EpochFenced:
 class MarkersWritten:
     """The markers of this part of the transaction are written."""
 
-    scope: TransactionScope = TransactionScope()
+    scope: TransactionContents = TransactionContents()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ Event = (
     InitProducerId
     | AddToTransaction
     | VerifyInTransaction
-    | CommitOffsets
+    | CommitTxnOffsets
     | EndTransaction
     | EpochFenced
     | MarkersWritten

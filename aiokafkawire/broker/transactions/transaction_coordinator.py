@@ -16,15 +16,15 @@ from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.transactions.events import (
-    CommitOffsets,
+    CommitTxnOffsets,
     EpochFenced,
     Event,
     ExpireTransactionalId,
     InitProducerId,
     MarkersWritten,
+    TransactionContents,
     TransactionDeadlineReached,
     TransactionResult,
-    TransactionScope,
     TransactionState,
 )
 from aiokafkawire.broker.transactions.serialization import deserialize, restore, serialize
@@ -252,7 +252,7 @@ class TransactionCoordinator:
         if (
             transaction.state is not before
             or _size(transaction) != size
-            or isinstance(event, InitProducerId | CommitOffsets)
+            or isinstance(event, InitProducerId | CommitTxnOffsets)
         ):
             self._store_transaction(transaction)
         return result
@@ -340,7 +340,7 @@ class TransactionCoordinator:
             for group in transaction.groups
             if self._commit_offsets(transaction, group, commit)
         )
-        scope = TransactionScope(tuple(written), groups)
+        scope = TransactionContents(tuple(written), groups)
         if (transaction.partitions or transaction.groups) and not written and not groups:
             return
         name = transaction.transactional_id

@@ -17,7 +17,7 @@ from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.transactions.events import (
     NO_PRODUCER,
     AddToTransaction,
-    CommitOffsets,
+    CommitTxnOffsets,
     EndTransaction,
     EpochFenced,
     Event,
@@ -174,7 +174,7 @@ class TransactionMetadata:
             raise ApiError(ErrorCode.TRANSACTION_ABORTABLE)
         return TransactionResult()
 
-    def _on_offsets(self, event: CommitOffsets, now_ms: int) -> TransactionResult:
+    def _on_offsets(self, event: CommitTxnOffsets, now_ms: int) -> TransactionResult:
         del now_ms
         self._check(event.producer)
         if event.group not in self.offsets and len(self.offsets) >= MAX_GROUPS:
@@ -184,7 +184,7 @@ class TransactionMetadata:
 
     def _on_use_rejected(
         self,
-        event: AddToTransaction | VerifyInTransaction | CommitOffsets | EndTransaction,
+        event: AddToTransaction | VerifyInTransaction | CommitTxnOffsets | EndTransaction,
         now_ms: int,
     ) -> TransactionResult:
         del now_ms
@@ -334,7 +334,7 @@ def _idle_transitions(
         (state, InitProducerId): TransactionTransition(_T._on_init, (EMPTY,)),
         (state, AddToTransaction): TransactionTransition(_T._on_add, (ONGOING,)),
         (state, VerifyInTransaction): TransactionTransition(_T._on_verify, (state,)),
-        (state, CommitOffsets): TransactionTransition(_T._on_offsets, (state,)),
+        (state, CommitTxnOffsets): TransactionTransition(_T._on_offsets, (state,)),
         (state, EndTransaction): TransactionTransition(end, (state, PREPARE_ABORT)),
         (state, EpochFenced): TransactionTransition(_T._ignore, (state,)),
         (state, MarkersWritten): TransactionTransition(_T._ignore, (state,)),
@@ -349,7 +349,7 @@ def _prepared_transitions(state: TransactionState, complete: TransactionState) -
         (state, InitProducerId): TransactionTransition(_T._on_init_rejected, (state,)),
         (state, AddToTransaction): TransactionTransition(_T._on_use_rejected, (state,)),
         (state, VerifyInTransaction): TransactionTransition(_T._on_use_rejected, (state,)),
-        (state, CommitOffsets): TransactionTransition(_T._on_use_rejected, (state,)),
+        (state, CommitTxnOffsets): TransactionTransition(_T._on_use_rejected, (state,)),
         (state, EndTransaction): TransactionTransition(_T._on_end_prepared, (state,)),
         (state, EpochFenced): TransactionTransition(_T._ignore, (state,)),
         (state, MarkersWritten): TransactionTransition(_T._on_markers, (state, complete)),
@@ -369,7 +369,7 @@ TRANSITIONS: Mapping[tuple[TransactionState, type[Event]], TransactionTransition
             ),
             (ONGOING, AddToTransaction): TransactionTransition(_T._on_add, (ONGOING,)),
             (ONGOING, VerifyInTransaction): TransactionTransition(_T._on_verify, (ONGOING,)),
-            (ONGOING, CommitOffsets): TransactionTransition(_T._on_offsets, (ONGOING,)),
+            (ONGOING, CommitTxnOffsets): TransactionTransition(_T._on_offsets, (ONGOING,)),
             (ONGOING, EndTransaction): TransactionTransition(
                 _T._on_end, (PREPARE_COMMIT, PREPARE_ABORT)
             ),
@@ -390,7 +390,7 @@ TRANSITIONS: Mapping[tuple[TransactionState, type[Event]], TransactionTransition
             (PREPARE_EPOCH_FENCE, VerifyInTransaction): TransactionTransition(
                 _T._on_use_rejected, (PREPARE_EPOCH_FENCE,)
             ),
-            (PREPARE_EPOCH_FENCE, CommitOffsets): TransactionTransition(
+            (PREPARE_EPOCH_FENCE, CommitTxnOffsets): TransactionTransition(
                 _T._on_use_rejected, (PREPARE_EPOCH_FENCE,)
             ),
             (PREPARE_EPOCH_FENCE, EndTransaction): TransactionTransition(
@@ -411,7 +411,7 @@ TRANSITIONS: Mapping[tuple[TransactionState, type[Event]], TransactionTransition
             (DEAD, InitProducerId): TransactionTransition(_T._on_init_rejected, (DEAD,)),
             (DEAD, AddToTransaction): TransactionTransition(_T._reject_unknown, (DEAD,)),
             (DEAD, VerifyInTransaction): TransactionTransition(_T._reject_unknown, (DEAD,)),
-            (DEAD, CommitOffsets): TransactionTransition(_T._reject_unknown, (DEAD,)),
+            (DEAD, CommitTxnOffsets): TransactionTransition(_T._reject_unknown, (DEAD,)),
             (DEAD, EndTransaction): TransactionTransition(_T._reject_unknown, (DEAD,)),
             (DEAD, EpochFenced): TransactionTransition(_T._ignore, (DEAD,)),
             (DEAD, MarkersWritten): TransactionTransition(_T._ignore, (DEAD,)),

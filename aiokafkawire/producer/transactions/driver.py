@@ -10,11 +10,11 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import (
     ClientClosed,
+    InvalidTxnState,
     KafkaError,
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
-    WrongTransactionState,
 )
 from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
@@ -283,7 +283,7 @@ class Transactions:
         self.check_open()
         # mutation: waiting-record-joins-next-transaction
         if self.machine.transaction is not transaction:
-            raise WrongTransactionState(
+            raise InvalidTxnState(
                 "the transaction in which the record was to be sent has ended meanwhile",
                 transactional_id=self.machine.transactional_id,
             )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import KafkaError, TransactionFailed, WrongTransactionState
+from aiokafkawire.errors import InvalidTxnState, KafkaError, TransactionFailed
 from aiokafkawire.producer.transactions.outcomes import Outcome
 from aiokafkawire.producer.transactions.states import (
     Abort,
@@ -185,7 +185,7 @@ class TransactionMachine:
     # --- what happens ---
 
     def handle(self, event: Event, now: float) -> None:
-        """Go to the next state. Raises `WrongTransactionState` for a call out of order."""
+        """Go to the next state. Raises `InvalidTxnState` for a call out of order."""
         state = self.state
         go = TRANSITIONS.get((type(state), type(event)))
         if go is None:
@@ -313,7 +313,7 @@ class TransactionMachine:
         state = self.state
         if isinstance(state, FatalError | AbortableError):
             return copy_of(state.error)
-        return WrongTransactionState(
+        return InvalidTxnState(
             f"{_CALLS[call]}, but {_STATES[type(state)]}",
             transactional_id=self.transactional_id,
         )

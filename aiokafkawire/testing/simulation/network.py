@@ -26,7 +26,7 @@ NAME_SERVICE = "names"
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class SimulatedConnection:
     """Two ends, each at a host; the server's has a port too."""
 
     number: int
@@ -90,7 +90,7 @@ class Network:
         self._links = links
         self._names = NameService(trace)
         self._listeners: dict[Address, SimulatedListener] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SimulatedConnection] = {}
         self._rules: list[ConnectRule] = []
         self._changed: Promise[None] = Promise()
         self.connects = 0
@@ -155,7 +155,9 @@ class Network:
             raise
         return connection.ends["client"]
 
-    def _establish(self, host: str, address: Address, there: Link, back: Link) -> Connection:
+    def _establish(
+        self, host: str, address: Address, there: Link, back: Link
+    ) -> SimulatedConnection:
         self.connects += 1
         number, server = self.connects, str(address)
         outgoing = Pipe(f"#{number} {host} -> {server}", there, self._time, self._trace)
@@ -168,14 +170,16 @@ class Network:
         client = SimulatedTransport(server, outgoing, incoming, closed)
         peer = str(Address(host, 10_000 + number % 50_000))
         accepted = SimulatedTransport(peer, incoming, outgoing, closed)
-        connection = Connection(
+        connection = SimulatedConnection(
             number, host, address, {"client": client, "server": accepted}, outgoing, incoming
         )
         self._connections[number] = connection
         self._trace.note(f"#{number} {host} to {server}: connected")
         return connection
 
-    def _between(self, one: str, other: str) -> Iterator[tuple[Connection, SimulatedTransport]]:
+    def _between(
+        self, one: str, other: str
+    ) -> Iterator[tuple[SimulatedConnection, SimulatedTransport]]:
         """Return connections between two ends, each with its end at the first."""
         for connection in list(self._connections.values()):
             end = connection.end_at(one, other)
@@ -250,7 +254,7 @@ class Network:
             self._forget(listener)
             listener.fail(ConnectionResetError(errno.ECONNRESET, "the host crashed"))
 
-    def _break(self, connection: Connection, why: str) -> None:
+    def _break(self, connection: SimulatedConnection, why: str) -> None:
         self._trace.note(f"#{connection.number} reset: {why}")
         for end in connection.ends.values():
             end.lose(ConnectionResetError(errno.ECONNRESET, why))

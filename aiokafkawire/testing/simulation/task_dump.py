@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.runtime import NEVER
 
-__all__ = ("Waiting", "waiting")
+__all__ = ("SuspendedTask", "waiting")
 
 MAX_FRAMES = 100
 """Depth limit of a chain of awaits."""
@@ -28,7 +28,7 @@ STARTS = ("Host._run_task", "TaskHandle.run")
 """What all tasks of clients begin with."""
 
 
-class Waiting(NamedTuple):
+class SuspendedTask(NamedTuple):
     """A task: its suspended frames from the outside in, the line that awaits, the deadline."""
 
     task: str
@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
         return f"{self.task}: {' > '.join(self.where) or 'not started'}{waits}{until}"
 
 
-def waiting(task: str, coroutine: Any) -> Waiting:
+def waiting(task: str, coroutine: Any) -> SuspendedTask:
     """Follow a suspended coroutine inwards; the last frames that are not a library's are shown."""
     frames: list[FrameType] = []
     for _ in range(MAX_FRAMES):
@@ -55,7 +55,7 @@ def waiting(task: str, coroutine: Any) -> Waiting:
     own = [frame for frame in frames if not _of_a_library(frame)] or frames[-1:]
     line = linecache.getline(own[-1].f_code.co_filename, own[-1].f_lineno).strip() if own else ""
     until = min([NEVER, *map(_deadline, frames)])
-    return Waiting(task, tuple(map(_place, own[-SHOWN_FRAMES:])), line, until)
+    return SuspendedTask(task, tuple(map(_place, own[-SHOWN_FRAMES:])), line, until)
 
 
 def _of_a_library(frame: FrameType) -> bool:

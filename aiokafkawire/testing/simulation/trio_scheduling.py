@@ -15,7 +15,7 @@ import trio
 from trio._core import _run
 from trio.testing import MockClock
 
-from aiokafkawire.testing.simulation.task_dump import Waiting, waiting
+from aiokafkawire.testing.simulation.task_dump import SuspendedTask, waiting
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 
 __all__ = ("TrioScheduler", "seeded", "tasks", "timers", "virtual_clock")
@@ -65,7 +65,7 @@ def seeded(seed: int) -> Iterator[None]:
         run._r.setstate(state)
 
 
-def tasks() -> Iterator[tuple[object, Waiting]]:
+def tasks() -> Iterator[tuple[object, SuspendedTask]]:
     """All tasks of the running trio, and what they wait for."""
     root = trio.lowlevel.current_root_task()
     found: list[trio.lowlevel.Task] = []

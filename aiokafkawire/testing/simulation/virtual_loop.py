@@ -16,7 +16,7 @@ from typing import Any
 from anyio._backends import _asyncio as anyio_asyncio
 
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.testing.simulation.task_dump import Waiting, waiting
+from aiokafkawire.testing.simulation.task_dump import SuspendedTask, waiting
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 
 __all__ = ("VirtualLoop", "scopes_in_order")
@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         name = options.pop("name", None) or f"Task-{number}"
         return NumberedTask(number, coro, loop=self, name=name, **options)
 
-    def tasks(self) -> Iterator[tuple[object, Waiting]]:
+    def tasks(self) -> Iterator[tuple[object, SuspendedTask]]:
         """All tasks, and what they wait for."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
             yield task, waiting(task.get_name(), task.get_coro())

@@ -15,7 +15,7 @@ from aiokafkawire.testing.simulation.clock import SimulatedClock
 from aiokafkawire.testing.simulation.links import Links, NetworkOptions
 from aiokafkawire.testing.simulation.network import Network
 from aiokafkawire.testing.simulation.runtime import SimulatedRuntime
-from aiokafkawire.testing.simulation.task_dump import Waiting
+from aiokafkawire.testing.simulation.task_dump import SuspendedTask
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop, scopes_in_order
 from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
@@ -38,7 +38,7 @@ Backend = Literal["asyncio", "trio"]
 class Loop(Protocol):
     """What a world asks of the event loop that runs it."""
 
-    def tasks(self) -> Iterable[tuple[object, Waiting]]: ...
+    def tasks(self) -> Iterable[tuple[object, SuspendedTask]]: ...
     def timers(self) -> Iterable[str]: ...
 
 
@@ -162,7 +162,7 @@ class World:
                 return
             await checkpoint()
 
-    def _tasks(self) -> Iterable[tuple[object, Waiting]]:
+    def _tasks(self) -> Iterable[tuple[object, SuspendedTask]]:
         return () if self._loop is None else self._loop.tasks()
 
     def _stop(self, kind: type[Stop], why: str) -> None:

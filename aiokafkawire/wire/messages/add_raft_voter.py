@@ -5,11 +5,11 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = ("AddRaftVoterRequest", "AddRaftVoterResponse", "Listener")
+__all__ = ("AddRaftVoterListener", "AddRaftVoterRequest", "AddRaftVoterResponse")
 
 
 @struct
-class Listener(Struct):
+class AddRaftVoterListener(Struct):
     name: str
     host: str
     port: uint16
@@ -21,7 +21,7 @@ class AddRaftVoterRequest(Request["AddRaftVoterResponse"]):
     timeout_ms: int32
     voter_id: int32
     voter_directory_id: UUID
-    listeners: list[Listener]
+    listeners: list[AddRaftVoterListener]
     ack_when_committed: bool = field(versions="1+", default=True)
 
 

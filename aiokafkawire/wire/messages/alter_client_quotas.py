@@ -4,17 +4,17 @@ from aiokafkawire.wire.primitives import float64, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
+    "AlterClientQuotasEntityData",
+    "AlterClientQuotasEntryData",
     "AlterClientQuotasRequest",
     "AlterClientQuotasResponse",
-    "EntityData",
-    "EntryData",
     "EntryResult",
     "OpData",
 )
 
 
 @struct
-class EntityData(Struct):
+class AlterClientQuotasEntityData(Struct):
     """A null name stands for the default of its type: user, client-id or ip."""
 
     entity_type: str
@@ -29,14 +29,14 @@ class OpData(Struct):
 
 
 @struct
-class EntryData(Struct):
-    entity: list[EntityData]
+class AlterClientQuotasEntryData(Struct):
+    entity: list[AlterClientQuotasEntityData]
     ops: list[OpData]
 
 
 @request(key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
-    entries: list[EntryData]
+    entries: list[AlterClientQuotasEntryData]
     validate_only: bool
 
 
@@ -44,7 +44,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
 class EntryResult(Struct):
     error_code: int16
     error_message: str | None
-    entity: list[EntityData]
+    entity: list[AlterClientQuotasEntityData]
 
 
 @response(key=49, versions="0-1", flexible="1+")

@@ -6,32 +6,32 @@ from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
+    "AssignReplicasToDirsPartitionData",
+    "AssignReplicasToDirsPartitionResult",
     "AssignReplicasToDirsRequest",
     "AssignReplicasToDirsResponse",
+    "AssignReplicasToDirsTopicData",
+    "AssignReplicasToDirsTopicResult",
     "DirectoryData",
     "DirectoryResult",
-    "PartitionData",
-    "PartitionResult",
-    "TopicData",
-    "TopicResult",
 )
 
 
 @struct
-class PartitionData(Struct):
+class AssignReplicasToDirsPartitionData(Struct):
     partition_index: int32
 
 
 @struct
-class TopicData(Struct):
+class AssignReplicasToDirsTopicData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[AssignReplicasToDirsPartitionData]
 
 
 @struct
 class DirectoryData(Struct):
     id: UUID
-    topics: list[TopicData]
+    topics: list[AssignReplicasToDirsTopicData]
 
 
 @request(key=73, versions="0", flexible="0+")
@@ -42,21 +42,21 @@ class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
 
 
 @struct
-class PartitionResult(Struct):
+class AssignReplicasToDirsPartitionResult(Struct):
     partition_index: int32
     error_code: int16
 
 
 @struct
-class TopicResult(Struct):
+class AssignReplicasToDirsTopicResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[AssignReplicasToDirsPartitionResult]
 
 
 @struct
 class DirectoryResult(Struct):
     id: UUID
-    topics: list[TopicResult]
+    topics: list[AssignReplicasToDirsTopicResult]
 
 
 @response(key=73, versions="0", flexible="0+")

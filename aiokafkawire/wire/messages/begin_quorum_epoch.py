@@ -6,19 +6,19 @@ from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
+    "BeginQuorumEpochLeaderEndpoint",
+    "BeginQuorumEpochNodeEndpoint",
+    "BeginQuorumEpochPartitionData",
+    "BeginQuorumEpochPartitionResult",
     "BeginQuorumEpochRequest",
     "BeginQuorumEpochResponse",
-    "LeaderEndpoint",
-    "NodeEndpoint",
-    "PartitionData",
-    "PartitionResult",
-    "TopicData",
-    "TopicResult",
+    "BeginQuorumEpochTopicData",
+    "BeginQuorumEpochTopicResult",
 )
 
 
 @struct
-class PartitionData(Struct):
+class BeginQuorumEpochPartitionData(Struct):
     partition_index: int32
     voter_directory_id: UUID = field(versions="1+", default=ZERO_UUID, ignorable=True)
     leader_id: int32
@@ -26,13 +26,13 @@ class PartitionData(Struct):
 
 
 @struct
-class TopicData(Struct):
+class BeginQuorumEpochTopicData(Struct):
     topic_name: str
-    partitions: list[PartitionData]
+    partitions: list[BeginQuorumEpochPartitionData]
 
 
 @struct
-class LeaderEndpoint(Struct):
+class BeginQuorumEpochLeaderEndpoint(Struct):
     name: str
     host: str
     port: uint16
@@ -42,14 +42,14 @@ class LeaderEndpoint(Struct):
 class BeginQuorumEpochRequest(Request["BeginQuorumEpochResponse"]):
     cluster_id: str | None = None
     voter_id: int32 = field(versions="1+", default=-1, ignorable=True)
-    topics: list[TopicData]
-    leader_endpoints: list[LeaderEndpoint] = field(
+    topics: list[BeginQuorumEpochTopicData]
+    leader_endpoints: list[BeginQuorumEpochLeaderEndpoint] = field(
         versions="1+", default_factory=list, ignorable=True
     )
 
 
 @struct
-class PartitionResult(Struct):
+class BeginQuorumEpochPartitionResult(Struct):
     partition_index: int32
     error_code: int16
     leader_id: int32
@@ -57,13 +57,13 @@ class PartitionResult(Struct):
 
 
 @struct
-class TopicResult(Struct):
+class BeginQuorumEpochTopicResult(Struct):
     topic_name: str
-    partitions: list[PartitionResult]
+    partitions: list[BeginQuorumEpochPartitionResult]
 
 
 @struct
-class NodeEndpoint(Struct):
+class BeginQuorumEpochNodeEndpoint(Struct):
     node_id: int32
     host: str
     port: uint16
@@ -72,5 +72,7 @@ class NodeEndpoint(Struct):
 @response(key=53, versions="0-1", flexible="1+")
 class BeginQuorumEpochResponse(Response):
     error_code: int16
-    topics: list[TopicResult]
-    node_endpoints: list[NodeEndpoint] = field(versions="1+", default_factory=list, tag=0)
+    topics: list[BeginQuorumEpochTopicResult]
+    node_endpoints: list[BeginQuorumEpochNodeEndpoint] = field(
+        versions="1+", default_factory=list, tag=0
+    )

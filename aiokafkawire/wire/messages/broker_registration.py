@@ -5,11 +5,16 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = ("BrokerRegistrationRequest", "BrokerRegistrationResponse", "Feature", "Listener")
+__all__ = (
+    "BrokerRegistrationFeature",
+    "BrokerRegistrationListener",
+    "BrokerRegistrationRequest",
+    "BrokerRegistrationResponse",
+)
 
 
 @struct
-class Listener(Struct):
+class BrokerRegistrationListener(Struct):
     name: str
     host: str
     port: uint16
@@ -17,7 +22,7 @@ class Listener(Struct):
 
 
 @struct
-class Feature(Struct):
+class BrokerRegistrationFeature(Struct):
     name: str
     min_supported_version: int16
     max_supported_version: int16
@@ -28,8 +33,8 @@ class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     broker_id: int32
     cluster_id: str
     incarnation_id: UUID
-    listeners: list[Listener]
-    features: list[Feature]
+    listeners: list[BrokerRegistrationListener]
+    features: list[BrokerRegistrationFeature]
     rack: str | None
     is_migrating_zk_broker: bool = field(versions="1+", default=False)
     log_dirs: list[UUID] = field(versions="2+", default_factory=list, ignorable=True)

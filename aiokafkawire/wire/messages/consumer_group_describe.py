@@ -7,12 +7,12 @@ from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "Assignment",
+    "ConsumerGroupDescribeAssignment",
+    "ConsumerGroupDescribeMember",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
-    "DescribedGroup",
-    "Member",
-    "TopicPartitions",
+    "ConsumerGroupDescribeTopicPartitions",
+    "DescribedConsumerGroup",
 )
 
 
@@ -23,19 +23,19 @@ class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
 
 
 @struct
-class TopicPartitions(Struct):
+class ConsumerGroupDescribeTopicPartitions(Struct):
     topic_id: UUID
     topic_name: str
     partitions: list[int32]
 
 
 @struct
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions]
+class ConsumerGroupDescribeAssignment(Struct):
+    topic_partitions: list[ConsumerGroupDescribeTopicPartitions]
 
 
 @struct
-class Member(Struct):
+class ConsumerGroupDescribeMember(Struct):
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
@@ -44,13 +44,13 @@ class Member(Struct):
     client_host: str
     subscribed_topic_names: list[str]
     subscribed_topic_regex: str | None = None
-    assignment: Assignment
-    target_assignment: Assignment
+    assignment: ConsumerGroupDescribeAssignment
+    target_assignment: ConsumerGroupDescribeAssignment
     member_type: int8 = field(versions="1+", default=-1, ignorable=True)
 
 
 @struct
-class DescribedGroup(Struct):
+class DescribedConsumerGroup(Struct):
     error_code: int16
     error_message: str | None = None
     group_id: str
@@ -58,11 +58,11 @@ class DescribedGroup(Struct):
     group_epoch: int32
     assignment_epoch: int32
     assignor_name: str
-    members: list[Member]
+    members: list[ConsumerGroupDescribeMember]
     authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse(Response):
     throttle_time_ms: int32
-    groups: list[DescribedGroup]
+    groups: list[DescribedConsumerGroup]

@@ -6,15 +6,15 @@ from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "Assignment",
+    "ConsumerGroupHeartbeatAssignment",
     "ConsumerGroupHeartbeatRequest",
     "ConsumerGroupHeartbeatResponse",
-    "TopicPartitions",
+    "ConsumerGroupHeartbeatTopicPartitions",
 )
 
 
 @struct
-class TopicPartitions(Struct):
+class ConsumerGroupHeartbeatTopicPartitions(Struct):
     topic_id: UUID
     partitions: list[int32]
 
@@ -35,12 +35,12 @@ class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     subscribed_topic_names: list[str] | None = None
     subscribed_topic_regex: str | None = field(versions="1+", default=None)
     server_assignor: str | None = None
-    topic_partitions: list[TopicPartitions] | None = None
+    topic_partitions: list[ConsumerGroupHeartbeatTopicPartitions] | None = None
 
 
 @struct
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions]
+class ConsumerGroupHeartbeatAssignment(Struct):
+    topic_partitions: list[ConsumerGroupHeartbeatTopicPartitions]
 
 
 @response(key=68, versions="0-1", flexible="0+")
@@ -51,4 +51,4 @@ class ConsumerGroupHeartbeatResponse(Response):
     member_id: str | None = None
     member_epoch: int32
     heartbeat_interval_ms: int32
-    assignment: Assignment | None = None
+    assignment: ConsumerGroupHeartbeatAssignment | None = None

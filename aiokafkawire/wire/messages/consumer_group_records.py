@@ -16,16 +16,16 @@ __all__ = (
     "ConsumerGroupMetadataValue",
     "ConsumerGroupPartitionMetadataKey",
     "ConsumerGroupPartitionMetadataValue",
+    "ConsumerGroupRecordPartitionMetadata",
+    "ConsumerGroupRecordTopicMetadata",
+    "ConsumerGroupRecordTopicPartition",
+    "ConsumerGroupRecordTopicPartitions",
     "ConsumerGroupRegularExpressionKey",
     "ConsumerGroupRegularExpressionValue",
     "ConsumerGroupTargetAssignmentMemberKey",
     "ConsumerGroupTargetAssignmentMemberValue",
     "ConsumerGroupTargetAssignmentMetadataKey",
     "ConsumerGroupTargetAssignmentMetadataValue",
-    "PartitionMetadata",
-    "TopicMetadata",
-    "TopicPartition",
-    "TopicPartitions",
 )
 
 
@@ -46,22 +46,22 @@ class ConsumerGroupPartitionMetadataKey(Message):
 
 
 @struct
-class PartitionMetadata(Struct):
+class ConsumerGroupRecordPartitionMetadata(Struct):
     partition: int32
     racks: list[str]
 
 
 @struct
-class TopicMetadata(Struct):
+class ConsumerGroupRecordTopicMetadata(Struct):
     topic_id: UUID
     topic_name: str
     num_partitions: int32
-    partition_metadata: list[PartitionMetadata]
+    partition_metadata: list[ConsumerGroupRecordPartitionMetadata]
 
 
 @data(name="ConsumerGroupPartitionMetadataValue", versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue(Message):
-    topics: list[TopicMetadata]
+    topics: list[ConsumerGroupRecordTopicMetadata]
 
 
 @data(name="ConsumerGroupMemberMetadataKey", versions="0", flexible="none")
@@ -115,14 +115,14 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 
 @struct
-class TopicPartition(Struct):
+class ConsumerGroupRecordTopicPartition(Struct):
     topic_id: UUID
     partitions: list[int32]
 
 
 @data(name="ConsumerGroupTargetAssignmentMemberValue", versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    topic_partitions: list[TopicPartition]
+    topic_partitions: list[ConsumerGroupRecordTopicPartition]
 
 
 @data(name="ConsumerGroupCurrentMemberAssignmentKey", versions="0", flexible="none")
@@ -132,7 +132,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 
 @struct
-class TopicPartitions(Struct):
+class ConsumerGroupRecordTopicPartitions(Struct):
     topic_id: UUID
     partitions: list[int32]
     assignment_epochs: list[int32] | None = field(default_factory=list, tag=0)
@@ -143,8 +143,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     member_epoch: int32
     previous_member_epoch: int32
     state: int8
-    assigned_partitions: list[TopicPartitions]
-    partitions_pending_revocation: list[TopicPartitions]
+    assigned_partitions: list[ConsumerGroupRecordTopicPartitions]
+    partitions_pending_revocation: list[ConsumerGroupRecordTopicPartitions]
 
 
 @data(name="ConsumerGroupRegularExpressionKey", versions="0", flexible="none")

@@ -3,11 +3,15 @@
 from aiokafkawire.wire.primitives import int32
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 
-__all__ = ("ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "TopicPartition")
+__all__ = (
+    "ConsumerProtocolAssignment",
+    "ConsumerProtocolSubscription",
+    "ConsumerProtocolTopicPartition",
+)
 
 
 @struct
-class TopicPartition(Struct):
+class ConsumerProtocolTopicPartition(Struct):
     topic: str
     partitions: list[int32]
 
@@ -16,7 +20,7 @@ class TopicPartition(Struct):
 class ConsumerProtocolSubscription(Message):
     topics: list[str]
     user_data: bytes | None = None
-    owned_partitions: list[TopicPartition] = field(
+    owned_partitions: list[ConsumerProtocolTopicPartition] = field(
         versions="1+", default_factory=list, ignorable=True
     )
     generation_id: int32 = field(versions="2+", default=-1, ignorable=True)
@@ -25,5 +29,5 @@ class ConsumerProtocolSubscription(Message):
 
 @data(name="ConsumerProtocolAssignment", versions="0-3", flexible="none")
 class ConsumerProtocolAssignment(Message):
-    assigned_partitions: list[TopicPartition]
+    assigned_partitions: list[ConsumerProtocolTopicPartition]
     user_data: bytes | None = None

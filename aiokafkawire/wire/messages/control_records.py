@@ -8,10 +8,10 @@ from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 __all__ = (
     "ControlRecordTypeSchema",
     "EndTxnMarker",
-    "Endpoint",
-    "KRaftVersionFeature",
     "KRaftVersionRecord",
     "LeaderChangeMessage",
+    "RecordedEndpoint",
+    "RecordedKRaftVersionFeature",
     "RecordedVoter",
     "SnapshotFooterRecord",
     "SnapshotHeaderRecord",
@@ -70,14 +70,14 @@ class KRaftVersionRecord(Message):
 
 
 @struct
-class Endpoint(Struct):
+class RecordedEndpoint(Struct):
     name: str
     host: str
     port: uint16
 
 
 @struct
-class KRaftVersionFeature(Struct):
+class RecordedKRaftVersionFeature(Struct):
     min_supported_version: int16
     max_supported_version: int16
 
@@ -86,8 +86,8 @@ class KRaftVersionFeature(Struct):
 class RecordedVoter(Struct):
     voter_id: int32
     voter_directory_id: UUID
-    endpoints: list[Endpoint]
-    kraft_version_feature: KRaftVersionFeature = field(name="kRaftVersionFeature")
+    endpoints: list[RecordedEndpoint]
+    kraft_version_feature: RecordedKRaftVersionFeature = field(name="kRaftVersionFeature")
 
 
 @data(name="VotersRecord", versions="0", flexible="0+")

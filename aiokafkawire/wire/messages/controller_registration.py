@@ -5,11 +5,16 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
-__all__ = ("ControllerRegistrationRequest", "ControllerRegistrationResponse", "Feature", "Listener")
+__all__ = (
+    "ControllerRegistrationFeature",
+    "ControllerRegistrationListener",
+    "ControllerRegistrationRequest",
+    "ControllerRegistrationResponse",
+)
 
 
 @struct
-class Listener(Struct):
+class ControllerRegistrationListener(Struct):
     name: str
     host: str
     port: uint16
@@ -17,7 +22,7 @@ class Listener(Struct):
 
 
 @struct
-class Feature(Struct):
+class ControllerRegistrationFeature(Struct):
     name: str
     min_supported_version: int16
     max_supported_version: int16
@@ -28,8 +33,8 @@ class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
     controller_id: int32
     incarnation_id: UUID
     zk_migration_ready: bool
-    listeners: list[Listener]
-    features: list[Feature]
+    listeners: list[ControllerRegistrationListener]
+    features: list[ControllerRegistrationFeature]
 
 
 @response(key=70, versions="0", flexible="0+")

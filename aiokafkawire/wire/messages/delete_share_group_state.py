@@ -6,24 +6,24 @@ from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
+    "DeleteShareGroupStatePartitionData",
+    "DeleteShareGroupStatePartitionResult",
     "DeleteShareGroupStateRequest",
     "DeleteShareGroupStateResponse",
     "DeleteStateData",
     "DeleteStateResult",
-    "PartitionData",
-    "PartitionResult",
 )
 
 
 @struct
-class PartitionData(Struct):
+class DeleteShareGroupStatePartitionData(Struct):
     partition: int32
 
 
 @struct
 class DeleteStateData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[DeleteShareGroupStatePartitionData]
 
 
 @request(key=86, versions="0", flexible="0+")
@@ -33,7 +33,7 @@ class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
 
 
 @struct
-class PartitionResult(Struct):
+class DeleteShareGroupStatePartitionResult(Struct):
     partition: int32
     error_code: int16
     error_message: str | None = None
@@ -42,7 +42,7 @@ class PartitionResult(Struct):
 @struct
 class DeleteStateResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[DeleteShareGroupStatePartitionResult]
 
 
 @response(key=86, versions="0", flexible="0+")

@@ -5,10 +5,10 @@ from aiokafkawire.wire.schema import Request, Response, Struct, request, respons
 
 __all__ = (
     "ComponentData",
+    "DescribeClientQuotasEntityData",
+    "DescribeClientQuotasEntryData",
     "DescribeClientQuotasRequest",
     "DescribeClientQuotasResponse",
-    "EntityData",
-    "EntryData",
     "ValueData",
 )
 
@@ -29,7 +29,7 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
 
 
 @struct
-class EntityData(Struct):
+class DescribeClientQuotasEntityData(Struct):
     entity_type: str
     entity_name: str | None
 
@@ -41,8 +41,8 @@ class ValueData(Struct):
 
 
 @struct
-class EntryData(Struct):
-    entity: list[EntityData]
+class DescribeClientQuotasEntryData(Struct):
+    entity: list[DescribeClientQuotasEntityData]
     values: list[ValueData]
 
 
@@ -51,4 +51,4 @@ class DescribeClientQuotasResponse(Response):
     throttle_time_ms: int32
     error_code: int16
     error_message: str | None
-    entries: list[EntryData] | None
+    entries: list[DescribeClientQuotasEntryData] | None

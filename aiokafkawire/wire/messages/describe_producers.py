@@ -4,24 +4,24 @@ from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
+    "DescribeProducersPartitionResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
-    "PartitionResponse",
+    "DescribeProducersTopicRequest",
     "ProducerState",
-    "TopicRequest",
     "TopicResponse",
 )
 
 
 @struct
-class TopicRequest(Struct):
+class DescribeProducersTopicRequest(Struct):
     name: str
     partition_indexes: list[int32]
 
 
 @request(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest(Request["DescribeProducersResponse"]):
-    topics: list[TopicRequest]
+    topics: list[DescribeProducersTopicRequest]
 
 
 @struct
@@ -35,7 +35,7 @@ class ProducerState(Struct):
 
 
 @struct
-class PartitionResponse(Struct):
+class DescribeProducersPartitionResponse(Struct):
     partition_index: int32
     error_code: int16
     error_message: str | None = None
@@ -45,7 +45,7 @@ class PartitionResponse(Struct):
 @struct
 class TopicResponse(Struct):
     name: str
-    partitions: list[PartitionResponse]
+    partitions: list[DescribeProducersPartitionResponse]
 
 
 @response(key=61, versions="0", flexible="0+")

@@ -6,36 +6,36 @@ from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
+    "DescribeQuorumListener",
+    "DescribeQuorumPartitionData",
+    "DescribeQuorumPartitionResult",
     "DescribeQuorumRequest",
     "DescribeQuorumResponse",
-    "Listener",
-    "Node",
-    "PartitionData",
-    "PartitionResult",
-    "ReplicaState",
-    "TopicData",
-    "TopicResult",
+    "DescribeQuorumTopicData",
+    "DescribeQuorumTopicResult",
+    "QuorumNode",
+    "QuorumReplicaState",
 )
 
 
 @struct
-class PartitionData(Struct):
+class DescribeQuorumPartitionData(Struct):
     partition_index: int32
 
 
 @struct
-class TopicData(Struct):
+class DescribeQuorumTopicData(Struct):
     topic_name: str
-    partitions: list[PartitionData]
+    partitions: list[DescribeQuorumPartitionData]
 
 
 @request(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
-    topics: list[TopicData]
+    topics: list[DescribeQuorumTopicData]
 
 
 @struct
-class ReplicaState(Struct):
+class QuorumReplicaState(Struct):
     replica_id: int32
     replica_directory_id: UUID = field(versions="2+", default=ZERO_UUID)
     log_end_offset: int64
@@ -44,39 +44,39 @@ class ReplicaState(Struct):
 
 
 @struct
-class PartitionResult(Struct):
+class DescribeQuorumPartitionResult(Struct):
     partition_index: int32
     error_code: int16
     error_message: str | None = field(versions="2+", default="", ignorable=True)
     leader_id: int32
     leader_epoch: int32
     high_watermark: int64
-    current_voters: list[ReplicaState]
-    observers: list[ReplicaState]
+    current_voters: list[QuorumReplicaState]
+    observers: list[QuorumReplicaState]
 
 
 @struct
-class TopicResult(Struct):
+class DescribeQuorumTopicResult(Struct):
     topic_name: str
-    partitions: list[PartitionResult]
+    partitions: list[DescribeQuorumPartitionResult]
 
 
 @struct
-class Listener(Struct):
+class DescribeQuorumListener(Struct):
     name: str
     host: str
     port: uint16
 
 
 @struct
-class Node(Struct):
+class QuorumNode(Struct):
     node_id: int32
-    listeners: list[Listener]
+    listeners: list[DescribeQuorumListener]
 
 
 @response(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse(Response):
     error_code: int16
     error_message: str | None = field(versions="2+", default="", ignorable=True)
-    topics: list[TopicResult]
-    nodes: list[Node] = field(versions="2+", default_factory=list)
+    topics: list[DescribeQuorumTopicResult]
+    nodes: list[QuorumNode] = field(versions="2+", default_factory=list)

@@ -12,12 +12,12 @@ __all__ = (
     "DescribeTopicPartitionsResponse",
     "DescribeTopicPartitionsResponsePartition",
     "DescribeTopicPartitionsResponseTopic",
-    "TopicRequest",
+    "DescribeTopicPartitionsTopicRequest",
 )
 
 
 @struct
-class TopicRequest(Struct):
+class DescribeTopicPartitionsTopicRequest(Struct):
     name: str
 
 
@@ -31,7 +31,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """The `next_cursor` of a response is the `cursor` of the next request."""
 
-    topics: list[TopicRequest]
+    topics: list[DescribeTopicPartitionsTopicRequest]
     response_partition_limit: int32 = 2000
     cursor: Cursor | None = None
 

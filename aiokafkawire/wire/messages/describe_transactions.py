@@ -6,8 +6,8 @@ from aiokafkawire.wire.schema import Request, Response, Struct, request, respons
 __all__ = (
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
-    "TopicData",
-    "TransactionState",
+    "DescribeTransactionsTopicData",
+    "DescribedTransactionState",
 )
 
 
@@ -17,13 +17,13 @@ class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
 
 
 @struct
-class TopicData(Struct):
+class DescribeTransactionsTopicData(Struct):
     topic: str
     partitions: list[int32]
 
 
 @struct
-class TransactionState(Struct):
+class DescribedTransactionState(Struct):
     error_code: int16
     transactional_id: str
     transaction_state: str
@@ -31,10 +31,10 @@ class TransactionState(Struct):
     transaction_start_time_ms: int64
     producer_id: int64
     producer_epoch: int16
-    topics: list[TopicData]
+    topics: list[DescribeTransactionsTopicData]
 
 
 @response(key=65, versions="0", flexible="0+")
 class DescribeTransactionsResponse(Response):
     throttle_time_ms: int32
-    transaction_states: list[TransactionState]
+    transaction_states: list[DescribedTransactionState]

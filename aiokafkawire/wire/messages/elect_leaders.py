@@ -4,16 +4,16 @@ from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
+    "ElectLeadersPartitionResult",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
-    "PartitionResult",
+    "ElectLeadersTopicPartitions",
     "ReplicaElectionResult",
-    "TopicPartitions",
 )
 
 
 @struct
-class TopicPartitions(Struct):
+class ElectLeadersTopicPartitions(Struct):
     topic: str
     partitions: list[int32]
 
@@ -21,12 +21,12 @@ class TopicPartitions(Struct):
 @request(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     election_type: int8 = field(versions="1+", default=0)
-    topic_partitions: list[TopicPartitions] | None
+    topic_partitions: list[ElectLeadersTopicPartitions] | None
     timeout_ms: int32 = 60_000
 
 
 @struct
-class PartitionResult(Struct):
+class ElectLeadersPartitionResult(Struct):
     partition_id: int32
     error_code: int16
     error_message: str | None
@@ -35,7 +35,7 @@ class PartitionResult(Struct):
 @struct
 class ReplicaElectionResult(Struct):
     topic: str
-    partition_result: list[PartitionResult]
+    partition_result: list[ElectLeadersPartitionResult]
 
 
 @response(key=43, versions="0-2", flexible="2+")

@@ -6,15 +6,15 @@ from aiokafkawire.wire.primitives import int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
+    "EndQuorumEpochLeaderEndpoint",
+    "EndQuorumEpochNodeEndpoint",
+    "EndQuorumEpochPartitionData",
+    "EndQuorumEpochPartitionResult",
     "EndQuorumEpochRequest",
     "EndQuorumEpochResponse",
-    "LeaderEndpoint",
-    "NodeEndpoint",
-    "PartitionData",
-    "PartitionResult",
+    "EndQuorumEpochTopicData",
+    "EndQuorumEpochTopicResult",
     "ReplicaInfo",
-    "TopicData",
-    "TopicResult",
 )
 
 
@@ -25,7 +25,7 @@ class ReplicaInfo(Struct):
 
 
 @struct
-class PartitionData(Struct):
+class EndQuorumEpochPartitionData(Struct):
     partition_index: int32
     leader_id: int32
     leader_epoch: int32
@@ -36,13 +36,13 @@ class PartitionData(Struct):
 
 
 @struct
-class TopicData(Struct):
+class EndQuorumEpochTopicData(Struct):
     topic_name: str
-    partitions: list[PartitionData]
+    partitions: list[EndQuorumEpochPartitionData]
 
 
 @struct
-class LeaderEndpoint(Struct):
+class EndQuorumEpochLeaderEndpoint(Struct):
     name: str
     host: str
     port: uint16
@@ -51,14 +51,14 @@ class LeaderEndpoint(Struct):
 @request(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"]):
     cluster_id: str | None = None
-    topics: list[TopicData]
-    leader_endpoints: list[LeaderEndpoint] = field(
+    topics: list[EndQuorumEpochTopicData]
+    leader_endpoints: list[EndQuorumEpochLeaderEndpoint] = field(
         versions="1+", default_factory=list, ignorable=True
     )
 
 
 @struct
-class PartitionResult(Struct):
+class EndQuorumEpochPartitionResult(Struct):
     partition_index: int32
     error_code: int16
     leader_id: int32
@@ -66,13 +66,13 @@ class PartitionResult(Struct):
 
 
 @struct
-class TopicResult(Struct):
+class EndQuorumEpochTopicResult(Struct):
     topic_name: str
-    partitions: list[PartitionResult]
+    partitions: list[EndQuorumEpochPartitionResult]
 
 
 @struct
-class NodeEndpoint(Struct):
+class EndQuorumEpochNodeEndpoint(Struct):
     node_id: int32
     host: str
     port: uint16
@@ -81,5 +81,7 @@ class NodeEndpoint(Struct):
 @response(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochResponse(Response):
     error_code: int16
-    topics: list[TopicResult]
-    node_endpoints: list[NodeEndpoint] = field(versions="1+", default_factory=list, tag=0)
+    topics: list[EndQuorumEpochTopicResult]
+    node_endpoints: list[EndQuorumEpochNodeEndpoint] = field(
+        versions="1+", default_factory=list, tag=0
+    )

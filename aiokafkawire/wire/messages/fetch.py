@@ -8,8 +8,10 @@ from aiokafkawire.wire.schema import Request, Response, Struct, field, request, 
 
 __all__ = (
     "AbortedTransaction",
-    "EpochEndOffset",
+    "DivergingEpoch",
     "FetchPartition",
+    "FetchPartitionData",
+    "FetchReplicaState",
     "FetchRequest",
     "FetchResponse",
     "FetchTopic",
@@ -17,8 +19,6 @@ __all__ = (
     "ForgottenTopic",
     "LeaderIdAndEpoch",
     "NodeEndpoint",
-    "PartitionData",
-    "ReplicaState",
     "SnapshotId",
 )
 
@@ -27,7 +27,7 @@ NO_HIGH_WATERMARK = 2**63 - 1
 
 
 @struct
-class ReplicaState(Struct):
+class FetchReplicaState(Struct):
     replica_id: int32 = -1
     replica_epoch: int64 = -1
 
@@ -64,7 +64,9 @@ class FetchRequest(Request["FetchResponse"]):
 
     cluster_id: str | None = field(versions="12+", default=None, tag=0, ignorable=True)
     replica_id: int32 = field(versions="0-14", default=-1)
-    replica_state: ReplicaState = field(versions="15+", default_factory=ReplicaState, tag=1)
+    replica_state: FetchReplicaState = field(
+        versions="15+", default_factory=FetchReplicaState, tag=1
+    )
     max_wait_ms: int32
     min_bytes: int32
     max_bytes: int32 = field(versions="3+", default=0x7FFFFFFF, ignorable=True)
@@ -77,7 +79,7 @@ class FetchRequest(Request["FetchResponse"]):
 
 
 @struct
-class EpochEndOffset(Struct):
+class DivergingEpoch(Struct):
     """The epoch and end offset at which the log of the fetcher diverges from the leader's."""
 
     epoch: int32 = -1
@@ -97,13 +99,13 @@ class AbortedTransaction(Struct):
 
 
 @struct
-class PartitionData(Struct):
+class FetchPartitionData(Struct):
     partition_index: int32
     error_code: int16
     high_watermark: int64
     last_stable_offset: int64 = field(versions="4+", default=-1, ignorable=True)
     log_start_offset: int64 = field(versions="5+", default=-1, ignorable=True)
-    diverging_epoch: EpochEndOffset = field(versions="12+", default_factory=EpochEndOffset, tag=0)
+    diverging_epoch: DivergingEpoch = field(versions="12+", default_factory=DivergingEpoch, tag=0)
     current_leader: LeaderIdAndEpoch = field(
         versions="12+", default_factory=LeaderIdAndEpoch, tag=1
     )
@@ -119,7 +121,7 @@ class PartitionData(Struct):
 class FetchableTopicResponse(Struct):
     topic: str = field(versions="0-12", default="", ignorable=True)
     topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
-    partitions: list[PartitionData]
+    partitions: list[FetchPartitionData]
 
 
 @response(key=1, versions="0-18", flexible="12+")

@@ -6,20 +6,20 @@ from aiokafkawire.wire.primitives import ZERO_UUID, RecordBytes, int16, int32, i
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
+    "FetchSnapshotId",
+    "FetchSnapshotLeaderIdAndEpoch",
+    "FetchSnapshotNodeEndpoint",
     "FetchSnapshotRequest",
     "FetchSnapshotResponse",
-    "LeaderIdAndEpoch",
-    "NodeEndpoint",
     "PartitionSnapshot",
     "PartitionSnapshotResult",
-    "SnapshotId",
     "TopicSnapshot",
     "TopicSnapshotResult",
 )
 
 
 @struct
-class SnapshotId(Struct):
+class FetchSnapshotId(Struct):
     end_offset: int64
     epoch: int32
 
@@ -28,7 +28,7 @@ class SnapshotId(Struct):
 class PartitionSnapshot(Struct):
     partition: int32
     current_leader_epoch: int32
-    snapshot_id: SnapshotId
+    snapshot_id: FetchSnapshotId
     position: int64
     replica_directory_id: UUID = field(versions="1+", default=ZERO_UUID, tag=0, ignorable=True)
 
@@ -48,7 +48,7 @@ class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
 
 
 @struct
-class LeaderIdAndEpoch(Struct):
+class FetchSnapshotLeaderIdAndEpoch(Struct):
     leader_id: int32 = 0
     leader_epoch: int32 = 0
 
@@ -57,8 +57,10 @@ class LeaderIdAndEpoch(Struct):
 class PartitionSnapshotResult(Struct):
     index: int32
     error_code: int16
-    snapshot_id: SnapshotId
-    current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch, tag=0)
+    snapshot_id: FetchSnapshotId
+    current_leader: FetchSnapshotLeaderIdAndEpoch = field(
+        default_factory=FetchSnapshotLeaderIdAndEpoch, tag=0
+    )
     size: int64
     position: int64
     unaligned_records: RecordBytes
@@ -71,7 +73,7 @@ class TopicSnapshotResult(Struct):
 
 
 @struct
-class NodeEndpoint(Struct):
+class FetchSnapshotNodeEndpoint(Struct):
     node_id: int32
     host: str
     port: uint16
@@ -82,4 +84,6 @@ class FetchSnapshotResponse(Response):
     throttle_time_ms: int32
     error_code: int16
     topics: list[TopicSnapshotResult]
-    node_endpoints: list[NodeEndpoint] = field(versions="1+", default_factory=list, tag=0)
+    node_endpoints: list[FetchSnapshotNodeEndpoint] = field(
+        versions="1+", default_factory=list, tag=0
+    )

@@ -4,16 +4,16 @@ from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "AlterConfigsResource",
-    "AlterConfigsResourceResponse",
-    "AlterableConfig",
     "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResource",
+    "IncrementalAlterConfigsResourceResponse",
     "IncrementalAlterConfigsResponse",
+    "IncrementalAlterableConfig",
 )
 
 
 @struct
-class AlterableConfig(Struct):
+class IncrementalAlterableConfig(Struct):
     """Operation 0: set, 1: delete (reset to the default), 2: append to a list, 3: subtract."""
 
     name: str
@@ -22,20 +22,20 @@ class AlterableConfig(Struct):
 
 
 @struct
-class AlterConfigsResource(Struct):
+class IncrementalAlterConfigsResource(Struct):
     resource_type: int8
     resource_name: str
-    configs: list[AlterableConfig]
+    configs: list[IncrementalAlterableConfig]
 
 
 @request(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
-    resources: list[AlterConfigsResource]
+    resources: list[IncrementalAlterConfigsResource]
     validate_only: bool
 
 
 @struct
-class AlterConfigsResourceResponse(Struct):
+class IncrementalAlterConfigsResourceResponse(Struct):
     error_code: int16
     error_message: str | None
     resource_type: int8
@@ -45,4 +45,4 @@ class AlterConfigsResourceResponse(Struct):
 @response(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse(Response):
     throttle_time_ms: int32
-    responses: list[AlterConfigsResourceResponse]
+    responses: list[IncrementalAlterConfigsResourceResponse]

@@ -6,17 +6,17 @@ from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
+    "InitializeShareGroupStatePartitionData",
+    "InitializeShareGroupStatePartitionResult",
     "InitializeShareGroupStateRequest",
     "InitializeShareGroupStateResponse",
     "InitializeStateData",
     "InitializeStateResult",
-    "PartitionData",
-    "PartitionResult",
 )
 
 
 @struct
-class PartitionData(Struct):
+class InitializeShareGroupStatePartitionData(Struct):
     partition: int32
     state_epoch: int32
     start_offset: int64
@@ -25,7 +25,7 @@ class PartitionData(Struct):
 @struct
 class InitializeStateData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[InitializeShareGroupStatePartitionData]
 
 
 @request(key=83, versions="0", flexible="0+")
@@ -35,7 +35,7 @@ class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateRespons
 
 
 @struct
-class PartitionResult(Struct):
+class InitializeShareGroupStatePartitionResult(Struct):
     partition: int32
     error_code: int16
     error_message: str | None = None
@@ -44,7 +44,7 @@ class PartitionResult(Struct):
 @struct
 class InitializeStateResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[InitializeShareGroupStatePartitionResult]
 
 
 @response(key=83, versions="0", flexible="0+")

@@ -3,7 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = ("ListTransactionsRequest", "ListTransactionsResponse", "TransactionState")
+__all__ = ("ListTransactionsRequest", "ListTransactionsResponse", "ListedTransactionState")
 
 
 @request(key=66, versions="0-2", flexible="0+")
@@ -15,7 +15,7 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"]):
 
 
 @struct
-class TransactionState(Struct):
+class ListedTransactionState(Struct):
     transactional_id: str
     producer_id: int64
     transaction_state: str
@@ -26,4 +26,4 @@ class ListTransactionsResponse(Response):
     throttle_time_ms: int32
     error_code: int16
     unknown_state_filters: list[str]
-    transaction_states: list[TransactionState]
+    transaction_states: list[ListedTransactionState]

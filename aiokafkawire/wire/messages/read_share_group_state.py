@@ -6,18 +6,18 @@ from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "PartitionData",
-    "PartitionResult",
+    "ReadShareGroupStateBatch",
+    "ReadShareGroupStatePartitionData",
+    "ReadShareGroupStatePartitionResult",
     "ReadShareGroupStateRequest",
     "ReadShareGroupStateResponse",
     "ReadStateData",
     "ReadStateResult",
-    "StateBatch",
 )
 
 
 @struct
-class PartitionData(Struct):
+class ReadShareGroupStatePartitionData(Struct):
     partition: int32
     leader_epoch: int32
 
@@ -25,7 +25,7 @@ class PartitionData(Struct):
 @struct
 class ReadStateData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[ReadShareGroupStatePartitionData]
 
 
 @request(key=84, versions="0", flexible="0+")
@@ -35,7 +35,7 @@ class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
 
 
 @struct
-class StateBatch(Struct):
+class ReadShareGroupStateBatch(Struct):
     first_offset: int64
     last_offset: int64
     delivery_state: int8
@@ -43,19 +43,19 @@ class StateBatch(Struct):
 
 
 @struct
-class PartitionResult(Struct):
+class ReadShareGroupStatePartitionResult(Struct):
     partition: int32
     error_code: int16
     error_message: str | None = None
     state_epoch: int32
     start_offset: int64
-    state_batches: list[StateBatch]
+    state_batches: list[ReadShareGroupStateBatch]
 
 
 @struct
 class ReadStateResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[ReadShareGroupStatePartitionResult]
 
 
 @response(key=84, versions="0", flexible="0+")

@@ -6,8 +6,8 @@ from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "PartitionData",
-    "PartitionResult",
+    "ReadShareGroupStateSummaryPartitionData",
+    "ReadShareGroupStateSummaryPartitionResult",
     "ReadShareGroupStateSummaryRequest",
     "ReadShareGroupStateSummaryResponse",
     "ReadStateSummaryData",
@@ -16,7 +16,7 @@ __all__ = (
 
 
 @struct
-class PartitionData(Struct):
+class ReadShareGroupStateSummaryPartitionData(Struct):
     partition: int32
     leader_epoch: int32
 
@@ -24,7 +24,7 @@ class PartitionData(Struct):
 @struct
 class ReadStateSummaryData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[ReadShareGroupStateSummaryPartitionData]
 
 
 @request(key=87, versions="0-1", flexible="0+")
@@ -34,7 +34,7 @@ class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryRespo
 
 
 @struct
-class PartitionResult(Struct):
+class ReadShareGroupStateSummaryPartitionResult(Struct):
     partition: int32
     error_code: int16
     error_message: str | None = None
@@ -47,7 +47,7 @@ class PartitionResult(Struct):
 @struct
 class ReadStateSummaryResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[ReadShareGroupStateSummaryPartitionResult]
 
 
 @response(key=87, versions="0-1", flexible="0+")

@@ -9,18 +9,18 @@ from aiokafkawire.wire.schema import Request, Response, Struct, field, request, 
 __all__ = (
     "AcknowledgePartition",
     "AcknowledgeTopic",
-    "AcknowledgementBatch",
     "LeaderIdAndEpoch",
     "NodeEndpoint",
-    "PartitionData",
+    "ShareAcknowledgePartitionData",
     "ShareAcknowledgeRequest",
     "ShareAcknowledgeResponse",
     "ShareAcknowledgeTopicResponse",
+    "ShareAcknowledgementBatch",
 )
 
 
 @struct
-class AcknowledgementBatch(Struct):
+class ShareAcknowledgementBatch(Struct):
     """Types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one a record."""
 
     first_offset: int64
@@ -31,7 +31,7 @@ class AcknowledgementBatch(Struct):
 @struct
 class AcknowledgePartition(Struct):
     partition_index: int32
-    acknowledgement_batches: list[AcknowledgementBatch]
+    acknowledgement_batches: list[ShareAcknowledgementBatch]
 
 
 @struct
@@ -50,7 +50,7 @@ class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
 
 
 @struct
-class PartitionData(Struct):
+class ShareAcknowledgePartitionData(Struct):
     partition_index: int32
     error_code: int16
     error_message: str | None = None
@@ -60,7 +60,7 @@ class PartitionData(Struct):
 @struct
 class ShareAcknowledgeTopicResponse(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[ShareAcknowledgePartitionData]
 
 
 @response(key=79, versions="0-2", flexible="0+")

@@ -7,22 +7,22 @@ from aiokafkawire.wire.primitives import RecordBytes, int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "AcknowledgementBatch",
     "AcquiredRecords",
-    "FetchPartition",
-    "FetchTopic",
-    "ForgottenTopic",
     "LeaderIdAndEpoch",
     "NodeEndpoint",
-    "PartitionData",
+    "ShareFetchAcknowledgementBatch",
+    "ShareFetchForgottenTopic",
+    "ShareFetchPartition",
+    "ShareFetchPartitionData",
     "ShareFetchRequest",
     "ShareFetchResponse",
+    "ShareFetchTopic",
     "ShareFetchableTopicResponse",
 )
 
 
 @struct
-class AcknowledgementBatch(Struct):
+class ShareFetchAcknowledgementBatch(Struct):
     """Types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one a record."""
 
     first_offset: int64
@@ -31,20 +31,20 @@ class AcknowledgementBatch(Struct):
 
 
 @struct
-class FetchPartition(Struct):
+class ShareFetchPartition(Struct):
     partition_index: int32
     partition_max_bytes: int32 = field(versions="0", default=0)
-    acknowledgement_batches: list[AcknowledgementBatch]
+    acknowledgement_batches: list[ShareFetchAcknowledgementBatch]
 
 
 @struct
-class FetchTopic(Struct):
+class ShareFetchTopic(Struct):
     topic_id: UUID
-    partitions: list[FetchPartition]
+    partitions: list[ShareFetchPartition]
 
 
 @struct
-class ForgottenTopic(Struct):
+class ShareFetchForgottenTopic(Struct):
     topic_id: UUID
     partitions: list[int32]
 
@@ -61,8 +61,8 @@ class ShareFetchRequest(Request["ShareFetchResponse"]):
     batch_size: int32 = field(versions="1+", default=0)
     share_acquire_mode: int8 = field(versions="2+", default=0, ignorable=True)
     is_renew_ack: bool = field(versions="2+", default=False)
-    topics: list[FetchTopic]
-    forgotten_topics_data: list[ForgottenTopic]
+    topics: list[ShareFetchTopic]
+    forgotten_topics_data: list[ShareFetchForgottenTopic]
 
 
 @struct
@@ -73,7 +73,7 @@ class AcquiredRecords(Struct):
 
 
 @struct
-class PartitionData(Struct):
+class ShareFetchPartitionData(Struct):
     partition_index: int32
     error_code: int16
     error_message: str | None = None
@@ -87,7 +87,7 @@ class PartitionData(Struct):
 @struct
 class ShareFetchableTopicResponse(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[ShareFetchPartitionData]
 
 
 @response(key=78, versions="0-2", flexible="0+")

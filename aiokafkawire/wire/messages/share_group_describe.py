@@ -7,12 +7,12 @@ from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "Assignment",
-    "DescribedGroup",
-    "Member",
+    "DescribedShareGroup",
+    "ShareGroupDescribeAssignment",
+    "ShareGroupDescribeMember",
     "ShareGroupDescribeRequest",
     "ShareGroupDescribeResponse",
-    "TopicPartitions",
+    "ShareGroupDescribeTopicPartitions",
 )
 
 
@@ -23,30 +23,30 @@ class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
 
 
 @struct
-class TopicPartitions(Struct):
+class ShareGroupDescribeTopicPartitions(Struct):
     topic_id: UUID
     topic_name: str
     partitions: list[int32]
 
 
 @struct
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions]
+class ShareGroupDescribeAssignment(Struct):
+    topic_partitions: list[ShareGroupDescribeTopicPartitions]
 
 
 @struct
-class Member(Struct):
+class ShareGroupDescribeMember(Struct):
     member_id: str
     rack_id: str | None = None
     member_epoch: int32
     client_id: str
     client_host: str
     subscribed_topic_names: list[str]
-    assignment: Assignment
+    assignment: ShareGroupDescribeAssignment
 
 
 @struct
-class DescribedGroup(Struct):
+class DescribedShareGroup(Struct):
     error_code: int16
     error_message: str | None = None
     group_id: str
@@ -54,11 +54,11 @@ class DescribedGroup(Struct):
     group_epoch: int32
     assignment_epoch: int32
     assignor_name: str
-    members: list[Member]
+    members: list[ShareGroupDescribeMember]
     authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=77, versions="0-1", flexible="0+")
 class ShareGroupDescribeResponse(Response):
     throttle_time_ms: int32
-    groups: list[DescribedGroup]
+    groups: list[DescribedShareGroup]

@@ -6,10 +6,10 @@ from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "Assignment",
+    "ShareGroupHeartbeatAssignment",
     "ShareGroupHeartbeatRequest",
     "ShareGroupHeartbeatResponse",
-    "TopicPartitions",
+    "ShareGroupHeartbeatTopicPartitions",
 )
 
 
@@ -23,14 +23,14 @@ class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
 
 
 @struct
-class TopicPartitions(Struct):
+class ShareGroupHeartbeatTopicPartitions(Struct):
     topic_id: UUID
     partitions: list[int32]
 
 
 @struct
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions]
+class ShareGroupHeartbeatAssignment(Struct):
+    topic_partitions: list[ShareGroupHeartbeatTopicPartitions]
 
 
 @response(key=76, versions="0-1", flexible="0+")
@@ -41,4 +41,4 @@ class ShareGroupHeartbeatResponse(Response):
     member_id: str | None = None
     member_epoch: int32
     heartbeat_interval_ms: int32
-    assignment: Assignment | None = None
+    assignment: ShareGroupHeartbeatAssignment | None = None

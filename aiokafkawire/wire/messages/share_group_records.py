@@ -12,15 +12,15 @@ __all__ = (
     "ShareGroupMemberMetadataValue",
     "ShareGroupMetadataKey",
     "ShareGroupMetadataValue",
+    "ShareGroupRecordTopicInfo",
+    "ShareGroupRecordTopicPartition",
+    "ShareGroupRecordTopicPartitions",
     "ShareGroupStatePartitionMetadataKey",
     "ShareGroupStatePartitionMetadataValue",
     "ShareGroupTargetAssignmentMemberKey",
     "ShareGroupTargetAssignmentMemberValue",
     "ShareGroupTargetAssignmentMetadataKey",
     "ShareGroupTargetAssignmentMetadataValue",
-    "TopicInfo",
-    "TopicPartition",
-    "TopicPartitions",
     "TopicPartitionsInfo",
 )
 
@@ -68,14 +68,14 @@ class ShareGroupTargetAssignmentMemberKey(Message):
 
 
 @struct
-class TopicPartition(Struct):
+class ShareGroupRecordTopicPartition(Struct):
     topic_id: UUID
     partitions: list[int32]
 
 
 @data(name="ShareGroupTargetAssignmentMemberValue", versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue(Message):
-    topic_partitions: list[TopicPartition]
+    topic_partitions: list[ShareGroupRecordTopicPartition]
 
 
 @data(name="ShareGroupCurrentMemberAssignmentKey", versions="0", flexible="none")
@@ -85,7 +85,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 
 
 @struct
-class TopicPartitions(Struct):
+class ShareGroupRecordTopicPartitions(Struct):
     topic_id: UUID
     partitions: list[int32]
 
@@ -95,7 +95,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     member_epoch: int32
     previous_member_epoch: int32
     state: int8
-    assigned_partitions: list[TopicPartitions]
+    assigned_partitions: list[ShareGroupRecordTopicPartitions]
 
 
 @data(name="ShareGroupStatePartitionMetadataKey", versions="0", flexible="none")
@@ -111,7 +111,7 @@ class TopicPartitionsInfo(Struct):
 
 
 @struct
-class TopicInfo(Struct):
+class ShareGroupRecordTopicInfo(Struct):
     topic_id: UUID
     topic_name: str
 
@@ -120,4 +120,4 @@ class TopicInfo(Struct):
 class ShareGroupStatePartitionMetadataValue(Message):
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]
-    deleting_topics: list[TopicInfo]
+    deleting_topics: list[ShareGroupRecordTopicInfo]

@@ -8,9 +8,9 @@ from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 __all__ = (
     "ShareSnapshotKey",
     "ShareSnapshotValue",
+    "ShareStateBatch",
     "ShareUpdateKey",
     "ShareUpdateValue",
-    "StateBatch",
 )
 
 
@@ -22,7 +22,7 @@ class ShareSnapshotKey(Message):
 
 
 @struct
-class StateBatch(Struct):
+class ShareStateBatch(Struct):
     first_offset: int64
     last_offset: int64
     delivery_state: int8
@@ -38,7 +38,7 @@ class ShareSnapshotValue(Message):
     delivery_complete_count: int32 = field(default=-1, tag=0)
     create_timestamp: int64
     write_timestamp: int64
-    state_batches: list[StateBatch]
+    state_batches: list[ShareStateBatch]
 
 
 @data(name="ShareUpdateKey", versions="0", flexible="none")
@@ -54,4 +54,4 @@ class ShareUpdateValue(Message):
     leader_epoch: int32
     start_offset: int64
     delivery_complete_count: int32 = field(default=-1, tag=0)
-    state_batches: list[StateBatch]
+    state_batches: list[ShareStateBatch]

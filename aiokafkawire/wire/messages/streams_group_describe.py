@@ -5,18 +5,18 @@ from aiokafkawire.wire.primitives import int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "Assignment",
-    "DescribedGroup",
-    "Endpoint",
-    "KeyValue",
-    "Member",
+    "DescribedStreamsGroup",
+    "StreamsGroupDescribeAssignment",
+    "StreamsGroupDescribeEndpoint",
+    "StreamsGroupDescribeKeyValue",
+    "StreamsGroupDescribeMember",
     "StreamsGroupDescribeRequest",
     "StreamsGroupDescribeResponse",
-    "Subtopology",
-    "TaskIds",
-    "TaskOffset",
-    "TopicInfo",
-    "Topology",
+    "StreamsGroupDescribeSubtopology",
+    "StreamsGroupDescribeTaskIds",
+    "StreamsGroupDescribeTaskOffset",
+    "StreamsGroupDescribeTopicInfo",
+    "StreamsGroupDescribeTopology",
 )
 
 
@@ -27,62 +27,62 @@ class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
 
 
 @struct
-class KeyValue(Struct):
+class StreamsGroupDescribeKeyValue(Struct):
     key: str
     value: str
 
 
 @struct
-class TopicInfo(Struct):
+class StreamsGroupDescribeTopicInfo(Struct):
     name: str
     partitions: int32
     replication_factor: int16
-    topic_configs: list[KeyValue]
+    topic_configs: list[StreamsGroupDescribeKeyValue]
 
 
 @struct
-class Subtopology(Struct):
+class StreamsGroupDescribeSubtopology(Struct):
     subtopology_id: str
     source_topics: list[str]
     repartition_sink_topics: list[str]
-    state_changelog_topics: list[TopicInfo]
-    repartition_source_topics: list[TopicInfo]
+    state_changelog_topics: list[StreamsGroupDescribeTopicInfo]
+    repartition_source_topics: list[StreamsGroupDescribeTopicInfo]
 
 
 @struct
-class Topology(Struct):
+class StreamsGroupDescribeTopology(Struct):
     epoch: int32
-    subtopologies: list[Subtopology] | None = None
+    subtopologies: list[StreamsGroupDescribeSubtopology] | None = None
 
 
 @struct
-class Endpoint(Struct):
+class StreamsGroupDescribeEndpoint(Struct):
     host: str
     port: uint16
 
 
 @struct
-class TaskOffset(Struct):
+class StreamsGroupDescribeTaskOffset(Struct):
     subtopology_id: str
     partition: int32
     offset: int64
 
 
 @struct
-class TaskIds(Struct):
+class StreamsGroupDescribeTaskIds(Struct):
     subtopology_id: str
     partitions: list[int32]
 
 
 @struct
-class Assignment(Struct):
-    active_tasks: list[TaskIds]
-    standby_tasks: list[TaskIds]
-    warmup_tasks: list[TaskIds]
+class StreamsGroupDescribeAssignment(Struct):
+    active_tasks: list[StreamsGroupDescribeTaskIds]
+    standby_tasks: list[StreamsGroupDescribeTaskIds]
+    warmup_tasks: list[StreamsGroupDescribeTaskIds]
 
 
 @struct
-class Member(Struct):
+class StreamsGroupDescribeMember(Struct):
     member_id: str
     member_epoch: int32
     instance_id: str | None = None
@@ -91,29 +91,29 @@ class Member(Struct):
     client_host: str
     topology_epoch: int32
     process_id: str
-    user_endpoint: Endpoint | None = None
-    client_tags: list[KeyValue]
-    task_offsets: list[TaskOffset]
-    task_end_offsets: list[TaskOffset]
-    assignment: Assignment
-    target_assignment: Assignment
+    user_endpoint: StreamsGroupDescribeEndpoint | None = None
+    client_tags: list[StreamsGroupDescribeKeyValue]
+    task_offsets: list[StreamsGroupDescribeTaskOffset]
+    task_end_offsets: list[StreamsGroupDescribeTaskOffset]
+    assignment: StreamsGroupDescribeAssignment
+    target_assignment: StreamsGroupDescribeAssignment
     is_classic: bool
 
 
 @struct
-class DescribedGroup(Struct):
+class DescribedStreamsGroup(Struct):
     error_code: int16
     error_message: str | None = None
     group_id: str
     group_state: str
     group_epoch: int32
     assignment_epoch: int32
-    topology: Topology | None = None
-    members: list[Member]
+    topology: StreamsGroupDescribeTopology | None = None
+    members: list[StreamsGroupDescribeMember]
     authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=89, versions="0", flexible="0+")
 class StreamsGroupDescribeResponse(Response):
     throttle_time_ms: int32
-    groups: list[DescribedGroup]
+    groups: list[DescribedStreamsGroup]

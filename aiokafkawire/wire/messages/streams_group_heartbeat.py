@@ -4,74 +4,74 @@ from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
 __all__ = (
-    "CopartitionGroup",
-    "Endpoint",
     "EndpointToPartitions",
-    "KeyValue",
     "Status",
+    "StreamsGroupHeartbeatCopartitionGroup",
+    "StreamsGroupHeartbeatEndpoint",
+    "StreamsGroupHeartbeatKeyValue",
     "StreamsGroupHeartbeatRequest",
     "StreamsGroupHeartbeatResponse",
-    "Subtopology",
-    "TaskIds",
-    "TaskOffset",
-    "TopicInfo",
-    "TopicPartition",
-    "Topology",
+    "StreamsGroupHeartbeatSubtopology",
+    "StreamsGroupHeartbeatTaskIds",
+    "StreamsGroupHeartbeatTaskOffset",
+    "StreamsGroupHeartbeatTopicInfo",
+    "StreamsGroupHeartbeatTopicPartition",
+    "StreamsGroupHeartbeatTopology",
 )
 
 
 @struct
-class KeyValue(Struct):
+class StreamsGroupHeartbeatKeyValue(Struct):
     key: str
     value: str
 
 
 @struct
-class TopicInfo(Struct):
+class StreamsGroupHeartbeatTopicInfo(Struct):
     name: str
     partitions: int32
     replication_factor: int16
-    topic_configs: list[KeyValue]
+    topic_configs: list[StreamsGroupHeartbeatKeyValue]
 
 
 @struct
-class CopartitionGroup(Struct):
+class StreamsGroupHeartbeatCopartitionGroup(Struct):
     source_topics: list[int16]
     source_topic_regex: list[int16]
     repartition_source_topics: list[int16]
 
 
 @struct
-class Subtopology(Struct):
+class StreamsGroupHeartbeatSubtopology(Struct):
     subtopology_id: str
     source_topics: list[str]
     source_topic_regex: list[str]
-    state_changelog_topics: list[TopicInfo]
+    state_changelog_topics: list[StreamsGroupHeartbeatTopicInfo]
     repartition_sink_topics: list[str]
-    repartition_source_topics: list[TopicInfo]
-    copartition_groups: list[CopartitionGroup]
+    repartition_source_topics: list[StreamsGroupHeartbeatTopicInfo]
+    copartition_groups: list[StreamsGroupHeartbeatCopartitionGroup]
 
 
 @struct
-class Topology(Struct):
+class StreamsGroupHeartbeatTopology(Struct):
     epoch: int32
-    subtopologies: list[Subtopology]
+    subtopologies: list[StreamsGroupHeartbeatSubtopology]
 
 
 @struct
-class TaskIds(Struct):
+class StreamsGroupHeartbeatTaskIds(Struct):
     subtopology_id: str
     partitions: list[int32]
 
 
 @struct
-class Endpoint(Struct):
+class StreamsGroupHeartbeatEndpoint(Struct):
     host: str
     port: uint16
 
 
 @struct
-class TaskOffset(Struct):
+class StreamsGroupHeartbeatTaskOffset(Struct):
     subtopology_id: str
     partition: int32
     offset: int64
@@ -88,15 +88,15 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int32 = -1
-    topology: Topology | None = None
-    active_tasks: list[TaskIds] | None = None
-    standby_tasks: list[TaskIds] | None = None
-    warmup_tasks: list[TaskIds] | None = None
+    topology: StreamsGroupHeartbeatTopology | None = None
+    active_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
+    standby_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
+    warmup_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
     process_id: str | None = None
-    user_endpoint: Endpoint | None = None
-    client_tags: list[KeyValue] | None = None
-    task_offsets: list[TaskOffset] | None = None
-    task_end_offsets: list[TaskOffset] | None = None
+    user_endpoint: StreamsGroupHeartbeatEndpoint | None = None
+    client_tags: list[StreamsGroupHeartbeatKeyValue] | None = None
+    task_offsets: list[StreamsGroupHeartbeatTaskOffset] | None = None
+    task_end_offsets: list[StreamsGroupHeartbeatTaskOffset] | None = None
     shutdown_application: bool = False
 
 
@@ -107,16 +107,16 @@ class Status(Struct):
 
 
 @struct
-class TopicPartition(Struct):
+class StreamsGroupHeartbeatTopicPartition(Struct):
     topic: str
     partitions: list[int32]
 
 
 @struct
 class EndpointToPartitions(Struct):
-    user_endpoint: Endpoint
-    active_partitions: list[TopicPartition]
-    standby_partitions: list[TopicPartition]
+    user_endpoint: StreamsGroupHeartbeatEndpoint
+    active_partitions: list[StreamsGroupHeartbeatTopicPartition]
+    standby_partitions: list[StreamsGroupHeartbeatTopicPartition]
 
 
 @response(key=88, versions="0", flexible="0+")
@@ -130,8 +130,8 @@ class StreamsGroupHeartbeatResponse(Response):
     acceptable_recovery_lag: int32
     task_offset_interval_ms: int32
     status: list[Status] | None
-    active_tasks: list[TaskIds] | None = None
-    standby_tasks: list[TaskIds] | None = None
-    warmup_tasks: list[TaskIds] | None = None
+    active_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
+    standby_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
+    warmup_tasks: list[StreamsGroupHeartbeatTaskIds] | None = None
     endpoint_information_epoch: int32
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = None

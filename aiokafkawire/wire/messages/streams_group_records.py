@@ -4,10 +4,7 @@ from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 
 __all__ = (
-    "CopartitionGroup",
     "CurrentTaskIds",
-    "Endpoint",
-    "KeyValue",
     "LastAssignmentConfig",
     "StreamsGroupCurrentMemberAssignmentKey",
     "StreamsGroupCurrentMemberAssignmentValue",
@@ -15,16 +12,19 @@ __all__ = (
     "StreamsGroupMemberMetadataValue",
     "StreamsGroupMetadataKey",
     "StreamsGroupMetadataValue",
+    "StreamsGroupRecordCopartitionGroup",
+    "StreamsGroupRecordEndpoint",
+    "StreamsGroupRecordKeyValue",
+    "StreamsGroupRecordSubtopology",
+    "StreamsGroupRecordTaskIds",
+    "StreamsGroupRecordTopicInfo",
     "StreamsGroupTargetAssignmentMemberKey",
     "StreamsGroupTargetAssignmentMemberValue",
     "StreamsGroupTargetAssignmentMetadataKey",
     "StreamsGroupTargetAssignmentMetadataValue",
     "StreamsGroupTopologyKey",
     "StreamsGroupTopologyValue",
-    "Subtopology",
-    "TaskIds",
     "TopicConfig",
-    "TopicInfo",
 )
 
 
@@ -54,13 +54,13 @@ class StreamsGroupMemberMetadataKey(Message):
 
 
 @struct
-class Endpoint(Struct):
+class StreamsGroupRecordEndpoint(Struct):
     host: str
     port: uint16
 
 
 @struct
-class KeyValue(Struct):
+class StreamsGroupRecordKeyValue(Struct):
     key: str
     value: str
 
@@ -74,8 +74,8 @@ class StreamsGroupMemberMetadataValue(Message):
     rebalance_timeout_ms: int32 = -1
     topology_epoch: int32
     process_id: str
-    user_endpoint: Endpoint | None = None
-    client_tags: list[KeyValue]
+    user_endpoint: StreamsGroupRecordEndpoint | None = None
+    client_tags: list[StreamsGroupRecordKeyValue]
 
 
 @data(name="StreamsGroupTopologyKey", versions="0", flexible="none")
@@ -90,7 +90,7 @@ class TopicConfig(Struct):
 
 
 @struct
-class TopicInfo(Struct):
+class StreamsGroupRecordTopicInfo(Struct):
     name: str
     partitions: int32
     replication_factor: int16
@@ -98,27 +98,27 @@ class TopicInfo(Struct):
 
 
 @struct
-class CopartitionGroup(Struct):
+class StreamsGroupRecordCopartitionGroup(Struct):
     source_topics: list[int16]
     source_topic_regex: list[int16]
     repartition_source_topics: list[int16]
 
 
 @struct
-class Subtopology(Struct):
+class StreamsGroupRecordSubtopology(Struct):
     subtopology_id: str
     source_topics: list[str]
     source_topic_regex: list[str]
-    state_changelog_topics: list[TopicInfo]
+    state_changelog_topics: list[StreamsGroupRecordTopicInfo]
     repartition_sink_topics: list[str]
-    repartition_source_topics: list[TopicInfo]
-    copartition_groups: list[CopartitionGroup]
+    repartition_source_topics: list[StreamsGroupRecordTopicInfo]
+    copartition_groups: list[StreamsGroupRecordCopartitionGroup]
 
 
 @data(name="StreamsGroupTopologyValue", versions="0", flexible="0+")
 class StreamsGroupTopologyValue(Message):
     epoch: int32
-    subtopologies: list[Subtopology]
+    subtopologies: list[StreamsGroupRecordSubtopology]
 
 
 @data(name="StreamsGroupTargetAssignmentMetadataKey", versions="0", flexible="none")
@@ -139,16 +139,16 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
 
 
 @struct
-class TaskIds(Struct):
+class StreamsGroupRecordTaskIds(Struct):
     subtopology_id: str
     partitions: list[int32]
 
 
 @data(name="StreamsGroupTargetAssignmentMemberValue", versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    active_tasks: list[TaskIds]
-    standby_tasks: list[TaskIds]
-    warmup_tasks: list[TaskIds]
+    active_tasks: list[StreamsGroupRecordTaskIds]
+    standby_tasks: list[StreamsGroupRecordTaskIds]
+    warmup_tasks: list[StreamsGroupRecordTaskIds]
 
 
 @data(name="StreamsGroupCurrentMemberAssignmentKey", versions="0", flexible="none")

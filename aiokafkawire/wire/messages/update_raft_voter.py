@@ -8,14 +8,14 @@ from aiokafkawire.wire.schema import Request, Response, Struct, field, request, 
 __all__ = (
     "CurrentLeader",
     "KRaftVersionFeature",
-    "Listener",
+    "UpdateRaftVoterListener",
     "UpdateRaftVoterRequest",
     "UpdateRaftVoterResponse",
 )
 
 
 @struct
-class Listener(Struct):
+class UpdateRaftVoterListener(Struct):
     name: str
     host: str
     port: uint16
@@ -33,7 +33,7 @@ class UpdateRaftVoterRequest(Request["UpdateRaftVoterResponse"]):
     current_leader_epoch: int32
     voter_id: int32
     voter_directory_id: UUID
-    listeners: list[Listener]
+    listeners: list[UpdateRaftVoterListener]
     kraft_version_feature: KRaftVersionFeature = field(name="kRaftVersionFeature")
 
 

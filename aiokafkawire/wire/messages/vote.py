@@ -6,18 +6,18 @@ from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "NodeEndpoint",
-    "PartitionData",
-    "PartitionResult",
-    "TopicData",
-    "TopicResult",
+    "VoteNodeEndpoint",
+    "VotePartitionData",
+    "VotePartitionResult",
     "VoteRequest",
     "VoteResponse",
+    "VoteTopicData",
+    "VoteTopicResult",
 )
 
 
 @struct
-class PartitionData(Struct):
+class VotePartitionData(Struct):
     partition_index: int32
     replica_epoch: int32
     replica_id: int32
@@ -29,20 +29,20 @@ class PartitionData(Struct):
 
 
 @struct
-class TopicData(Struct):
+class VoteTopicData(Struct):
     topic_name: str
-    partitions: list[PartitionData]
+    partitions: list[VotePartitionData]
 
 
 @request(key=52, versions="0-2", flexible="0+")
 class VoteRequest(Request["VoteResponse"]):
     cluster_id: str | None = None
     voter_id: int32 = field(versions="1+", default=-1, ignorable=True)
-    topics: list[TopicData]
+    topics: list[VoteTopicData]
 
 
 @struct
-class PartitionResult(Struct):
+class VotePartitionResult(Struct):
     partition_index: int32
     error_code: int16
     leader_id: int32
@@ -51,13 +51,13 @@ class PartitionResult(Struct):
 
 
 @struct
-class TopicResult(Struct):
+class VoteTopicResult(Struct):
     topic_name: str
-    partitions: list[PartitionResult]
+    partitions: list[VotePartitionResult]
 
 
 @struct
-class NodeEndpoint(Struct):
+class VoteNodeEndpoint(Struct):
     node_id: int32
     host: str
     port: uint16
@@ -66,5 +66,5 @@ class NodeEndpoint(Struct):
 @response(key=52, versions="0-2", flexible="0+")
 class VoteResponse(Response):
     error_code: int16
-    topics: list[TopicResult]
-    node_endpoints: list[NodeEndpoint] = field(versions="1+", default_factory=list, tag=0)
+    topics: list[VoteTopicResult]
+    node_endpoints: list[VoteNodeEndpoint] = field(versions="1+", default_factory=list, tag=0)

@@ -6,9 +6,9 @@ from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
-    "PartitionData",
-    "PartitionResult",
-    "StateBatch",
+    "WriteShareGroupStateBatch",
+    "WriteShareGroupStatePartitionData",
+    "WriteShareGroupStatePartitionResult",
     "WriteShareGroupStateRequest",
     "WriteShareGroupStateResponse",
     "WriteStateData",
@@ -17,7 +17,7 @@ __all__ = (
 
 
 @struct
-class StateBatch(Struct):
+class WriteShareGroupStateBatch(Struct):
     first_offset: int64
     last_offset: int64
     delivery_state: int8
@@ -25,19 +25,19 @@ class StateBatch(Struct):
 
 
 @struct
-class PartitionData(Struct):
+class WriteShareGroupStatePartitionData(Struct):
     partition: int32
     state_epoch: int32
     leader_epoch: int32
     start_offset: int64
     delivery_complete_count: int32 = field(versions="1+", default=-1, ignorable=True)
-    state_batches: list[StateBatch]
+    state_batches: list[WriteShareGroupStateBatch]
 
 
 @struct
 class WriteStateData(Struct):
     topic_id: UUID
-    partitions: list[PartitionData]
+    partitions: list[WriteShareGroupStatePartitionData]
 
 
 @request(key=85, versions="0-1", flexible="0+")
@@ -47,7 +47,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
 
 
 @struct
-class PartitionResult(Struct):
+class WriteShareGroupStatePartitionResult(Struct):
     partition: int32
     error_code: int16
     error_message: str | None = None
@@ -56,7 +56,7 @@ class PartitionResult(Struct):
 @struct
 class WriteStateResult(Struct):
     topic_id: UUID
-    partitions: list[PartitionResult]
+    partitions: list[WriteShareGroupStatePartitionResult]
 
 
 @response(key=85, versions="0-1", flexible="0+")

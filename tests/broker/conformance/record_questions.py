@@ -215,7 +215,7 @@ async def fetch_as_a_debug_consumer(to: Interview) -> None:
 async def fetch_as_a_debug_consumer_of_today(to: Interview) -> None:
     asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=WRITTEN)])
     [told] = (await to.look(asked)).topics
-    state = fetch.ReplicaState(replica_id=DEBUG_REPLICA)
+    state = fetch.FetchReplicaState(replica_id=DEBUG_REPLICA)
     await to.ask(fetched("", topic_id=told.topic_id, replica_state=state), 15)
 
 

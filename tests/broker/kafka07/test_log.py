@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.broker.kafka07.log import Log, OutOfRange
+from aiokafkawire.broker.kafka07.log import Log, OffsetOutOfRange
 from aiokafkawire.wire.kafka07 import EARLIEST, LATEST
 
 NOW_MS = 1_000
@@ -27,7 +27,7 @@ def test_it_is_read_from_any_position() -> None:
     assert log.read(4, 2) == b"ef"
     assert log.read(7, 100) == b""
     for offset in (-1, 8, 2**62):
-        with pytest.raises(OutOfRange):
+        with pytest.raises(OffsetOutOfRange):
             log.read(offset, 100)
 
 
@@ -69,7 +69,7 @@ def test_old_segments_go() -> None:
     log = log_of(*[bytes([65 + number]) * 11 for number in range(5)], retention_bytes=30)
     assert (log.start, log.end) == (33, 55)
     assert log.offsets(EARLIEST, 1, NOW_MS) == (33,)
-    with pytest.raises(OutOfRange):
+    with pytest.raises(OffsetOutOfRange):
         log.read(32, 1)
     # What is larger than all that may be kept is kept until something follows it.
     log = log_of(b"a" * 100, retention_bytes=30)

@@ -24,7 +24,7 @@ def made(**options: int) -> Logs:
 
 
 def produce(logs: Logs, messages: bytes, topic: str = "t", partition: int = 0) -> None:
-    request = kafka07.ProducerRequest(topic=topic, partition=partition, messages=messages)
+    request = kafka07.Kafka07ProducerRequest(topic=topic, partition=partition, messages=messages)
     assert logs.answer(kafka07.encode_request(request)[4:], NOW_MS) is None
 
 
@@ -44,7 +44,7 @@ def test_what_is_written_is_the_logs_bytes() -> None:
     produce(logs, encoded(b"a", b"b"))
     assert logs.end_offset("t", 0) == 22
     assert logs.end_offset("u", 0) == 0
-    request = kafka07.FetchRequest(topic="t", partition=0, offset=11, max_size=100)
+    request = kafka07.Kafka07FetchRequest(topic="t", partition=0, offset=11, max_size=100)
     reply = logs.answer(kafka07.encode_request(request)[4:], NOW_MS)
     assert reply is not None
     assert (reply.data, reply.closes) == (bytes.fromhex("0000000d 0000") + encoded(b"b"), False)

@@ -15,7 +15,7 @@ from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 from aiokafkawire.wire import kafka07
 
-NOTHING = kafka07.encode_request(kafka07.MultiFetchRequest(requests=()))
+NOTHING = kafka07.encode_request(kafka07.Kafka07MultiFetchRequest(requests=()))
 ANSWER = bytes.fromhex("00000002 0000")
 WAIT_S = 30
 

@@ -22,11 +22,13 @@ DIFFERENCES: dict[str, str] = {}
 """Transcripts of which our port differs, and why."""
 
 MARK = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"what no transcript holds")])
-PREPARE = kafka07.encode_request(kafka07.ProducerRequest(topic="probe", partition=0, messages=MARK))
-PROBE = kafka07.encode_request(
-    kafka07.FetchRequest(topic="probe", partition=0, offset=0, max_size=len(MARK))
+PREPARE = kafka07.encode_request(
+    kafka07.Kafka07ProducerRequest(topic="probe", partition=0, messages=MARK)
 )
-PROBED = kafka07.encode_response(kafka07.FetchResponse(messages=MARK))
+PROBE = kafka07.encode_request(
+    kafka07.Kafka07FetchRequest(topic="probe", partition=0, offset=0, max_size=len(MARK))
+)
+PROBED = kafka07.encode_response(kafka07.Kafka07FetchResponse(messages=MARK))
 """The answer to PROBE: what comes before it is the answer to what went before."""
 
 WAIT_S = 30

@@ -10,7 +10,7 @@ from aiokafkawire.broker.replication.replica import (
     BecomeFollower,
     BecomeLeader,
     Diverged,
-    EpochEnded,
+    EpochEndReceived,
     Event,
     FetchOutOfRange,
     FollowerFetched,
@@ -28,7 +28,7 @@ from aiokafkawire.broker.replication.replica import (
     StopFollowing,
     Truncating,
 )
-from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.runtime.transitions import ImpossibleEvent
 
 from .logs import NODE, assignment, records, replica, write
@@ -54,7 +54,7 @@ EVENTS: list[Event] = [
     FollowerFetched(FIRST, 0),
     LagCheckDue(LAG_S),
     IsrRecorded((NODE,)),
-    EpochEnded(0, 0),
+    EpochEndReceived(0, 0),
     RecordsFetched(b"", 0),
     Diverged(0, 0),
     FetchOutOfRange(),
@@ -77,7 +77,7 @@ def following(
     write(made.log, count, epoch)
     made.handle(BecomeFollower(assignment(FIRST, epoch)), 0.0)
     if isinstance(made.state, Truncating):
-        made.handle(EpochEnded(epoch, count), 0.0)
+        made.handle(EpochEndReceived(epoch, count), 0.0)
     assert made.state == Following()
     return made
 
@@ -313,15 +313,17 @@ def test_an_empty_log_parts_from_none() -> None:
 @pytest.mark.parametrize(
     ("answer", "end"),
     [
-        (EpochEnded(3, 4), 4),  # the same epoch, which ended earlier there
-        (EpochEnded(3, 9), 6),  # it goes on there
-        (EpochEnded(-1, 5), 5),  # the first version names no epoch
-        (EpochEnded(-1, -1), 1),  # no epoch known there: down to the high watermark
-        (EpochEnded(1, 3), 2),  # it ended here before it ended there
-        (EpochEnded(1, 1), 1),
+        (EpochEndReceived(3, 4), 4),  # the same epoch, which ended earlier there
+        (EpochEndReceived(3, 9), 6),  # it goes on there
+        (EpochEndReceived(-1, 5), 5),  # the first version names no epoch
+        (EpochEndReceived(-1, -1), 1),  # no epoch known there: down to the high watermark
+        (EpochEndReceived(1, 3), 2),  # it ended here before it ended there
+        (EpochEndReceived(1, 1), 1),
     ],
 )
-def test_a_follower_cuts_off_what_its_leader_does_not_have(answer: EpochEnded, end: int) -> None:
+def test_a_follower_cuts_off_what_its_leader_does_not_have(
+    answer: EpochEndReceived, end: int
+) -> None:
     made = replica(watermark=1)
     write(made.log, 2, epoch=1)
     write(made.log, 4, epoch=3)
@@ -336,11 +338,11 @@ def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
     write(made.log, 2, epoch=1)
     write(made.log, 2, epoch=4)
     made.handle(BecomeFollower(assignment(FIRST, 6)), 0.0)
-    made.handle(EpochEnded(3, 9), 0.0)
+    made.handle(EpochEndReceived(3, 9), 0.0)
     # Of epoch 4 nothing can be common; of epoch 1 perhaps not all.
     assert made.state == Truncating(1)
     assert made.log.end_offset == 2
-    made.handle(EpochEnded(1, 1), 0.0)
+    made.handle(EpochEndReceived(1, 1), 0.0)
     assert made.state == Following()
     assert made.log.end_offset == 1
 
@@ -408,7 +410,7 @@ def test_of_damaged_records_none_is_written() -> None:
     made = following()
     bad = bytearray(records(1))
     bad[-1] ^= 0xFF
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecord):
         made.handle(RecordsFetched(records(0) + bytes(bad), 2), 1.0)
     assert made.log.end_offset == 0
 

@@ -19,12 +19,12 @@ from aiokafkawire.broker.replication.replica_fetcher import (
 from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, decode, encode
-from aiokafkawire.wire.messages.fetch import EpochEndOffset as Diverging
+from aiokafkawire.wire.messages.fetch import DivergingEpoch as Diverging
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -33,7 +33,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
+    DivergingEpoch,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -80,7 +80,7 @@ def follower() -> Follower:
 
 
 def fetched(code: int = E.NONE, data: bytes = b"", index: int = 0, **fields: Any) -> FetchResponse:
-    partition = PartitionData(
+    partition = FetchPartitionData(
         partition_index=index,
         error_code=code,
         records=data,
@@ -90,7 +90,7 @@ def fetched(code: int = E.NONE, data: bytes = b"", index: int = 0, **fields: Any
 
 
 def epoch_ended(epoch: int, end: int, code: int = E.NONE) -> OffsetForLeaderEpochResponse:
-    result = EpochEndOffset(partition=0, error_code=code, leader_epoch=epoch, end_offset=end)
+    result = DivergingEpoch(partition=0, error_code=code, leader_epoch=epoch, end_offset=end)
     return OffsetForLeaderEpochResponse(
         topics=[OffsetForLeaderTopicResult(topic="t", partitions=[result])]
     )

@@ -250,7 +250,7 @@ class Dialogue:
     async def active_producers(self) -> None:
         if ApiKey.DESCRIBE_PRODUCERS not in self._release.served:
             return
-        asked = describe_producers.TopicRequest(name="t", partition_indexes=[0, 9])
+        asked = describe_producers.DescribeProducersTopicRequest(name="t", partition_indexes=[0, 9])
         request = describe_producers.DescribeProducersRequest(topics=[asked])
         (topic,) = (await self.client.call(request, 0)).topics
         for partition in topic.partitions:

@@ -19,7 +19,7 @@ from aiokafkawire.broker.log import sequenced_batch
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
     EndTransaction,
-    TransactionScope,
+    TransactionContents,
     TransactionState,
 )
 from aiokafkawire.records import IsolationLevel, decode_fetch
@@ -89,7 +89,7 @@ class Model(RuleBasedStateMachine):
         )
         log = self.given.log(tp)
         if not log.producers.has_open_transaction(producer.me.producer_id, producer.me.epoch):
-            added = AddToTransaction(producer=producer.me, scope=TransactionScope((tp,)))
+            added = AddToTransaction(producer=producer.me, scope=TransactionContents((tp,)))
             if self.given.transactions.handle(producer.name, added).code:
                 return
         known = sequenced_batch(view)

@@ -17,9 +17,9 @@ from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.transactions import TransactionCoordinator, transaction_coordinator
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
-    CommitOffsets,
+    CommitTxnOffsets,
     EndTransaction,
-    TransactionScope,
+    TransactionContents,
     TransactionState,
 )
 from aiokafkawire.records.batch import BatchView, iter_batches
@@ -76,7 +76,7 @@ class Given:
         return me
 
     def add(self, me: ProducerIdAndEpoch, name: str, *partitions: TopicPartition) -> None:
-        scope = TransactionScope(partitions, ("g",))
+        scope = TransactionContents(partitions, ("g",))
         assert (
             self.transactions.handle(name, AddToTransaction(producer=me, scope=scope)).code
             == E.NONE
@@ -89,7 +89,7 @@ class Given:
             log.append(data, next(iter_batches(data)))
 
     def commit_offsets(self, me: ProducerIdAndEpoch, *offsets: int, name: str = "tx") -> None:
-        event = CommitOffsets(
+        event = CommitTxnOffsets(
             producer=me,
             group="g",
             offsets={

@@ -11,16 +11,16 @@ from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.transactions import transaction_metadata
 from aiokafkawire.broker.transactions.events import (
     AddToTransaction,
-    CommitOffsets,
+    CommitTxnOffsets,
     EndTransaction,
     EpochFenced,
     Event,
     ExpireTransactionalId,
     InitProducerId,
     MarkersWritten,
+    TransactionContents,
     TransactionDeadlineReached,
     TransactionResult,
-    TransactionScope,
     TransactionState,
     VerifyInTransaction,
 )
@@ -38,7 +38,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ME = ProducerIdAndEpoch(40, 0)
 TIMEOUT_MS = 1_000
 NOW_MS = 5_000
-ALL = TransactionScope((T0,), ("g",))
+ALL = TransactionContents((T0,), ("g",))
 
 
 def made() -> TransactionMetadata:
@@ -57,7 +57,7 @@ def told(
 INIT = InitProducerId(timeout_ms=TIMEOUT_MS)
 ADD = AddToTransaction(producer=ME, scope=ALL)
 COMMIT, ABORT = (EndTransaction(producer=ME, commit=commit) for commit in (True, False))
-OFFSETS = CommitOffsets(producer=ME, group="g", offsets={T0: CommittedOffset(7, -1, "")})
+OFFSETS = CommitTxnOffsets(producer=ME, group="g", offsets={T0: CommittedOffset(7, -1, "")})
 MARKERS = MarkersWritten(scope=ALL)
 
 PATHS: dict[TransactionState, tuple[Event, ...]] = {
@@ -81,9 +81,9 @@ def in_state(state: TransactionState) -> TransactionMetadata:
 
 EVENTS: dict[str, Callable[[ProducerIdAndEpoch], Event]] = {
     "init": lambda me: INIT,
-    "add": lambda me: AddToTransaction(producer=me, scope=TransactionScope((T1,))),
+    "add": lambda me: AddToTransaction(producer=me, scope=TransactionContents((T1,))),
     "verify": lambda me: VerifyInTransaction(producer=me, scope=ALL),
-    "offsets": lambda me: CommitOffsets(producer=me, group="g", offsets={}),
+    "offsets": lambda me: CommitTxnOffsets(producer=me, group="g", offsets={}),
     "commit": lambda me: EndTransaction(producer=me, commit=True),
     "abort": lambda me: EndTransaction(producer=me, commit=False),
     "commit, bumping": lambda me: EndTransaction(producer=me, commit=True, bumps_epoch=True),
@@ -235,7 +235,7 @@ def test_a_transaction_times_out_when_its_time_has_passed_and_not_before() -> No
     assert transaction.next_deadline_ms() == NOW_MS + TIMEOUT_MS
     told(
         transaction,
-        AddToTransaction(producer=ME, scope=TransactionScope((T1,))),
+        AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
         now_ms=NOW_MS + 500,
     )
     transaction.handle(TransactionDeadlineReached(), NOW_MS + TIMEOUT_MS - 1)
@@ -298,7 +298,7 @@ def test_an_old_end_is_not_taken_for_one_of_the_next_transaction() -> None:
     told(transaction, bumping(True), MARKERS)
     told(
         transaction,
-        AddToTransaction(producer=ProducerIdAndEpoch(40, 1), scope=TransactionScope((T0,))),
+        AddToTransaction(producer=ProducerIdAndEpoch(40, 1), scope=TransactionContents((T0,))),
     )
     assert told(transaction, bumping(False)).code == E.PRODUCER_FENCED
     assert transaction.state is S.ONGOING
@@ -326,13 +326,18 @@ def test_an_end_without_a_new_epoch_may_come_again() -> None:
 
 def test_it_is_complete_when_the_last_marker_is_written() -> None:
     transaction = in_state(S.ONGOING)
-    told(transaction, AddToTransaction(producer=ME, scope=TransactionScope((T1,))), OFFSETS, COMMIT)
-    told(transaction, MarkersWritten(scope=TransactionScope((T0,))))
+    told(
+        transaction,
+        AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
+        OFFSETS,
+        COMMIT,
+    )
+    told(transaction, MarkersWritten(scope=TransactionContents((T0,))))
     assert (transaction.state, list(transaction.partitions)) == (S.PREPARE_COMMIT, [T1])
-    told(transaction, MarkersWritten(scope=TransactionScope((T1,))))
+    told(transaction, MarkersWritten(scope=TransactionContents((T1,))))
     assert transaction.state is S.PREPARE_COMMIT
     assert transaction.offsets == {"g": {T0: CommittedOffset(7, -1, "")}}
-    told(transaction, MarkersWritten(scope=TransactionScope((), ("g",))))
+    told(transaction, MarkersWritten(scope=TransactionContents((), ("g",))))
     assert transaction.state is S.COMPLETE_COMMIT
     assert transaction.offsets == {}
 
@@ -341,13 +346,13 @@ def test_a_transaction_begins_with_what_is_added_first() -> None:
     transaction = in_state(S.COMPLETE_COMMIT)
     told(
         transaction,
-        AddToTransaction(producer=ME, scope=TransactionScope((T1,))),
+        AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
         now_ms=NOW_MS + 50,
     )
     assert transaction.started_ms == NOW_MS + 50
     assert list(transaction.partitions) == [T1]
     assert (
-        told(transaction, VerifyInTransaction(producer=ME, scope=TransactionScope((T1,)))).code
+        told(transaction, VerifyInTransaction(producer=ME, scope=TransactionContents((T1,)))).code
         == E.NONE
     )
     assert (
@@ -361,14 +366,14 @@ def test_groups_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     transaction = in_state(S.ONGOING)
     codes = [
         told(
-            transaction, AddToTransaction(producer=ME, scope=TransactionScope(groups=(name,)))
+            transaction, AddToTransaction(producer=ME, scope=TransactionContents(groups=(name,)))
         ).code
         for name in "ghi"
     ]
     assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST]
     assert list(transaction.groups) == ["g", "h"]
     codes = [
-        told(transaction, CommitOffsets(producer=ME, group=name, offsets={})).code
+        told(transaction, CommitTxnOffsets(producer=ME, group=name, offsets={})).code
         for name in "ghig"
     ]
     assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST, E.NONE]

@@ -14,7 +14,7 @@ from tests.invariants.run import Client, Run
 
 __all__ = ("calls_end", "errors_are_typed", "no_secret_is_told", "nothing_is_left")
 
-PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecords"}
+PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecord"}
 """What no peer that keeps the protocol can cause."""
 
 SHORTEST_PAUSE = 0.75

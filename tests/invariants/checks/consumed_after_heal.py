@@ -33,7 +33,7 @@ OWN_DOING = {
     "RecordTooLarge",
     "TransactionAborted",
     "TransactionFailed",
-    "WrongTransactionState",
+    "InvalidTxnState",
 }
 """What makes a send fail although nothing is broken: the application, or another one like it."""
 

@@ -14,13 +14,13 @@ from aiokafkawire.errors import (
     ClientClosed,
     CommitFailed,
     DeliveryUnknown,
+    InvalidTxnState,
     KafkaError,
     ProducerFenced,
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
     UnsupportedVersion,
-    WrongTransactionState,
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -189,25 +189,25 @@ async def test_wrong_arguments_of_send_offsets_are_refused(
 async def test_calls_out_of_order_say_what_is_the_matter(new_producer: NewProducer):
     async with new_producer() as producer:
         for call in (producer.commit_transaction, producer.abort_transaction, producer.detach):
-            with pytest.raises(WrongTransactionState, match="no transaction is open: begin one"):
+            with pytest.raises(InvalidTxnState, match="no transaction is open: begin one"):
                 await call()
-        with pytest.raises(WrongTransactionState, match="a record is to be sent"):
+        with pytest.raises(InvalidTxnState, match="a record is to be sent"):
             await producer.send("t", b"v")
-        with pytest.raises(WrongTransactionState, match="a record is to be sent"):
+        with pytest.raises(InvalidTxnState, match="a record is to be sent"):
             producer.send_nowait("t", b"v")
-        with pytest.raises(WrongTransactionState, match="no transaction is open"):
+        with pytest.raises(InvalidTxnState, match="no transaction is open"):
             await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
         await producer.begin_transaction()
-        with pytest.raises(WrongTransactionState, match="one is open already"):
+        with pytest.raises(InvalidTxnState, match="one is open already"):
             await producer.begin_transaction()
         await producer.commit_transaction()
 
 
 async def test_without_a_name_there_are_no_transactions(new_producer: NewProducer):
     async with new_producer(transactional_id=None) as producer:
-        with pytest.raises(WrongTransactionState, match="without a transactional_id"):
+        with pytest.raises(InvalidTxnState, match="without a transactional_id"):
             await producer.begin_transaction()
-        with pytest.raises(WrongTransactionState, match="without a transactional_id"):
+        with pytest.raises(InvalidTxnState, match="without a transactional_id"):
             producer.transaction()
 
 
@@ -492,13 +492,13 @@ async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
         with max_block(producer, 100):
             with pytest.raises(RequestTimedOut, match="whether the transaction is committed is"):
                 await producer.commit_transaction()
-            with pytest.raises(WrongTransactionState, match="being committed"):
+            with pytest.raises(InvalidTxnState, match="being committed"):
                 await producer.abort_transaction()
             with pytest.raises(RequestTimedOut, match="the transaction before has not ended"):
                 await producer.begin_transaction()
         silent.remove()
         await producer.commit_transaction()
-        with pytest.raises(WrongTransactionState, match="no transaction is open"):
+        with pytest.raises(InvalidTxnState, match="no transaction is open"):
             await producer.commit_transaction()
         await producer.begin_transaction()
         await producer.abort_transaction()
@@ -663,7 +663,7 @@ async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
         refused = anyio.Event()
 
         async def late() -> None:
-            with pytest.raises(WrongTransactionState, match="has ended meanwhile"):
+            with pytest.raises(InvalidTxnState, match="has ended meanwhile"):
                 await producer.send("later", b"never")
             refused.set()
 
@@ -896,7 +896,7 @@ async def test_an_abort_that_took_too_long_can_be_asked_again(
             pytest.raises(RequestTimedOut, match="has not answered to the abort"),
         ):
             await producer.abort_transaction()
-        with pytest.raises(WrongTransactionState, match="being aborted"):
+        with pytest.raises(InvalidTxnState, match="being aborted"):
             await producer.commit_transaction()
         silent.remove()
         await producer.abort_transaction()

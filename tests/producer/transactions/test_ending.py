@@ -10,10 +10,10 @@ from aiokafkawire import PreparedTransaction, Producer, end_transaction
 from aiokafkawire.broker import Answer, Broker, Close, Drop
 from aiokafkawire.errors import (
     BrokerError,
+    InvalidTxnState,
     ProducerFenced,
     RequestTimedOut,
     TransactionFailed,
-    WrongTransactionState,
 )
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.short_timeouts import max_block
@@ -74,7 +74,7 @@ async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProduce
     async with new_producer() as producer:
         await producer.begin_transaction()
         prepared = await producer.detach()
-        with pytest.raises(WrongTransactionState, match="was detached"):
+        with pytest.raises(InvalidTxnState, match="was detached"):
             await producer.begin_transaction()
     assert prepared.empty
     broker.requests.clear()

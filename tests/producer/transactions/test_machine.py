@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import (
+    InvalidTxnState,
     KafkaError,
     ProducerFenced,
     TransactionFailed,
-    WrongTransactionState,
 )
 from aiokafkawire.producer.transactions.machine import TRANSITIONS, TransactionMachine
 from aiokafkawire.producer.transactions.outcomes import Outcome, RequestKind
@@ -209,7 +209,7 @@ def test_every_state_with_every_event(state: type[Any], event: type[Any]):
         with pytest.raises(KafkaError, match=r"^x$"):
             machine.handle(events()[event], 0.0)
     else:
-        with pytest.raises(WrongTransactionState, match="transactional_id id"):
+        with pytest.raises(InvalidTxnState, match="transactional_id id"):
             machine.handle(events()[event], 0.0)
     assert type(machine.state) is state
 
@@ -383,7 +383,7 @@ def test_a_commit_without_an_answer_is_repeated_and_never_aborted():
     for _ in range(3):
         assert run.ask() == End(ME, CLASSIC, committed=True)
         run.lost()
-        with pytest.raises(WrongTransactionState, match=r"aborted, but .* being committed"):
+        with pytest.raises(InvalidTxnState, match=r"aborted, but .* being committed"):
             run.handle(Abort())
         run.later()
     assert run.ask() == End(ME, CLASSIC, committed=True)
@@ -611,7 +611,7 @@ def test_a_detached_transaction_is_left_open():
     assert isinstance(run.state, Detaching)
     assert run.ask() is None
     assert isinstance(run.state, Detached)
-    with pytest.raises(WrongTransactionState, match="was detached"):
+    with pytest.raises(InvalidTxnState, match="was detached"):
         run.handle(Begin(CLASSIC))
 
 

@@ -10,11 +10,11 @@ from aiokafkawire.broker import Answer, Broker, Drop, SeenRequest
 from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
+    InvalidTxnState,
     KafkaError,
     ProducerFenced,
     RequestTimedOut,
     TransactionFailed,
-    WrongTransactionState,
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -159,7 +159,7 @@ async def test_one_producer_has_one_transaction_at_a_time(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer, producer.transaction():
-        with pytest.raises(WrongTransactionState, match="one is open already"):
+        with pytest.raises(InvalidTxnState, match="one is open already"):
             async with producer.transaction():
                 pass
         await producer.send("t", b"v")

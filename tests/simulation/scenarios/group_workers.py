@@ -18,8 +18,8 @@ from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import (
     BrokerError,
     CommitFailed,
+    FencedInstanceId,
     KafkaError,
-    MemberFenced,
     NoBrokerAvailable,
     RequestTimedOut,
 )
@@ -78,7 +78,7 @@ BURST = 3
 
 BACK_AFTER_S = 1.0
 
-FAILURES = (NoBrokerAvailable, MemberFenced)
+FAILURES = (NoBrokerAvailable, FencedInstanceId)
 """What a supervisor sees now and then. A static member is fenced if its coordinator is lost before
 the rebalance is over in which it came back: the next one knows its life before alone."""
 

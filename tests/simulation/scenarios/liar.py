@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.errors import BrokerError, CorruptRecords, KafkaError
+from aiokafkawire.errors import BrokerError, CorruptRecord, KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
 from tests.invariants.checker import Promises
@@ -159,7 +159,7 @@ async def work(shift: Shift, asked: Mapping[str, deque[str]]) -> None:
         while not shift.over:
             try:
                 batches = await worker.getmany(timeout_ms=300)
-            except CorruptRecords as error:
+            except CorruptRecord as error:
                 read_again(shift, worker, error)
                 continue
             except BrokerError as error:
@@ -176,7 +176,7 @@ async def work(shift: Shift, asked: Mapping[str, deque[str]]) -> None:
                 await ASKED[asked_here.popleft()](worker)
 
 
-def read_again(shift: Shift, worker: Any, error: CorruptRecords) -> None:
+def read_again(shift: Shift, worker: Any, error: CorruptRecord) -> None:
     """Go on where the damaged records were: the next answer is another one."""
     place = (error.topic, error.partition, error.offset)
     shift.stage.note(f"{shift.name}: {error}")

@@ -9,7 +9,7 @@ from types import coroutine
 import anyio
 
 from aiokafkawire.runtime import Promise
-from aiokafkawire.testing.simulation.task_dump import SHOWN_FRAMES, Waiting, waiting
+from aiokafkawire.testing.simulation.task_dump import SHOWN_FRAMES, SuspendedTask, waiting
 
 FAR_AWAY = 1e9
 
@@ -56,7 +56,7 @@ def test_ways_of_waiting_are_left_out() -> None:
     async def wait() -> None:
         await Promise[None]().wait(deadline=FAR_AWAY)
 
-    async def main() -> Waiting:
+    async def main() -> SuspendedTask:
         async with anyio.create_task_group() as group:
             group.start_soon(wait, name="hopeful")
             await anyio.wait_all_tasks_blocked()
