@@ -15,7 +15,7 @@ from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed, explain, one_
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
-from aiokafkawire.cluster import Cluster, Controller, Route
+from aiokafkawire.cluster import Cluster, Route, ToController
 from aiokafkawire.config import ClientConfig, make, nearest
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import KafkaError
@@ -60,8 +60,8 @@ class ClientSession(NamedTuple):
         they are too old to report the controller.
         """
         metadata = self.cluster.metadata
-        if to == Controller() and metadata.controller_id not in metadata.nodes and metadata.nodes:
-            anyone = self.cluster.broker(min(metadata.nodes))
+        if to == ToController() and metadata.controller_id not in metadata.nodes and metadata.nodes:
+            anyone = self.cluster.broker_client(min(metadata.nodes))
             (await anyone.negotiated(self.deadline)).highest(message.api_key, max_version)
         return await self.cluster.request(
             message, to=to, deadline=self.deadline, max_version=max_version

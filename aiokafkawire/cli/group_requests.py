@@ -10,7 +10,7 @@ from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind
 from aiokafkawire.cli.client_session import ClientSession, response_error
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.tables import pluralize
-from aiokafkawire.cluster import Coordinator
+from aiokafkawire.cluster import ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
@@ -109,7 +109,9 @@ class GroupDescription:
 
 async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[KafkaError]]:
     """Return the groups of all brokers sorted by name, and the errors of brokers that failed."""
-    responses = await session.cluster.to_all(ListGroupsRequest(), deadline=session.deadline)
+    responses = await session.cluster.request_all_nodes(
+        ListGroupsRequest(), deadline=session.deadline
+    )
     found: dict[str, ListedGroup] = {}
     failed: list[KafkaError] = []
     for node_id, response in responses.items():
@@ -154,7 +156,7 @@ async def delete_groups(session: ClientSession, group_ids: Iterable[str]) -> lis
     errors: list[KafkaError] = []
     for group_id in dict.fromkeys(group_ids):
         response = await session.request(
-            DeleteGroupsRequest(groups_names=[group_id]), Coordinator(group_id)
+            DeleteGroupsRequest(groups_names=[group_id]), ToCoordinator(group_id)
         )
         for result in response.results:
             errors += _group_errors(group_id, result.error_code, "DeleteGroups")
@@ -177,7 +179,7 @@ async def delete_offsets(
             for name, tps in by_topic(partitions).items()
         ],
     )
-    response = await session.request(request, Coordinator(group_id))
+    response = await session.request(request, ToCoordinator(group_id))
     errors = _group_errors(group_id, response.error_code, "OffsetDelete")
     for topic in response.topics:
         # An error applies to all partitions of a topic: report it once.
@@ -205,7 +207,7 @@ async def reset_offsets(
     message = commit_request(group_id, Credentials(), wanted, {})
     response = await session.cluster.request(
         message,
-        to=Coordinator(group_id),
+        to=ToCoordinator(group_id),
         deadline=session.deadline,
         min_version=FIRST_AT_COORDINATOR,
         max_version=LAST_WITH_TOPIC_NAMES,
@@ -256,9 +258,9 @@ async def _describe(
     session: ClientSession, group_id: str, *, may_be_missing: bool = False
 ) -> tuple[DescribedGroup, int]:
     """Return the coordinator's description of a group and the coordinator's node id."""
-    node_id = await session.cluster.coordinator(group_id, deadline=session.deadline)
+    node_id = await session.cluster.find_coordinator(group_id, deadline=session.deadline)
     response = await session.request(
-        DescribeGroupsRequest(groups=[group_id]), Coordinator(group_id)
+        DescribeGroupsRequest(groups=[group_id]), ToCoordinator(group_id)
     )
     description = next((group for group in response.groups if group.group_id == group_id), None)
     if description is None:
@@ -290,7 +292,7 @@ async def _fetch_committed(session: ClientSession, group_id: str) -> dict[TopicP
     request: ByVersion[OffsetFetchResponse] = ByVersion(ApiKey.OFFSET_FETCH, build)
     response = await session.cluster.request(
         request,
-        to=Coordinator(group_id),
+        to=ToCoordinator(group_id),
         deadline=session.deadline,
         min_version=FIRST_FOR_ALL_TOPICS,
         max_version=LAST_WITH_TOPIC_NAMES,

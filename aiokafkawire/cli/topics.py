@@ -17,7 +17,7 @@ from aiokafkawire.cli.client_session import (
 )
 from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.cluster import AnyNode, Controller, TopicMetadata
+from aiokafkawire.cluster import ToAnyNode, ToController, TopicMetadata
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
@@ -227,7 +227,7 @@ async def create_topics(
         return CreateTopicsRequest(topics=new_topics, timeout_ms=session.timeout_ms)
 
     request: ByVersion[CreateTopicsResponse] = ByVersion(ApiKey.CREATE_TOPICS, build)
-    response = await session.request(request, Controller())
+    response = await session.request(request, ToController())
     errors = [
         response_error(
             result.error_code, result.error_message, api="CreateTopics", topic=result.name
@@ -242,7 +242,7 @@ async def delete_topics(session: ClientSession, names: Iterable[str]) -> list[Ka
     request = DeleteTopicsRequest(
         topic_names=list(dict.fromkeys(names)), timeout_ms=session.timeout_ms
     )
-    response = await session.request(request, Controller(), max_version=LAST_WITH_TOPIC_NAMES)
+    response = await session.request(request, ToController(), max_version=LAST_WITH_TOPIC_NAMES)
     errors = [
         response_error(
             result.error_code, result.error_message, api="DeleteTopics", topic=result.name
@@ -258,7 +258,7 @@ async def add_partitions(session: ClientSession, name: str, total: int) -> list[
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=session.timeout_ms, validate_only=False
     )
-    response = await session.request(request, Controller())
+    response = await session.request(request, ToController())
     errors = [
         response_error(
             result.error_code, result.error_message, api="CreatePartitions", topic=result.name
@@ -276,7 +276,7 @@ async def topic_configs(session: ClientSession, name: str) -> dict[str, str | No
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
     )
-    response = await session.request(DescribeConfigsRequest(resources=[resource]), AnyNode())
+    response = await session.request(DescribeConfigsRequest(resources=[resource]), ToAnyNode())
     (result,) = response.results
     error = response_error(
         result.error_code, result.error_message, api="DescribeConfigs", topic=name

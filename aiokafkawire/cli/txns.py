@@ -19,7 +19,7 @@ from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.cli.consume_plan import format_partitions
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
-from aiokafkawire.cluster import Coordinator, CoordinatorType
+from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -137,7 +137,7 @@ async def list_transactions(
     Empty `states` mean all states.
     """
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
-    responses = await session.cluster.to_all(request, deadline=session.deadline)
+    responses = await session.cluster.request_all_nodes(request, deadline=session.deadline)
     found: list[TransactionListing] = []
     failed: list[KafkaError] = []
     for node_id, response in responses.items():
@@ -160,8 +160,10 @@ async def describe_transaction(
     session: ClientSession, transactional_id: str
 ) -> TransactionDescription:
     """Return the last transaction of an id. Raises `CommandFailed` for an unknown id."""
-    route = Coordinator(transactional_id, CoordinatorType.TRANSACTION)
-    node_id = await session.cluster.coordinator(route.key, route.type, deadline=session.deadline)
+    route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
+    node_id = await session.cluster.find_coordinator(
+        route.key, route.type, deadline=session.deadline
+    )
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     response = await session.request(request, route)
     result = next(

@@ -3,33 +3,33 @@
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import (
     MetadataSnapshot,
+    MetadataUpdate,
     NodeInfo,
     PartitionMetadata,
     TopicMetadata,
-    Update,
 )
 from aiokafkawire.cluster.routing import (
-    AnyNode,
-    Controller,
-    Coordinator,
     CoordinatorType,
-    Node,
     Route,
+    ToAnyNode,
+    ToController,
+    ToCoordinator,
+    ToNode,
     error_codes,
 )
 
 __all__ = (
-    "AnyNode",
     "Cluster",
-    "Controller",
-    "Coordinator",
     "CoordinatorType",
     "MetadataSnapshot",
-    "Node",
+    "MetadataUpdate",
     "NodeInfo",
     "PartitionMetadata",
     "Route",
+    "ToAnyNode",
+    "ToController",
+    "ToCoordinator",
+    "ToNode",
     "TopicMetadata",
-    "Update",
     "error_codes",
 )

@@ -13,9 +13,9 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
 )
 
-__all__ = ("metadata_request", "no_broker", "telling")
+__all__ = ("metadata_request", "no_broker_available", "with_previous_reason")
 
-FIRST_WITHOUT_CREATION = 4
+FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 """Older versions make a topic that is named, where the broker makes topics on demand."""
 
 
@@ -27,19 +27,19 @@ def metadata_request(
 
     def build(version: int) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None
-        if wanted is None or (careful and version < FIRST_WITHOUT_CREATION):
+        if wanted is None or (careful and version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION):
             topics = None if version >= 1 else []
         else:
             # Version 0 takes an empty list for all topics; the reader leaves out the rest.
             topics = [MetadataRequestTopic(name=name) for name in wanted]
-        if version < FIRST_WITHOUT_CREATION:
+        if version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION:
             return MetadataRequest(topics=topics)
         return MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
 
     return ByVersion(ApiKey.METADATA, build)
 
 
-def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
+def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     """One error for the failures of all bootstrap addresses; final if each of them is."""
     reasons = "; ".join(
         error.reason
@@ -53,7 +53,7 @@ def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     )
 
 
-def telling(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:
+def with_previous_reason(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:
     """The last failure; if it is a deadline, with the reason why the time before it ran out."""
     if isinstance(failure, RequestTimedOut) and not isinstance(earlier, RequestTimedOut | None):
         failure.reason += f"; the attempt before: {earlier.reason}"

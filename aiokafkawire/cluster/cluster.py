@@ -7,22 +7,26 @@ from typing import TypeVar
 
 import anyio
 
-from aiokafkawire.cluster.bootstrap import telling
-from aiokafkawire.cluster.brokers import Brokers
-from aiokafkawire.cluster.coordinators import CoordinatorCache, find_request, read_found
-from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata, Update
+from aiokafkawire.cluster.bootstrap import with_previous_reason
+from aiokafkawire.cluster.broker_clients import BrokerClients
+from aiokafkawire.cluster.coordinators import (
+    CoordinatorCache,
+    find_coordinator_request,
+    read_find_coordinator,
+)
+from aiokafkawire.cluster.metadata import MetadataSnapshot, MetadataUpdate, TopicMetadata
+from aiokafkawire.cluster.metadata_updater import MetadataUpdater
 from aiokafkawire.cluster.ping import Pinger
-from aiokafkawire.cluster.refresher import Refresher
 from aiokafkawire.cluster.routing import (
-    AnyNode,
-    Controller,
-    Coordinator,
     CoordinatorType,
-    Node,
     Route,
-    least_loaded,
-    misrouted,
-    not_ready,
+    ToAnyNode,
+    ToController,
+    ToCoordinator,
+    ToNode,
+    least_loaded_node,
+    not_ready_code,
+    routing_error_code,
 )
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
@@ -48,9 +52,9 @@ from aiokafkawire.runtime import Host, Promise, Runtime
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 
-__all__ = ("UNKNOWN_ANSWERS", "Cluster")
+__all__ = ("MAX_UNKNOWN_TOPIC_RESPONSES", "Cluster")
 
-UNKNOWN_ANSWERS = 3
+MAX_UNKNOWN_TOPIC_RESPONSES = 3
 """So often must a topic be unknown, where it is not to be made, before it counts as missing."""
 
 R = TypeVar("R", bound=Response)
@@ -76,9 +80,9 @@ class Cluster:
         self.config = config
         self._runtime = runtime
         self._host = host
-        self._brokers = Brokers(config, runtime, host, handshake)
-        self._refresher = Refresher(config, runtime, self._brokers)
-        self.pinger = Pinger(config, runtime, host, self._brokers, self._refresher)
+        self._broker_clients = BrokerClients(config, runtime, host, handshake)
+        self._metadata_updater = MetadataUpdater(config, runtime, self._broker_clients)
+        self.pinger = Pinger(config, runtime, host, self._broker_clients, self._metadata_updater)
         self._coordinators = CoordinatorCache(host.fields)
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
@@ -88,49 +92,49 @@ class Cluster:
         Returns at once if `connect_on_start` is off.
         """
         if self.config.connect_on_start:
-            await self._refresher.start(self._host, deadline)
+            await self._metadata_updater.start(self._host, deadline)
         else:
-            self._refresher.start_in_background(self._host)
+            self._metadata_updater.start_in_background(self._host)
 
     async def aclose(self) -> None:
         """Close every connection; whoever waits gets `ClientClosed`."""
-        await self._brokers.aclose()
+        await self._broker_clients.aclose()
 
     # --- metadata ---
 
     @property
     def metadata(self) -> MetadataSnapshot:
         """The cluster as last told."""
-        return self._refresher.metadata
+        return self._metadata_updater.metadata
 
     @property
     def metadata_source(self) -> str | None:
         """The broker that `metadata` is from: its address, with its number before it if known."""
-        return self._refresher.told_by
+        return self._metadata_updater.source
 
     def add_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics fresh, once more for each call."""
-        fresh = self._refresher.interest.add(topics)
+        fresh = self._metadata_updater.topic_references.add(topics)
         if fresh:
-            self._refresher.request_update(fresh, urgent=True)
+            self._metadata_updater.request_update(fresh, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
         """Take back one `add_topics` of these topics."""
-        self._refresher.interest.remove(topics)
+        self._metadata_updater.topic_references.remove(topics)
 
     @property
     def all_topics(self) -> bool:
         """Whether the metadata is of all topics, for patterns; may be set."""
-        return self._refresher.interest.everything
+        return self._metadata_updater.topic_references.all_topics
 
     @all_topics.setter
     def all_topics(self, wanted: bool) -> None:
-        if self._refresher.interest.set_everything(wanted):
-            self._refresher.request_update(urgent=True)
+        if self._metadata_updater.topic_references.set_all_topics(wanted):
+            self._metadata_updater.request_update(urgent=True)
 
     def request_update(self) -> None:
         """The metadata has shown itself to be stale; returns at once, with backoff inside."""
-        self._refresher.request_update()
+        self._metadata_updater.request_update()
 
     def metrics(self) -> dict[str, int | float]:
         """What the connections have done since the start; the names end in their unit.
@@ -141,17 +145,19 @@ class Cluster:
         `request_latency_ms_avg` and `_max` are of all requests, those that a broker holds back on
         purpose included.
         """
-        return self._brokers.counters.snapshot()
+        return self._broker_clients.counters.snapshot()
 
     async def wait_update(self, after_version: int, deadline: float) -> bool:
         """Wait until `metadata.version` is over `after_version`; False at the deadline."""
-        return await self._refresher.wait_update(after_version, deadline)
+        return await self._metadata_updater.wait_update(after_version, deadline)
 
-    def on_change(self, callback: Callable[[Update], None]) -> None:
+    def add_metadata_listener(self, callback: Callable[[MetadataUpdate], None]) -> None:
         """Call back, synchronously, after each change of the metadata."""
-        self._refresher.on_change(callback)
+        self._metadata_updater.add_listener(callback)
 
-    async def topic(self, name: str, deadline: float, *, keep: bool = False) -> TopicMetadata:
+    async def topic_metadata(
+        self, name: str, deadline: float, *, keep: bool = False
+    ) -> TopicMetadata:
         """A topic's metadata, waiting until it is known; with `keep` it stays fresh from then on,
         as after `add_topics`.
 
@@ -159,24 +165,24 @@ class Cluster:
         `BrokerError` for a name that is invalid or not authorised; at once what makes it useless to
         ask again, as `AuthenticationFailed`.
         """
-        names, interest = (name,), self._refresher.interest
-        fresh = interest.add(names)
+        names, topic_references = (name,), self._metadata_updater.topic_references
+        fresh = topic_references.add(names)
         try:
             found = self.metadata.topics.get(name)
             if found is None or not found.partitions:
-                self._refresher.request_update(names, urgent=bool(fresh))
+                self._metadata_updater.request_update(names, urgent=bool(fresh))
                 found = await self._wait_topic(name, deadline)
         except BaseException:
-            interest.remove(names)
+            topic_references.remove(names)
             raise
         if not keep:
-            interest.remove(names)
+            topic_references.remove(names)
         return found
 
     async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
         version = self.metadata.version
         unknown_answers = 0
-        while await self._refresher.wait_update(version, deadline, fail_early=True):
+        while await self._metadata_updater.wait_update(version, deadline, fail_early=True):
             metadata = self.metadata
             version = metadata.version
             found = metadata.topics.get(name)
@@ -185,22 +191,25 @@ class Cluster:
             code = metadata.errors.get(name)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 unknown_answers += 1
-                if not self.config.allow_auto_create_topics and unknown_answers >= UNKNOWN_ANSWERS:
+                if (
+                    not self.config.allow_auto_create_topics
+                    and unknown_answers >= MAX_UNKNOWN_TOPIC_RESPONSES
+                ):
                     raise UnknownTopic(
                         f"topic {name!r} does not exist, and allow_auto_create_topics is off",
                         topic=name,
                     )
             elif code is not None and not (error := self._topic_error(name, code)).retriable:
                 raise error
-            self._refresher.request_update((name,))
-        raise self._no_topic(name)
+            self._metadata_updater.request_update((name,))
+        raise self._topic_timeout(name)
 
     def _topic_error(self, name: str, code: int) -> KafkaError:
-        return error_for(code, api="Metadata", broker=self._refresher.told_by, topic=name)
+        return error_for(code, api="Metadata", broker=self._metadata_updater.source, topic=name)
 
-    def _no_topic(self, name: str) -> KafkaError:
+    def _topic_timeout(self, name: str) -> KafkaError:
         code = self.metadata.errors.get(name)
-        failure = self._refresher.last_failure
+        failure = self._metadata_updater.last_failure
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return UnknownTopic(
                 f"topic {name!r} does not exist, and no broker made it before the deadline (is"
@@ -220,7 +229,7 @@ class Cluster:
             api="Metadata",
         )
 
-    def leader_hint(
+    def update_leader(
         self,
         tp: TopicPartition,
         node_id: NodeId,
@@ -229,44 +238,44 @@ class Cluster:
     ) -> None:
         """A broker named a new leader in an error (KIP-951)."""
         if endpoint is not None:
-            self._refresher.apply(self.metadata.with_node(node_id, *endpoint))
-        self._refresher.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
+            self._metadata_updater.apply(self.metadata.with_node(node_id, *endpoint))
+        self._metadata_updater.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
 
     # --- nodes ---
 
-    def broker(self, node_id: NodeId) -> BrokerClient:
+    def broker_client(self, node_id: NodeId) -> BrokerClient:
         """The client of a node. Raises `ConnectionFailed` if the metadata does not list it."""
-        node = self._refresher.metadata.nodes.get(node_id)
+        node = self._metadata_updater.metadata.nodes.get(node_id)
         if node is None:
             raise ConnectionFailed(f"the cluster lists no broker {node_id}", broker=str(node_id))
-        return self._brokers.of_node(node)
+        return self._broker_clients.for_node(node)
 
-    async def coordinator(
+    async def find_coordinator(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
     ) -> NodeId:
         """The node that coordinates a group or transaction, asked for if it is not known.
 
         Raises `BrokerError` for what waiting does not mend, `RequestTimedOut` at the deadline.
         """
-        route = Coordinator(key, type)
+        route = ToCoordinator(key, type)
         known = self._coordinators.get(route)
         if known is not None and known in self.metadata.nodes:
             return known
-        request, min_version = find_request(route)
+        request, min_version = find_coordinator_request(route)
         attempt = 0
         error: KafkaError | None = None
         while True:
             attempt += 1
             try:
-                response, broker = await self.exchange(
-                    request, to=AnyNode(), deadline=deadline, min_version=min_version
+                response, broker = await self.request_with_broker(
+                    request, to=ToAnyNode(), deadline=deadline, min_version=min_version
                 )
             except KafkaError as failure:
-                raise telling(failure, error) from None
-            found = read_found(response, key)
+                raise with_previous_reason(failure, error) from None
+            found = read_find_coordinator(response, key)
             code, reason = found.error_code, found.error_message
             if code == ErrorCode.NONE:
-                self._refresher.apply(
+                self._metadata_updater.apply(
                     self.metadata.with_node(found.node_id, found.host, found.port)
                 )
                 if found.node_id in self.metadata.nodes:
@@ -277,27 +286,29 @@ class Cluster:
             error = error_for(code, api="FindCoordinator", broker=broker, attempt=attempt)
             if reason:
                 error.reason += f" ({reason})"
-            await self._pause(attempt, deadline, error)
+            await self._backoff_or_raise(attempt, deadline, error)
 
-    def known_versions(self, route: Coordinator) -> Versions | None:
+    def coordinator_versions(self, route: ToCoordinator) -> Versions | None:
         """What a coordinator speaks, while it is known and connected."""
         node_id = self._coordinators.get(route)
         known = node_id is not None and node_id in self.metadata.nodes
-        return self.broker(node_id).versions if known and node_id is not None else None
+        return self.broker_client(node_id).versions if known and node_id is not None else None
 
-    def finalized(self, feature: str) -> int | None:
+    def finalized_feature_level(self, feature: str) -> int | None:
         """The level of a feature of the whole cluster, by the newest that a node has told; None
         before the first connection."""
-        return self._brokers.finalized(feature)
+        return self._broker_clients.finalized_feature_level(feature)
 
-    def coordinator_failed(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
+    def mark_coordinator_unknown(
+        self, key: str, type: CoordinatorType = CoordinatorType.GROUP
+    ) -> None:
         """The coordinator has moved or cannot be reached: ask anew next time."""
-        self._coordinators.forget(Coordinator(key, type))
+        self._coordinators.forget(ToCoordinator(key, type))
 
-    def leave_connection(self, node_id: NodeId, lane: Lane) -> None:
+    def replace_connection(self, node_id: NodeId, lane: Lane) -> None:
         """A node has answered nothing there for too long: take another connection from now on."""
         if node_id in self.metadata.nodes:
-            self.broker(node_id).leave(lane)
+            self.broker_client(node_id).leave(lane)
 
     # --- requests ---
 
@@ -319,7 +330,7 @@ class Cluster:
         `retry=False` there is one attempt, which may last until `deadline`, and such answers are
         given back. Raises as `BrokerClient.request` does.
         """
-        response, _ = await self.exchange(
+        response, _ = await self.request_with_broker(
             message,
             to=to,
             deadline=deadline,
@@ -330,7 +341,7 @@ class Cluster:
         )
         return response
 
-    async def exchange(
+    async def request_with_broker(
         self,
         message: Request[R] | ByVersion[R],
         *,
@@ -348,9 +359,9 @@ class Cluster:
         too_old: set[NodeId | None] = set()
         while True:
             attempt += 1
-            until = deadline if not retry else self._attempt_until(deadline)
+            until = deadline if not retry else self._attempt_deadline(deadline)
             try:
-                client = await self._locate(to, deadline, too_old)
+                client = await self._client_for(to, deadline, too_old)
                 response = await client.request(
                     message,
                     deadline=until,
@@ -359,7 +370,7 @@ class Cluster:
                     max_version=max_version,
                 )
             except UnsupportedVersion:
-                if not isinstance(to, AnyNode):
+                if not isinstance(to, ToAnyNode):
                     raise
                 too_old.add(client.node_id)
                 if too_old.issuperset(self.metadata.nodes):
@@ -367,37 +378,45 @@ class Cluster:
                 # While a cluster is upgraded another node may have what this one lacks.
                 continue
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
-                self._note_failure(failure, to, attempt, api)
+                self._on_failure(failure, to, attempt, api)
                 if not retry or not failure.retriable:
                     raise
-                error = telling(failure, error)
+                error = with_previous_reason(failure, error)
             else:
-                code = self._note_answer(response, to)
+                code = self._check_route(response, to)
                 if code is None or not retry:
                     return response, client.name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
-            await self._pause(attempt, deadline, error)
+            await self._backoff_or_raise(attempt, deadline, error)
 
     def submit(
         self,
         message: Request[R] | ByVersion[R],
         *,
-        to: Coordinator,
+        to: ToCoordinator,
         deadline: float,
-        told: Callable[[R | KafkaError, str], None],
+        on_done: Callable[[R | KafkaError, str], None],
         min_version: int = 0,
         max_version: int | None = None,
     ) -> bool:
-        """Send a request once, as `exchange` without `retry`, if that needs no waiting: the
-        coordinator is known and connected. False if not; then nothing is done.
+        """Send a request to a coordinator without waiting; one attempt.
 
-        `told` gets what `exchange` gives or raises, or what a `RawRequest` made of the answer, and
-        the name of the broker.
+        Args:
+            message: The request.
+            to: The coordinator. It must be known and connected.
+            deadline: Time at which the request fails with `RequestTimedOut`.
+            on_done: Called with the response or the error, and the name of the broker. For a
+                `RawRequest` the response is the value that it parsed.
+            min_version: Lowest version that can carry the request.
+            max_version: Highest version that can carry the request.
+
+        Returns:
+            False if the coordinator is unknown or not connected. Nothing is sent then.
         """
         node_id = self._coordinators.get(to)
         if node_id is None or node_id not in self.metadata.nodes:
             return False
-        client = self.broker(node_id)
+        client = self.broker_client(node_id)
         try:
             promise = client.submit(
                 message, deadline=deadline, min_version=min_version, max_version=max_version
@@ -412,30 +431,30 @@ class Cluster:
             if error is None:
                 response = promise.result()
                 if isinstance(response, Response):  # not what a `RawRequest` has found in order
-                    self._note_answer(response, to)
-                told(response, client.name)
+                    self._check_route(response, to)
+                on_done(response, client.name)
                 return
             assert isinstance(error, KafkaError)
             if isinstance(error, ConnectionFailed | ConnectionLost | RequestTimedOut):
-                self._note_failure(error, to, 1, APIS[ApiKey(message.api_key)].name)
-            told(error, client.name)
+                self._on_failure(error, to, 1, APIS[ApiKey(message.api_key)].name)
+            on_done(error, client.name)
 
         promise.when_done(done)
         return True
 
-    def _note_failure(self, failure: KafkaError, to: Route, attempt: int, api: str) -> None:
-        self._lost(to)
+    def _on_failure(self, failure: KafkaError, to: Route, attempt: int, api: str) -> None:
+        self._invalidate_route(to)
         failure.attempt = failure.attempt or attempt
         failure.api = failure.api or api
 
-    def _note_answer(self, response: Response, to: Route) -> int | None:
+    def _check_route(self, response: Response, to: Route) -> int | None:
         """The code by which a node says that another one should have been asked, or later."""
-        code = misrouted(response, to)
+        code = routing_error_code(response, to)
         if code is not None and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            self._lost(to)
+            self._invalidate_route(to)
         return code
 
-    async def to_all(
+    async def request_all_nodes(
         self, message: Request[R] | ByVersion[R], *, deadline: float
     ) -> dict[NodeId, R | KafkaError]:
         """Send a request to every node at once; each one's response, or why there is none.
@@ -450,20 +469,20 @@ class Cluster:
             try:
                 while True:
                     attempt += 1
-                    response, broker = await self.exchange(
-                        message, to=Node(node_id), deadline=deadline
+                    response, broker = await self.request_with_broker(
+                        message, to=ToNode(node_id), deadline=deadline
                     )
-                    code = not_ready(response)
+                    code = not_ready_code(response)
                     if code is None:
                         answers[node_id] = response
                         return
                     api = APIS[ApiKey(message.api_key)].name
                     error = error_for(code, api=api, broker=broker, attempt=attempt)
-                    await self._pause(attempt, deadline, error)
+                    await self._backoff_or_raise(attempt, deadline, error)
             except KafkaError as error:
                 answers[node_id] = error
 
-        await self._nodes_known(deadline)
+        await self._wait_nodes(deadline)
         nodes = sorted(self.metadata.nodes)
         async with anyio.create_task_group() as group:
             for node_id in nodes:
@@ -472,61 +491,61 @@ class Cluster:
 
     # --- routing ---
 
-    async def _locate(
-        self, to: Route, deadline: float, but_for: Container[NodeId | None] = ()
+    async def _client_for(
+        self, to: Route, deadline: float, excluded: Container[NodeId | None] = ()
     ) -> BrokerClient:
         match to:
-            case Node(node_id):
-                return self.broker(node_id)
-            case Coordinator(key, kind):
-                return self.broker(await self.coordinator(key, kind, deadline=deadline))
-            case Controller():
-                return self.broker(await self._controller(deadline))
-            case AnyNode():
-                await self._nodes_known(deadline)
+            case ToNode(node_id):
+                return self.broker_client(node_id)
+            case ToCoordinator(key, kind):
+                return self.broker_client(await self.find_coordinator(key, kind, deadline=deadline))
+            case ToController():
+                return self.broker_client(await self._wait_controller(deadline))
+            case ToAnyNode():
+                await self._wait_nodes(deadline)
                 now = self._runtime.clock.now()
                 nodes = {
                     node_id: node
                     for node_id, node in self.metadata.nodes.items()
-                    if node_id not in but_for
+                    if node_id not in excluded
                 }
-                loads = self._brokers.loads(nodes)
-                chosen = least_loaded(loads, now, self._runtime.rng)
+                loads = self._broker_clients.loads(nodes)
+                chosen = least_loaded_node(loads, now, self._runtime.rng)
                 if chosen is None:
                     raise NoBrokerAvailable("no broker of the cluster is known")
-                return self.broker(chosen)
+                return self.broker_client(chosen)
 
-    async def _nodes_known(self, deadline: float) -> None:
+    async def _wait_nodes(self, deadline: float) -> None:
         """Wait for the first metadata, if the client was started without it."""
         while not self.metadata.nodes:
-            if not await self._refresher.wait_update(
+            if not await self._metadata_updater.wait_update(
                 self.metadata.version, deadline, fail_early=True
             ):
-                failure = self._refresher.last_failure
+                failure = self._metadata_updater.last_failure
                 why = f": {failure.reason}" if failure is not None else ""
                 raise NoBrokerAvailable(f"no broker was reached before the deadline{why}")
 
-    async def _controller(self, deadline: float) -> NodeId:
+    async def _wait_controller(self, deadline: float) -> NodeId:
         while self.metadata.controller_id not in self.metadata.nodes:
             version = self.metadata.version
-            self._refresher.request_update()
-            if not await self._refresher.wait_update(version, deadline, fail_early=True):
+            self._metadata_updater.request_update()
+            if not await self._metadata_updater.wait_update(version, deadline, fail_early=True):
                 raise RequestTimedOut(
                     "the cluster named no controller before the deadline", sent=False
                 )
         return self.metadata.controller_id
 
-    def _lost(self, to: Route) -> None:
+    def _invalidate_route(self, to: Route) -> None:
         """What was known of a way has proved wrong."""
         # mutation: moved-coordinator-not-forgotten
-        if isinstance(to, Coordinator):
+        if isinstance(to, ToCoordinator):
             self._coordinators.forget(to)
-        self._refresher.request_update()
+        self._metadata_updater.request_update()
 
-    def _attempt_until(self, deadline: float) -> float:
+    def _attempt_deadline(self, deadline: float) -> float:
         return min(deadline, self._runtime.clock.now() + self.config.request_timeout_ms / 1_000)
 
-    async def _pause(self, attempt: int, deadline: float, error: KafkaError) -> None:
+    async def _backoff_or_raise(self, attempt: int, deadline: float, error: KafkaError) -> None:
         """Wait before the next attempt; raise `error` if it cannot help or would be too late."""
         if not error.retriable:
             raise error

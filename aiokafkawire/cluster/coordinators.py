@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from aiokafkawire.cluster.routing import Coordinator, CoordinatorType
+from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.logs import NO_FIELDS, fields_of
@@ -17,15 +17,21 @@ from aiokafkawire.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-__all__ = ("MAX_KNOWN", "CoordinatorCache", "Found", "find_request", "read_found")
+__all__ = (
+    "MAX_COORDINATORS",
+    "CoordinatorCache",
+    "FoundCoordinator",
+    "find_coordinator_request",
+    "read_find_coordinator",
+)
 
 logger = logging.getLogger("aiokafkawire.cluster")
 
-MAX_KNOWN = 10_000
+MAX_COORDINATORS = 10_000
 """Coordinators remembered; the oldest is forgotten beyond it."""
 
 
-class Found(NamedTuple):
+class FoundCoordinator(NamedTuple):
     """An answer to FindCoordinator."""
 
     error_code: int
@@ -35,7 +41,9 @@ class Found(NamedTuple):
     port: int
 
 
-def find_request(route: Coordinator) -> tuple[ByVersion[FindCoordinatorResponse], int]:
+def find_coordinator_request(
+    route: ToCoordinator,
+) -> tuple[ByVersion[FindCoordinatorResponse], int]:
     """The request for a coordinator, and the lowest version that can ask for it."""
 
     def build(version: int) -> FindCoordinatorRequest:
@@ -47,10 +55,10 @@ def find_request(route: Coordinator) -> tuple[ByVersion[FindCoordinatorResponse]
     return ByVersion(ApiKey.FIND_COORDINATOR, build), min_version
 
 
-def read_found(response: FindCoordinatorResponse, key: str) -> Found:
+def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundCoordinator:
     """The answer for `key`, of any version. Raises `ProtocolError` if there is none."""
     if not response.coordinators:
-        return Found(
+        return FoundCoordinator(
             response.error_code,
             response.error_message,
             response.node_id,
@@ -59,7 +67,9 @@ def read_found(response: FindCoordinatorResponse, key: str) -> Found:
         )
     for told in response.coordinators:
         if told.key == key:
-            return Found(told.error_code, told.error_message, told.node_id, told.host, told.port)
+            return FoundCoordinator(
+                told.error_code, told.error_message, told.node_id, told.host, told.port
+            )
     raise ProtocolError(f"the broker was asked for {key!r} and answered for others")
 
 
@@ -67,20 +77,20 @@ class CoordinatorCache:
     """The coordinators found and not failed since."""
 
     def __init__(self, fields: Mapping[str, object] = NO_FIELDS) -> None:
-        self._known: dict[Coordinator, NodeId] = {}
+        self._known: dict[ToCoordinator, NodeId] = {}
         self._fields = fields
 
-    def get(self, route: Coordinator) -> NodeId | None:
+    def get(self, route: ToCoordinator) -> NodeId | None:
         return self._known.get(route)
 
-    def put(self, route: Coordinator, node_id: NodeId) -> None:
+    def put(self, route: ToCoordinator, node_id: NodeId) -> None:
         if self._known.pop(route, None) != node_id:
             self._log("Coordinator of %s %s: broker %d", route, node_id)
         self._known[route] = node_id
-        if len(self._known) > MAX_KNOWN:
+        if len(self._known) > MAX_COORDINATORS:
             del self._known[next(iter(self._known))]
 
-    def forget(self, route: Coordinator) -> None:
+    def forget(self, route: ToCoordinator) -> None:
         node_id = self._known.pop(route, None)
         if node_id is not None:
             self._log(
@@ -89,7 +99,7 @@ class CoordinatorCache:
                 node_id,
             )
 
-    def _log(self, text: str, route: Coordinator, node_id: NodeId) -> None:
+    def _log(self, text: str, route: ToCoordinator, node_id: NodeId) -> None:
         key = route.key
         is_group = route.type is CoordinatorType.GROUP
         logger.debug(

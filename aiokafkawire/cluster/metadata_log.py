@@ -11,7 +11,7 @@ from aiokafkawire.cluster.metadata import MetadataSnapshot, NodeInfo
 from aiokafkawire.logs import MAX_LISTED, fields_of, list_partitions
 from aiokafkawire.types import NodeId, TopicPartition
 
-__all__ = ("cluster_note", "log_change")
+__all__ = ("cluster_id_warning", "log_change")
 
 logger = logging.getLogger("aiokafkawire.cluster")
 
@@ -48,7 +48,7 @@ def log_change(
             )
 
 
-def cluster_note(before: MetadataSnapshot, after: MetadataSnapshot) -> tuple[str, ...]:
+def cluster_id_warning(before: MetadataSnapshot, after: MetadataSnapshot) -> tuple[str, ...]:
     """Return a warning if the metadata is of another cluster than before."""
     ids = (before.cluster_id, after.cluster_id)
     if None in ids or before.cluster_id == after.cluster_id:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from aiokafkawire.cluster.bootstrap import metadata_request
-from aiokafkawire.cluster.brokers import Brokers
-from aiokafkawire.cluster.coordinators import find_request, read_found
-from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, NodeInfo, valid_address
-from aiokafkawire.cluster.refresher import Refresher
-from aiokafkawire.cluster.routing import Coordinator, Load, error_codes
+from aiokafkawire.cluster.broker_clients import BrokerClients
+from aiokafkawire.cluster.coordinators import find_coordinator_request, read_find_coordinator
+from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT, MetadataSnapshot, NodeInfo, valid_address
+from aiokafkawire.cluster.metadata_updater import MetadataUpdater
+from aiokafkawire.cluster.routing import NodeLoad, ToCoordinator, error_codes
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import BrokerClient, ByVersion
 from aiokafkawire.errors import (
@@ -70,7 +70,7 @@ class _Attempt(Generic[R]):
         return self.response
 
 
-class _Call:
+class _Ping:
     """One `ping`: its deadline, the tasks that it started, and the brokers that answered it."""
 
     def __init__(self, timeout_ms: float, deadline: float) -> None:
@@ -115,14 +115,14 @@ class Pinger:
         config: ClientConfig,
         runtime: Runtime,
         host: Host,
-        brokers: Brokers,
-        refresher: Refresher,
+        brokers: BrokerClients,
+        metadata_updater: MetadataUpdater,
     ) -> None:
         self._config = config
         self._runtime = runtime
         self._host = host
-        self._brokers = brokers
-        self._refresher = refresher
+        self._broker_clients = brokers
+        self._metadata_updater = metadata_updater
 
     async def ping(
         self, timeout_ms: float, *, topic: str | None = None, group: str | None = None
@@ -130,7 +130,7 @@ class Pinger:
         """Return which brokers answered, or raise why one that had to did not."""
         if not timeout_ms >= 0:  # NaN is not either
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
-        call = _Call(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
+        call = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:
             if topic is not None:
                 await self._leaders(call, topic)
@@ -142,10 +142,10 @@ class Pinger:
             call.cancel()
         return PingResult(tuple(call.answered), max(call.answered.values()) * 1_000)
 
-    async def _leaders(self, call: _Call, topic: str) -> None:
+    async def _leaders(self, call: _Ping, topic: str) -> None:
         """Ask for the leaders of a topic, then each of them."""
         found = await self._first_answer(call, metadata_request((topic,), allow_creation=False))
-        snapshot = EMPTY.updated(found.answer, (topic,)).snapshot
+        snapshot = EMPTY_SNAPSHOT.with_response(found.answer, (topic,)).snapshot
         led = _led(snapshot, topic, found.name)
         attempts = {
             node_id: self._begin_at(call, snapshot.nodes[node_id], _no_topics()) for node_id in led
@@ -165,11 +165,11 @@ class Pinger:
         if errors:
             raise _one_error(errors, topic)
 
-    async def _coordinator(self, call: _Call, group: str) -> None:
+    async def _coordinator(self, call: _Ping, group: str) -> None:
         """Ask for the coordinator of a group, then the coordinator whether it has the group."""
-        request, min_version = find_request(Coordinator(group))
+        request, min_version = find_coordinator_request(ToCoordinator(group))
         attempt = await self._first_answer(call, request, min_version)
-        found = read_found(attempt.answer, group)
+        found = read_find_coordinator(attempt.answer, group)
         context: dict[str, Any] = {"broker": attempt.name, "group": group}
         if found.error_code != ErrorCode.NONE:
             error = error_for(found.error_code, api="FindCoordinator", **context)
@@ -196,7 +196,7 @@ class Pinger:
     # --- requests ---
 
     async def _first_answer(
-        self, call: _Call, message: Request[R] | ByVersion[R], min_version: int = 0
+        self, call: _Ping, message: Request[R] | ByVersion[R], min_version: int = 0
     ) -> _Attempt[R]:
         """Ask one broker after the other, without waiting long for each; the first answer counts.
 
@@ -221,7 +221,7 @@ class Pinger:
             else:
                 await call.changed.wait(min(next_at, call.deadline) if waiting else call.deadline)
 
-    async def _all_ended(self, call: _Call, attempts: Sequence[_Attempt[Any]]) -> None:
+    async def _all_ended(self, call: _Ping, attempts: Sequence[_Attempt[Any]]) -> None:
         """Wait until each attempt has an answer or has failed, or the deadline comes."""
         while not all(attempt.done for attempt in attempts):
             if not await call.changed.wait(call.deadline):
@@ -229,7 +229,7 @@ class Pinger:
 
     def _begin_at(
         self,
-        call: _Call,
+        call: _Ping,
         node: NodeInfo,
         message: Request[R] | ByVersion[R],
         min_version: int = 0,
@@ -238,16 +238,16 @@ class Pinger:
 
         Where the metadata has another address of it, or lacks it, the metadata stays as it is.
         """
-        known = self._refresher.metadata.nodes.get(node.node_id)
+        known = self._metadata_updater.metadata.nodes.get(node.node_id)
         if known is not None and known.address == node.address:
-            client = self._brokers.of_node(known)
+            client = self._broker_clients.for_node(known)
         else:
-            client = self._brokers.of_address(node.address)
+            client = self._broker_clients.for_address(node.address)
         return self._begin(call, client, message, min_version, node.node_id)
 
     def _begin(
         self,
-        call: _Call,
+        call: _Ping,
         client: BrokerClient,
         message: Request[R] | ByVersion[R],
         min_version: int = 0,
@@ -265,7 +265,7 @@ class Pinger:
 
     async def _ask(
         self,
-        call: _Call,
+        call: _Ping,
         attempt: _Attempt[R],
         message: Request[R] | ByVersion[R],
         min_version: int,
@@ -293,18 +293,20 @@ class Pinger:
 
     def _candidates(self) -> list[BrokerClient]:
         """Every known broker, the one most likely to answer first, then the bootstrap addresses."""
-        nodes = self._refresher.metadata.nodes
-        loads = self._brokers.loads(nodes)
+        nodes = self._metadata_updater.metadata.nodes
+        loads = self._broker_clients.loads(nodes)
         self._runtime.rng.shuffle(loads)
         loads.sort(key=_rank)
-        clients = [self._brokers.of_node(nodes[load.node_id]) for load in loads]
+        clients = [self._broker_clients.for_node(nodes[load.node_id]) for load in loads]
         known = {client.address for client in clients}
         servers = [Address(*server) for server in self._config.bootstrap_addresses]
-        clients += [self._brokers.of_address(server) for server in servers if server not in known]
+        clients += [
+            self._broker_clients.for_address(server) for server in servers if server not in known
+        ]
         return clients
 
 
-def _rank(load: Load) -> tuple[bool, float, int]:
+def _rank(load: NodeLoad) -> tuple[bool, float, int]:
     return not load.connected, load.ready_at, load.requests
 
 
@@ -361,7 +363,7 @@ def _one_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
     return error
 
 
-def _no_answer(call: _Call, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
+def _no_answer(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
     """Why no broker answered: the one reason that matters, or that of each."""
     errors = [call.error_of(attempt) for attempt in attempts]
     for error in errors:

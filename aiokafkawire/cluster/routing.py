@@ -13,17 +13,17 @@ from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ErrorCode, Response
 
 __all__ = (
-    "AnyNode",
-    "Controller",
-    "Coordinator",
     "CoordinatorType",
-    "Load",
-    "Node",
+    "NodeLoad",
     "Route",
+    "ToAnyNode",
+    "ToController",
+    "ToCoordinator",
+    "ToNode",
     "error_codes",
-    "least_loaded",
-    "misrouted",
-    "not_ready",
+    "least_loaded_node",
+    "not_ready_code",
+    "routing_error_code",
 )
 
 
@@ -35,31 +35,31 @@ class CoordinatorType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ToNode:
     """A given broker."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class AnyNode:
+class ToAnyNode:
     """The broker with the least to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ToController:
     """The broker that changes topics."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class ToCoordinator:
     """The broker that keeps a group or a transaction."""
 
     key: str
     type: CoordinatorType = CoordinatorType.GROUP
 
 
-Route = Node | AnyNode | Controller | Coordinator
+Route = ToNode | ToAnyNode | ToController | ToCoordinator
 
 _CONTROLLER_CODES = frozenset({ErrorCode.NOT_CONTROLLER})
 _NOT_READY_CODES = frozenset(
@@ -68,11 +68,11 @@ _NOT_READY_CODES = frozenset(
 _COORDINATOR_CODES = _NOT_READY_CODES | {ErrorCode.NOT_COORDINATOR}
 
 # The fields under which responses keep an error code for each of what was asked.
-_NESTED = ("topics", "responses", "groups", "partitions", "members", "coordinators")
-_NESTED_IN: dict[type[Any], tuple[str, ...]] = {}  # as many as there are structs
+_NESTED_FIELDS = ("topics", "responses", "groups", "partitions", "members", "coordinators")
+_NESTED_FIELDS_OF: dict[type[Any], tuple[str, ...]] = {}  # as many as there are structs
 
 
-class Load(NamedTuple):
+class NodeLoad(NamedTuple):
     """How busy a broker is. `ready_at`: no connection is tried before, as earlier ones failed."""
 
     node_id: NodeId
@@ -81,7 +81,7 @@ class Load(NamedTuple):
     ready_at: float
 
 
-def least_loaded(loads: Sequence[Load], now: float, rng: random.Random) -> NodeId | None:
+def least_loaded_node(loads: Sequence[NodeLoad], now: float, rng: random.Random) -> NodeId | None:
     """The node for a request that any can answer.
 
     A connected one with the fewest requests; else one that may be connected to now; else the one
@@ -90,7 +90,7 @@ def least_loaded(loads: Sequence[Load], now: float, rng: random.Random) -> NodeI
     if not loads:
         return None
 
-    def rank(load: Load) -> tuple[int, float]:
+    def rank(load: NodeLoad) -> tuple[int, float]:
         if load.connected:
             return 0, load.requests
         if load.ready_at <= now:
@@ -106,19 +106,19 @@ def error_codes(response: Response) -> Iterator[int]:
     yield from _codes([response])
 
 
-def misrouted(response: Response, route: Route) -> int | None:
+def routing_error_code(response: Response, route: Route) -> int | None:
     """The code by which a node says that another one should have been asked, or asked later."""
     match route:
-        case Controller():
-            telling = _CONTROLLER_CODES
-        case Coordinator():
-            telling = _COORDINATOR_CODES
+        case ToController():
+            with_previous_reason = _CONTROLLER_CODES
+        case ToCoordinator():
+            with_previous_reason = _COORDINATOR_CODES
         case _:
             return None
-    return _first(response, telling)
+    return _first(response, with_previous_reason)
 
 
-def not_ready(response: Response) -> int | None:
+def not_ready_code(response: Response) -> int | None:
     """The code by which a node says that it does not coordinate anything yet."""
     return _first(response, _NOT_READY_CODES)
 
@@ -140,7 +140,9 @@ def _codes(items: Iterable[Any]) -> Iterator[int]:
 
 def _nested_in(kind: type[Any]) -> tuple[str, ...]:
     """Those of the fields that a struct has: most have none, and to look in vain costs most."""
-    names = _NESTED_IN.get(kind)
+    names = _NESTED_FIELDS_OF.get(kind)
     if names is None:
-        names = _NESTED_IN[kind] = tuple(name for name in _NESTED if hasattr(kind, name))
+        names = _NESTED_FIELDS_OF[kind] = tuple(
+            name for name in _NESTED_FIELDS if hasattr(kind, name)
+        )
     return names

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Self, Unpack, overload
 
-from aiokafkawire.cluster.routing import AnyNode
+from aiokafkawire.cluster.routing import ToAnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
 from aiokafkawire.config.names import ABSENT_OF_CONSUMER
 from aiokafkawire.connection import ByVersion, parse_pin
@@ -752,7 +752,9 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             RequestTimedOut: No response within `default_api_timeout_ms`.
         """
         session = self._running
-        return tuple((await session.cluster.topic(topic, self._deadline(session))).partitions)
+        return tuple(
+            (await session.cluster.topic_metadata(topic, self._deadline(session))).partitions
+        )
 
     async def topics(self) -> tuple[str, ...]:
         """Return the names of all topics that this client may see, sorted.
@@ -767,7 +769,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
 
         request: ByVersion[MetadataResponse] = ByVersion(ApiKey.METADATA, build)
         response = await session.cluster.request(
-            request, to=AnyNode(), deadline=self._deadline(session)
+            request, to=ToAnyNode(), deadline=self._deadline(session)
         )
         return tuple(sorted(topic.name for topic in response.topics if topic.name))
 

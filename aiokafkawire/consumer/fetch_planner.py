@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
@@ -29,7 +29,7 @@ A fetch without the full partition could wait at the broker when the application
 buffer. A partition that stays full must not delay the others for longer, though.
 """
 
-LeaderOf = Callable[[TopicPartition], Leader | None]
+LeaderOf = Callable[[TopicPartition], LeaderAndEpoch | None]
 """Returns the leader of a partition, or None if it is unknown."""
 
 
@@ -257,7 +257,7 @@ class FetchPlanner:
         self._unverified.discard(state)
 
     def _part(
-        self, partition: AssignedPartition, state: Fetching, leader: Leader, node: NodeId
+        self, partition: AssignedPartition, state: Fetching, leader: LeaderAndEpoch, node: NodeId
     ) -> PartitionFetch:
         buffer = state.buffer
         return PartitionFetch(
@@ -294,7 +294,9 @@ class FetchPlanner:
         return min(later, default=NEVER)
 
 
-def _leader_to_fetch_from(partition: AssignedPartition, leader_of: LeaderOf) -> Leader | None:
+def _leader_to_fetch_from(
+    partition: AssignedPartition, leader_of: LeaderOf
+) -> LeaderAndEpoch | None:
     """Return the leader of a partition that may be fetched, or None."""
     state = partition.state
     if isinstance(state, Fetching) and state.leader is not None:
@@ -305,7 +307,7 @@ def _leader_to_fetch_from(partition: AssignedPartition, leader_of: LeaderOf) -> 
 
 
 def _fetch_node(
-    partition: AssignedPartition, leader: Leader, now: float, nodes: Container[NodeId]
+    partition: AssignedPartition, leader: LeaderAndEpoch, now: float, nodes: Container[NodeId]
 ) -> NodeId:
     """Return the broker to fetch from: a valid preferred read replica, else the leader."""
     preferred_replica = partition.preferred_replica

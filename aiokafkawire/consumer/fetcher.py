@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
-from aiokafkawire.cluster.routing import Node
+from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import (
@@ -233,7 +233,7 @@ class Fetcher:
                         session_request, self._config, version, short_wait=plan.short_wait
                     ),
                 ),
-                to=Node(plan.node),
+                to=ToNode(plan.node),
                 max_version=session_request.max_version,
                 deadline=began + timeout_s,
                 retry=False,
@@ -475,7 +475,7 @@ class Fetcher:
             self._on_data()
         else:
             if data.current_leader.leader_id >= 0:
-                self._cluster.leader_hint(
+                self._cluster.update_leader(
                     partition.tp, data.current_leader.leader_id, data.current_leader.leader_epoch
                 )
             self._cluster.request_update()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from aiokafkawire.cluster.cluster import UNKNOWN_ANSWERS, Cluster
-from aiokafkawire.cluster.routing import Node
+from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES, Cluster
+from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
 from aiokafkawire.runtime import Runtime
@@ -57,7 +57,7 @@ class OffsetLister:
         try:
             response = await self._cluster.request(
                 self._request(timestamps),
-                to=Node(node),
+                to=ToNode(node),
                 deadline=deadline,
                 retry=False,
                 min_version=FIRST_WITH_TIMESTAMPS if max(timestamps.values()) >= 0 else 0,
@@ -106,7 +106,7 @@ class OffsetLister:
             failed: dict[TopicPartition, KafkaError] = {}
             try:
                 for topic in dict.fromkeys(tp.topic for tp in remaining):
-                    await self._cluster.topic(topic, deadline)
+                    await self._cluster.topic_metadata(topic, deadline)
             except RequestTimedOut:
                 # The backoff may end after the deadline: an earlier error says more.
                 if errors:
@@ -121,7 +121,7 @@ class OffsetLister:
             elif version != seen_version:
                 missing_rounds, seen_version = missing_rounds + 1, version
             if (
-                missing_rounds >= UNKNOWN_ANSWERS
+                missing_rounds >= MAX_UNKNOWN_TOPIC_RESPONSES
                 and not self._cluster.config.allow_auto_create_topics
             ):
                 raise next(iter(missing.values()))

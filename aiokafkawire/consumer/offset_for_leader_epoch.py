@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import Node
+from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import NodeId, TopicPartition, by_topic
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
@@ -48,7 +48,7 @@ async def fetch_epoch_ends(
     try:
         response = await cluster.request(
             _request(queries),
-            to=Node(node),
+            to=ToNode(node),
             deadline=deadline,
             retry=False,
             min_version=FIRST_WITH_CURRENT_EPOCH,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.config import reset_duration_ms
 from aiokafkawire.errors import (
     BrokerError,
@@ -131,7 +131,7 @@ class Validating:
     """
 
     buffer: FetchBuffer
-    leader: Leader
+    leader: LeaderAndEpoch
     not_before: float = 0.0
     failures: int = 0
 
@@ -141,7 +141,7 @@ class Fetching:
     """Records are fetched. The position is validated against `leader`, if one is known."""
 
     buffer: FetchBuffer
-    leader: Leader | None = None
+    leader: LeaderAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,7 +187,7 @@ class OffsetListed:
     requested_in: State
     offset: int | None
     leader_epoch: int = ANY_LEADER_EPOCH
-    leader: Leader | None = None
+    leader: LeaderAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class LookupFailed:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    leader: Leader
+    leader: LeaderAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ class AssignedPartition:
         else:
             self._failed.pop(self, None)
 
-    def update_leader(self, leader: Leader | None) -> None:
+    def update_leader(self, leader: LeaderAndEpoch | None) -> None:
         """Validate the position, unless it was validated against this leader (KIP-320)."""
         state = self.state
         if not isinstance(state, Fetching | Validating) or leader is None:
@@ -545,7 +545,7 @@ def _on_leader_changed(
     return _validate_if_possible(state.buffer, event.leader)
 
 
-def _validate_if_possible(buffer: FetchBuffer, leader: Leader) -> State:
+def _validate_if_possible(buffer: FetchBuffer, leader: LeaderAndEpoch) -> State:
     """Return `Validating` if both epochs are known, else `Fetching`."""
     if ANY_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
         return Fetching(buffer, leader)

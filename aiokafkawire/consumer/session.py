@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.metadata import Update
+from aiokafkawire.cluster.metadata import MetadataUpdate
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import ClientClosed, CommitFailed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
@@ -134,7 +134,7 @@ class ConsumerSession(Session):
         """Connect to the cluster and start all tasks."""
         now = self.runtime.clock.now()
         await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
-        self.cluster.on_change(self._metadata_changed)
+        self.cluster.add_metadata_listener(self._metadata_changed)
         self._host.spawn(self.fetcher.run, name="fetcher")
         self._host.spawn(self.position_resolver.run, name="position-resolver")
         if self.group is not None:
@@ -346,11 +346,11 @@ class ConsumerSession(Session):
             self.assignment.remove([partition])
         return self._reads_whole_topics
 
-    def _metadata_changed(self, update: Update) -> None:
+    def _metadata_changed(self, update: MetadataUpdate) -> None:
         if update.leaders_only:
             self.on_state_changed()
             return
-        recreated = self._restart_recreated(update.renewed)
+        recreated = self._restart_recreated(update.recreated_topics)
         if recreated and self.group is not None:
             reason = "the topic was deleted and created again"
             self.group.offsets.ended([p.tp for p in recreated], reason, lost=True)

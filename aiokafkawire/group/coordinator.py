@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import Coordinator, CoordinatorType, Node
+from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator, ToNode
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
@@ -189,7 +189,9 @@ class GroupMember:
         if not isinstance(state, s.Joining) or state.identity.member_id:
             return False
         # The coordinator's own may not be known yet, while the connection for the join is made.
-        known = [self._cluster.broker(node).versions for node in self._cluster.metadata.nodes]
+        known = [
+            self._cluster.broker_client(node).versions for node in self._cluster.metadata.nodes
+        ]
         return any(
             versions is not None and versions.highest(ApiKey.JOIN_GROUP) < FIRST_WITH_ID_AHEAD
             for versions in known
@@ -314,9 +316,9 @@ class GroupMember:
             case do.FindCoordinator(request):
                 self._start("find-coordinator", self._find(request))
             case do.ForgetCoordinator(silent):
-                self._cluster.coordinator_failed(self.group_id, CoordinatorType.GROUP)
+                self._cluster.mark_coordinator_unknown(self.group_id, CoordinatorType.GROUP)
                 if silent is not None:
-                    self._cluster.leave_connection(silent, Lane.GENERAL)
+                    self._cluster.replace_connection(silent, Lane.GENERAL)
             case do.SendJoin():
                 self._start("join", self._join(effect))
             case do.MakeAssignment():
@@ -410,7 +412,11 @@ class GroupMember:
         async def ask() -> on.Answer:
             try:
                 response = await self._cluster.request(
-                    message, to=Node(node), deadline=deadline, retry=False, min_version=min_version
+                    message,
+                    to=ToNode(node),
+                    deadline=deadline,
+                    retry=False,
+                    min_version=min_version,
                 )
             except KafkaError as error:
                 self._owner.heard(error)
@@ -427,7 +433,7 @@ class GroupMember:
 
         async def find() -> on.Answer:
             try:
-                node = await self._cluster.coordinator(
+                node = await self._cluster.find_coordinator(
                     self.group_id, CoordinatorType.GROUP, deadline=deadline
                 )
             except KafkaError as error:
@@ -560,7 +566,7 @@ class GroupMember:
             message: ByVersion[LeaveGroupResponse] = ByVersion(ApiKey.LEAVE_GROUP, build)
             try:
                 await self._cluster.request(
-                    message, to=Coordinator(self.group_id), deadline=effect.deadline
+                    message, to=ToCoordinator(self.group_id), deadline=effect.deadline
                 )
             except KafkaError as error:
                 self._log(

@@ -11,7 +11,7 @@ from uuid import UUID
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import AnyNode, Coordinator
+from aiokafkawire.cluster.routing import ToAnyNode, ToCoordinator
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import (
     CommitFailed,
@@ -98,7 +98,7 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 class Storage(NamedTuple):
     """Where offsets are kept: whom to ask for them, and in which versions of both APIs."""
 
-    route: Coordinator | AnyNode
+    route: ToCoordinator | ToAnyNode
     min_version: int
     max_version: int | None
 
@@ -106,8 +106,8 @@ class Storage(NamedTuple):
     def of(cls, kind: str, group_id: str) -> Storage:
         """Version 0 means ZooKeeper, which any broker writes to; later ones mean Kafka."""
         if kind == "zookeeper":
-            return cls(AnyNode(), 0, 0)
-        return cls(Coordinator(group_id), 1, None)
+            return cls(ToAnyNode(), 0, 0)
+        return cls(ToCoordinator(group_id), 1, None)
 
 
 FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
@@ -267,7 +267,7 @@ class GroupOffsets:
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
             request, max_version = fetch_request(self._group_id, partitions, ids)
             try:
-                response, broker = await self._cluster.exchange(
+                response, broker = await self._cluster.request_with_broker(
                     request,
                     to=route,
                     deadline=deadline,
@@ -324,7 +324,7 @@ class GroupOffsets:
         message = commit_request(self._group_id, credentials, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
-            response, broker = await self._cluster.exchange(
+            response, broker = await self._cluster.request_with_broker(
                 message,
                 to=self._storage.route,
                 deadline=self._runtime.clock.now() + timeout_s,
@@ -389,8 +389,10 @@ class GroupOffsets:
                 case Doubt():
                     self._on_doubt()
                 case ForgetCoordinator():
-                    if isinstance(self._storage.route, Coordinator):
-                        self._cluster.coordinator_failed(self._group_id, self._storage.route.type)
+                    if isinstance(self._storage.route, ToCoordinator):
+                        self._cluster.mark_coordinator_unknown(
+                            self._group_id, self._storage.route.type
+                        )
 
 
 def _explain(error: UnsupportedVersion) -> None:

@@ -211,7 +211,7 @@ class BrokerSender:
         error, self._request_error = self._request_error, None
         if error is None:
             try:
-                client = context.cluster.broker(self.node_id)
+                client = context.cluster.broker_client(self.node_id)
                 deadline = context.runtime.clock.now() + self._request_timeout_s
                 await client.ready(ApiKey.PRODUCE, deadline, Lane.PRODUCE)
             except ClientClosed:
@@ -351,7 +351,7 @@ class BrokerSender:
         another one, or it was lost."""
         channel, metadata = self._channel, self._cluster.metadata
         if channel is None or not channel.usable or metadata is not self._metadata:
-            client = self._cluster.broker(self.node_id)
+            client = self._cluster.broker_client(self.node_id)
             channel = self._channel = client.at_once(Lane.PRODUCE)
             self._broker, self._metadata = client.name, metadata
             self._send_cache.clear()
@@ -367,7 +367,7 @@ class BrokerSender:
             if accumulator.producer_id_state is not None:
                 accumulator.producer_id_state.max_dedup_batches = 1
             if version < FIRST_WITH_FORMAT_2:
-                broker = context.cluster.broker(self.node_id).name
+                broker = context.cluster.broker_client(self.node_id).name
                 context.on_missing_producer_ids(
                     UnsupportedVersion("it leads partitions", broker=broker)
                 )
@@ -461,7 +461,7 @@ class BrokerSender:
             return
         results, hints = parse_response(response, built.batches, built.request, broker)
         for hint in hints:
-            context.cluster.leader_hint(*hint)
+            context.cluster.update_leader(*hint)
         moved = [h.topic_partition for h in hints if self._leader_moved(h.topic_partition)]
         for batch, result in results:
             if result.action is BatchAction.APPENDED and not batch.done:

@@ -260,7 +260,7 @@ class RecordAppender:
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicQueues:
         """Wait until the topic's partitions are known."""
         if topic not in self._accumulator.topics:
-            await self._sender.cluster.topic(topic, deadline, keep=True)
+            await self._sender.cluster.topic_metadata(topic, deadline, keep=True)
             if not self._sender.add_topic(topic):
                 raise UnknownTopic("the topic went away at once", topic=topic)
         queues = self._accumulator.topics[topic]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container
 
-from aiokafkawire.cluster import AnyNode, Cluster, Update
+from aiokafkawire.cluster import Cluster, MetadataUpdate, ToAnyNode
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
@@ -91,7 +91,7 @@ class Sender:
 
     def start(self) -> None:
         """Start the tasks; the cluster must have been started."""
-        self.cluster.on_change(self._on_metadata_changed)
+        self.cluster.add_metadata_listener(self._on_metadata_changed)
         self.host.spawn(self._expire_batches, name="delivery timeouts")
         producer_id_state = self.accumulator.producer_id_state
         if self.transactions is not None:
@@ -232,7 +232,7 @@ class Sender:
         leader = self.cluster.metadata.leader(topic_partition)
         return leader.node if leader is not None else None
 
-    def _on_metadata_changed(self, update: Update) -> None:
+    def _on_metadata_changed(self, update: MetadataUpdate) -> None:
         snapshot, accumulator = update.snapshot, self.accumulator
         if not update.leaders_only:
             idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
@@ -347,7 +347,9 @@ class Sender:
             transactional_id=None, transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS
         )
         deadline = self.runtime.clock.now() + self.config.request_timeout_ms / 1_000
-        response, broker = await self.cluster.exchange(request, to=AnyNode(), deadline=deadline)
+        response, broker = await self.cluster.request_with_broker(
+            request, to=ToAnyNode(), deadline=deadline
+        )
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="InitProducerId", broker=broker)
         producer_id_state.set_producer_id(response.producer_id, response.producer_epoch)

@@ -96,10 +96,10 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
                 seen += sum(map(len, found.values()))
         consumer.pause(*consumer.assignment())
         await asyncio.sleep(QUIET_S)
-        await meter.median("metadata refresh", cluster._refresher._refresh)
+        await meter.median("metadata refresh", cluster._metadata_updater._refresh)
         async with meter.of("metadata refresh, with the collector of garbage", REPEATS):
             for _ in range(REPEATS):
-                await cluster._refresher._refresh()
+                await cluster._metadata_updater._refresh()
         offsets = {TopicPartition(name, n): 1 for name in topics for n in range(PER_TOPIC)}
         await meter.median("commit of all", lambda: consumer.commit(offsets))
         await meter.median("commit without news", consumer.commit)
@@ -124,7 +124,7 @@ def move_leaders(cluster: Any) -> None:
         for number, partition in topic.partitions.items():
             if partition.leader_id == old:
                 tp = TopicPartition(topic.name, number)
-                cluster.leader_hint(tp, new, partition.leader_epoch + 1)
+                cluster.update_leader(tp, new, partition.leader_epoch + 1)
 
 
 async def polling(options: argparse.Namespace, meter: Meter, topics: list[str]) -> None:

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
+from aiokafkawire.cluster.bootstrap import (
+    metadata_request,
+    no_broker_available,
+    with_previous_reason,
+)
 from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
 from aiokafkawire.wire import decode, encode
 from aiokafkawire.wire.messages.metadata import MetadataRequest
@@ -15,9 +19,9 @@ def sent(wanted: list[str] | None, version: int, allow_creation: bool = True) ->
 
 @pytest.mark.parametrize("version", range(14))
 def test_all_topics_and_none_in_every_version(version: int):
-    everything, nothing = sent(None, version).topics, sent([], version).topics
+    all_topics, nothing = sent(None, version).topics, sent([], version).topics
     # Version 0 has no way to ask for none.
-    assert everything == ([] if version == 0 else None)
+    assert all_topics == ([] if version == 0 else None)
     assert nothing == []
 
 
@@ -40,7 +44,7 @@ def test_where_it_cannot_be_said_all_topics_are_asked_for(version: int):
 
 
 def test_all_failures_are_told_at_once():
-    error = no_broker(
+    error = no_broker_available(
         [
             ConnectionFailed("refused", broker="a:1", retriable=False),
             RequestTimedOut("silent", broker="b:2"),
@@ -51,26 +55,28 @@ def test_all_failures_are_told_at_once():
 
 
 def test_an_address_is_not_said_twice():
-    error = no_broker([ConnectionFailed("1.2.3.4:5: refused", broker="1.2.3.4:5")])
+    error = no_broker_available([ConnectionFailed("1.2.3.4:5: refused", broker="1.2.3.4:5")])
     assert str(error) == "no broker of bootstrap_servers could be used: 1.2.3.4:5: refused"
 
 
 def test_failures_that_are_all_final_are_final_together():
-    assert not no_broker([ConnectionFailed("HTTP", broker="a:1", retriable=False)]).retriable
+    assert not no_broker_available(
+        [ConnectionFailed("HTTP", broker="a:1", retriable=False)]
+    ).retriable
 
 
 def test_a_deadline_does_not_hide_the_failure_before_it():
     refused = ConnectionFailed("refused")
-    late = telling(RequestTimedOut("too late", sent=False), refused)
+    late = with_previous_reason(RequestTimedOut("too late", sent=False), refused)
     assert isinstance(late, RequestTimedOut)
     assert not late.sent
     assert str(late) == "too late; the attempt before: refused"
-    assert telling(refused, late) is refused
+    assert with_previous_reason(refused, late) is refused
 
 
 def test_reasons_do_not_pile_up():
     first = RequestTimedOut("too late")
     for _ in range(3):
-        first = telling(RequestTimedOut("again"), first)
+        first = with_previous_reason(RequestTimedOut("again"), first)
     assert str(first) == "again"
-    assert str(telling(first, None)) == "again"
+    assert str(with_previous_reason(first, None)) == "again"

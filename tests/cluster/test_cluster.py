@@ -11,14 +11,14 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.cluster import (
-    AnyNode,
     Cluster,
-    Controller,
-    Coordinator,
     CoordinatorType,
-    Node,
+    ToAnyNode,
+    ToController,
+    ToCoordinator,
+    ToNode,
 )
-from aiokafkawire.cluster.cluster import UNKNOWN_ANSWERS
+from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES
 from aiokafkawire.connection import Plaintext
 from aiokafkawire.errors import (
     AuthenticationFailed,
@@ -111,7 +111,7 @@ async def test_bootstrap_finds_the_nodes_and_a_topic():
             assert sorted(cluster.metadata.nodes) == [1, 2, 3]
             assert cluster.metadata.cluster_id == "scripted"
             assert cluster.metadata.topics == {}
-            topic = await cluster.topic("t", soon())
+            topic = await cluster.topic_metadata("t", soon())
             assert tuple(topic.partitions) == (0, 1, 2)
             assert cluster.metadata.leader(TopicPartition("t", 1)) == (2, 0)
 
@@ -124,18 +124,18 @@ async def test_without_connecting_on_start_requests_wait_for_the_nodes():
         async with cluster_client(**options) as cluster:
             await cluster.start(soon())
             assert cluster.metadata.nodes == {}
-            assert sorted(await cluster.to_all(LIST, deadline=soon())) == [1, 2]
+            assert sorted(await cluster.request_all_nodes(LIST, deadline=soon())) == [1, 2]
         async with cluster_client(**options) as cluster:
             await cluster.start(soon())
-            assert await cluster.request(LIST, to=AnyNode(), deadline=soon())
+            assert await cluster.request(LIST, to=ToAnyNode(), deadline=soon())
     dead = await closed_port()
     async with cluster_client(bootstrap_servers=str(dead), connect_on_start=False) as cluster:
         await cluster.start(soon())
         for _ in range(2):
             with pytest.raises(NoBrokerAvailable, match="refused"):
-                await cluster.request(LIST, to=AnyNode(), deadline=soon(0.2))
+                await cluster.request(LIST, to=ToAnyNode(), deadline=soon(0.2))
         with pytest.raises(NoBrokerAvailable, match="refused"):
-            await cluster.to_all(LIST, deadline=soon(0.2))
+            await cluster.request_all_nodes(LIST, deadline=soon(0.2))
 
 
 async def list_groups(_: Any, __: Any) -> Response | None:
@@ -207,7 +207,7 @@ async def test_a_topic_that_appears_is_waited_for():
         async with anyio.create_task_group() as group:
 
             async def wait() -> None:
-                assert (await cluster.topic("late", soon())).name == "late"
+                assert (await cluster.topic_metadata("late", soon())).name == "late"
 
             group.start_soon(wait)
             with anyio.fail_after(20):
@@ -220,7 +220,7 @@ async def test_an_unknown_topic_is_told_at_the_deadline():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(UnknownTopic, match="'nope' does not exist") as caught:
-            await cluster.topic("nope", soon(0.1))
+            await cluster.topic_metadata("nope", soon(0.1))
         assert caught.value.topic == "nope"
         # The wait is over, and with it the interest.
         cluster.request_update()
@@ -231,11 +231,11 @@ async def test_an_unknown_topic_is_told_at_the_deadline():
 async def test_a_topic_that_stays_away_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("aiokafkawire.cluster.schedule.ABSENT_LOG_S", 0.0)
+    monkeypatch.setattr("aiokafkawire.cluster.refresh_schedule.MISSING_TOPIC_LOG_AFTER_S", 0.0)
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(UnknownTopic):
-            await cluster.topic("nope", soon(0.3))
+            await cluster.topic_metadata("nope", soon(0.3))
         assert scripted.asked.count(["nope"]) > 1
     (told,) = [record.getMessage() for record in caplog.records]
     assert "topic 'nope' does not exist or is not available: UNKNOWN_TOPIC_OR_PARTITION" in told
@@ -250,8 +250,8 @@ async def test_with_creation_off_an_unknown_topic_is_told_soon():
     ):
         await cluster.start(soon())
         with pytest.raises(UnknownTopic, match="allow_auto_create_topics is off"):
-            await cluster.topic("nope", soon(60))
-        assert scripted.asked.count(["nope"]) >= UNKNOWN_ANSWERS
+            await cluster.topic_metadata("nope", soon(60))
+        assert scripted.asked.count(["nope"]) >= MAX_UNKNOWN_TOPIC_RESPONSES
 
 
 async def test_with_creation_off_a_broker_that_always_creates_is_asked_for_all_topics():
@@ -265,9 +265,9 @@ async def test_with_creation_off_a_broker_that_always_creates_is_asked_for_all_t
         ) as cluster:
             await cluster.start(soon())
             with pytest.raises(UnknownTopic, match="'t' does not exist"):
-                await cluster.topic("t", soon(60))
+                await cluster.topic_metadata("t", soon(60))
             scripted.topics |= {"t": topic_of("t", 1), "other": topic_of("other", 1)}
-            await cluster.topic("t", soon(60))
+            await cluster.topic_metadata("t", soon(60))
             assert list(cluster.metadata.topics) == ["t"]
             assert ["t"] not in scripted.asked
 
@@ -281,9 +281,13 @@ async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode)
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(BrokerError, match=code.name) as caught:
-                await cluster.topic("t", soon(60))
+                await cluster.topic_metadata("t", soon(60))
             told = caught.value
-            assert (told.topic, told.api, told.broker) == ("t", "Metadata", cluster.broker(1).name)
+            assert (told.topic, told.api, told.broker) == (
+                "t",
+                "Metadata",
+                cluster.broker_client(1).name,
+            )
 
 
 @pytest.mark.slow
@@ -295,7 +299,7 @@ async def test_without_an_answer_the_deadline_says_why():
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
         with pytest.raises(RequestTimedOut, match=r"nothing was learnt of topic 't'.*closed"):
-            await cluster.topic("t", soon(0.5))
+            await cluster.topic_metadata("t", soon(0.5))
 
 
 async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
@@ -305,7 +309,7 @@ async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
         for name in names:
             scripted.topics[name] = topic_of(name, 1)
             cluster.add_topics([name])
-            await cluster.topic(name, soon())
+            await cluster.topic_metadata(name, soon())
         assert scripted.asked[1:] == [[name] for name in names]
         assert sorted(cluster.metadata.topics) == names
         cluster.request_update()
@@ -317,8 +321,8 @@ async def test_a_topic_that_is_looked_up_may_be_kept():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["t"] = topic_of("t", 1)
-        await cluster.topic("t", soon(), keep=True)
-        await cluster.topic("t", soon(), keep=True)
+        await cluster.topic_metadata("t", soon(), keep=True)
+        await cluster.topic_metadata("t", soon(), keep=True)
         for asked_for in (["t"], ["t"], []):
             version = cluster.metadata.version
             cluster.request_update()
@@ -333,9 +337,9 @@ async def test_a_new_topic_that_is_not_ready_is_asked_for_alone_again():
         await cluster.start(soon())
         scripted.topics["old"] = topic_of("old", 1)
         cluster.add_topics(["old"])
-        await cluster.topic("old", soon())
+        await cluster.topic_metadata("old", soon())
         async with anyio.create_task_group() as group:
-            group.start_soon(cluster.topic, "new", soon())
+            group.start_soon(cluster.topic_metadata, "new", soon())
             with anyio.fail_after(20):
                 while scripted.asked.count(["new"]) < 3:
                     await anyio.lowlevel.checkpoint()
@@ -362,14 +366,14 @@ async def test_a_refusal_for_good_ends_the_wait_for_a_topic_at_once():
         handshake.refused = True
         scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
         with pytest.raises(AuthenticationFailed, match="wrong password"):
-            await cluster.topic("t", soon(60))
+            await cluster.topic_metadata("t", soon(60))
         await cluster.aclose()
 
 
 async def test_a_lost_connection_brings_fresh_metadata_without_being_asked():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
-        idle = cluster.broker(2)
+        idle = cluster.broker_client(2)
         await idle.negotiated(soon())
         version = cluster.metadata.version
 
@@ -392,9 +396,9 @@ async def test_the_connections_are_counted():
 
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = late
         before = cluster.metrics()
-        await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+        await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon())
         with pytest.raises(ConnectionLost):
-            await cluster.request(CREATE, to=Node(1), deadline=soon(), retry=False)
+            await cluster.request(CREATE, to=ToNode(1), deadline=soon(), retry=False)
         after = cluster.metrics()
         assert list(before) == list(after)
         assert after["connections_lost_total"] == 1
@@ -415,7 +419,7 @@ async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
             bootstrap_servers=scripted.bootstrap, metadata_max_age_ms=1
         ) as cluster:
             await cluster.start(soon())
-            cluster.on_change(updates.append)
+            cluster.add_metadata_listener(updates.append)
             cluster.add_topics(["t"])
             with anyio.fail_after(20):
                 while len(updates) < 3:
@@ -445,8 +449,8 @@ async def test_a_deleted_topic_is_told_as_renewed():
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             cluster.add_topics(["t"])
-            await cluster.topic("t", soon())
-            cluster.on_change(lambda update: renewed.extend(update.renewed))
+            await cluster.topic_metadata("t", soon())
+            cluster.add_metadata_listener(lambda update: renewed.extend(update.recreated_topics))
             scripted.topics["t"] = topic_of("t", 1, topic_id=uuid.UUID(int=2))
             cluster.request_update()
             assert await cluster.wait_update(cluster.metadata.version, soon())
@@ -459,12 +463,12 @@ async def test_leader_hints_are_used_when_newer():
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             tp = TopicPartition("t", 0)
-            await cluster.topic("t", soon())
-            cluster.leader_hint(tp, 2, 0)
+            await cluster.topic_metadata("t", soon())
+            cluster.update_leader(tp, 2, 0)
             assert cluster.metadata.leader(tp) == (1, 0)
-            cluster.leader_hint(tp, 7, 5, ("127.0.0.1", 9))
+            cluster.update_leader(tp, 7, 5, ("127.0.0.1", 9))
             assert cluster.metadata.leader(tp) == (7, 5)
-            assert cluster.broker(7).address == Address("127.0.0.1", 9)
+            assert cluster.broker_client(7).address == Address("127.0.0.1", 9)
 
 
 async def test_the_end_of_the_client_ends_waits_for_metadata():
@@ -492,15 +496,15 @@ async def test_a_request_goes_to_the_node_that_is_named():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
-        assert (await cluster.request(HEARTBEAT, to=Node(2), deadline=soon())).error_code == 0
-        assert cluster.broker(2) is cluster.broker(2)
+        assert (await cluster.request(HEARTBEAT, to=ToNode(2), deadline=soon())).error_code == 0
+        assert cluster.broker_client(2) is cluster.broker_client(2)
 
 
 async def test_a_node_that_is_not_listed_fails_with_its_number():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(ConnectionFailed, match="no broker 9"):
-            await cluster.request(HEARTBEAT, to=Node(9), deadline=soon(), retry=False)
+            await cluster.request(HEARTBEAT, to=ToNode(9), deadline=soon(), retry=False)
 
 
 @pytest.mark.slow
@@ -517,14 +521,14 @@ async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = fails_twice
         with pytest.raises(ConnectionLost) as caught:
-            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(), retry=False)
+            await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon(), retry=False)
         assert caught.value.attempt == 1
-        assert (await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon())).error_code == 0
+        assert (await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon())).error_code == 0
         assert len(calls) == 3
         scripted.nodes[1].answers.pop(ApiKey.HEARTBEAT)
         # Whichever comes last, the end of a connection or the deadline: it says why.
         with pytest.raises((ConnectionLost, RequestTimedOut), match="closed") as caught:
-            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(0.3))
+            await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon(0.3))
         assert (caught.value.attempt or 0) > 1
 
 
@@ -537,7 +541,7 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once():
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(UnsupportedVersion, match="has no Heartbeat"):
-                await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(60))
+                await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon(60))
 
 
 async def test_another_node_is_asked_where_one_is_too_old():
@@ -550,10 +554,12 @@ async def test_another_node_is_asked_where_one_is_too_old():
             scripted.nodes[number].answers[ApiKey.API_VERSIONS] = old
         scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
         for _ in range(5):
-            _, broker = await cluster.exchange(HEARTBEAT, to=AnyNode(), deadline=soon())
-            assert broker == cluster.broker(2).name
+            _, broker = await cluster.request_with_broker(
+                HEARTBEAT, to=ToAnyNode(), deadline=soon()
+            )
+            assert broker == cluster.broker_client(2).name
         with pytest.raises(UnsupportedVersion, match="has no Heartbeat"):
-            await cluster.request(HEARTBEAT, to=Node(1), deadline=soon(60))
+            await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon(60))
 
 
 async def test_the_controller_is_followed_when_it_moves():
@@ -569,10 +575,10 @@ async def test_the_controller_is_followed_when_it_moves():
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.CREATE_TOPICS] = refuse
         scripted.nodes[2].answers[ApiKey.CREATE_TOPICS] = create
-        first = await cluster.request(CREATE, to=Controller(), deadline=soon(), retry=False)
+        first = await cluster.request(CREATE, to=ToController(), deadline=soon(), retry=False)
         assert first.topics[0].error_code == ErrorCode.NOT_CONTROLLER
         scripted.controller_id = 1
-        assert (await cluster.request(CREATE, to=Controller(), deadline=soon())).topics == []
+        assert (await cluster.request(CREATE, to=ToController(), deadline=soon())).topics == []
 
 
 async def test_without_a_controller_the_deadline_says_so():
@@ -581,7 +587,7 @@ async def test_without_a_controller_the_deadline_says_so():
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(RequestTimedOut, match="no controller"):
-                await cluster.request(CREATE, to=Controller(), deadline=soon(0.1))
+                await cluster.request(CREATE, to=ToController(), deadline=soon(0.1))
 
 
 async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves():
@@ -594,32 +600,32 @@ async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves()
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
         scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
         for _ in range(3):
-            await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+            await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon())
         assert asked == ["g"]
-        assert await cluster.coordinator("g", deadline=soon()) == 1
+        assert await cluster.find_coordinator("g", deadline=soon()) == 1
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = moved
-        response = await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        response = await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon())
         assert response.error_code == 0
         assert asked == ["g", "g"]
-        cluster.coordinator_failed("g")
-        assert await cluster.coordinator("g", deadline=soon()) == 2
+        cluster.mark_coordinator_unknown("g")
+        assert await cluster.find_coordinator("g", deadline=soon()) == 2
         assert asked == ["g", "g", "g"]
 
 
 async def test_what_a_coordinator_speaks_is_known_while_it_is_known_and_connected():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
-        assert cluster.finalized("transaction.version") is None
+        assert cluster.finalized_feature_level("transaction.version") is None
         await cluster.start(soon())
         coordinated_by(scripted, 1)
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
-        assert cluster.known_versions(Coordinator("g")) is None
-        await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
-        versions = cluster.known_versions(Coordinator("g"))
+        assert cluster.coordinator_versions(ToCoordinator("g")) is None
+        await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon())
+        versions = cluster.coordinator_versions(ToCoordinator("g"))
         assert versions is not None
         assert versions.highest(ApiKey.HEARTBEAT) >= 0
-        assert cluster.finalized("transaction.version") == 0
-        cluster.coordinator_failed("g")
-        assert cluster.known_versions(Coordinator("g")) is None
+        assert cluster.finalized_feature_level("transaction.version") == 0
+        cluster.mark_coordinator_unknown("g")
+        assert cluster.coordinator_versions(ToCoordinator("g")) is None
 
 
 async def test_a_coordinator_that_is_loading_stays_the_coordinator():
@@ -631,7 +637,7 @@ async def test_a_coordinator_that_is_loading_stays_the_coordinator():
         await cluster.start(soon())
         asked = coordinated_by(scripted, 1)
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = loading
-        response = await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        response = await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon())
         assert (response.error_code, asked) == (0, ["g"])
 
 
@@ -640,11 +646,11 @@ async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         asked = coordinated_by(scripted, 0, 0, 2)
-        assert await cluster.coordinator("g", deadline=soon()) == 2
+        assert await cluster.find_coordinator("g", deadline=soon()) == 2
         assert len(asked) == 3
         coordinated_by(scripted, 0)
         with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
-            await cluster.coordinator("h", CoordinatorType.TRANSACTION, deadline=soon(0.3))
+            await cluster.find_coordinator("h", CoordinatorType.TRANSACTION, deadline=soon(0.3))
 
 
 @pytest.mark.parametrize("address", [Address("", 9092), Address("h", 0), Address("h", 70_000)])
@@ -659,7 +665,7 @@ async def test_a_coordinator_without_an_address_is_not_connected_to(address: Add
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(KafkaError, match="said to be 8"):
-                await cluster.coordinator("g", deadline=soon(0.3))
+                await cluster.find_coordinator("g", deadline=soon(0.3))
             assert 8 not in cluster.metadata.nodes
 
 
@@ -674,8 +680,8 @@ async def test_a_group_that_is_not_authorised_fails_at_once():
             await cluster.start(soon())
             refused = r"GROUP_AUTHORIZATION_FAILED.*\(no\)"
             with pytest.raises(BrokerError, match=refused) as caught:
-                await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon(60))
-            assert caught.value.broker == cluster.broker(1).name
+                await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon(60))
+            assert caught.value.broker == cluster.broker_client(1).name
 
 
 @pytest.mark.slow
@@ -688,7 +694,7 @@ async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
         await cluster.start(soon())
         for number in (1, 3):
             scripted.nodes[number].answers[ApiKey.LIST_GROUPS] = listed
-        answers = await cluster.to_all(LIST, deadline=soon(0.3))
+        answers = await cluster.request_all_nodes(LIST, deadline=soon(0.3))
         assert list(answers) == [1, 2, 3]
         assert isinstance(answers[2], KafkaError)
         assert "closed the connection" in answers[2].reason
@@ -708,11 +714,11 @@ async def test_a_node_that_does_not_coordinate_yet_is_asked_again():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.LIST_GROUPS] = loading
-        answer = (await cluster.to_all(LIST, deadline=soon()))[1]
+        answer = (await cluster.request_all_nodes(LIST, deadline=soon()))[1]
         assert isinstance(answer, ListGroupsResponse)
         assert (answer.error_code, len(asked)) == (0, 3)
         asked.clear()
-        failure = (await cluster.to_all(LIST, deadline=anyio.current_time()))[1]
+        failure = (await cluster.request_all_nodes(LIST, deadline=anyio.current_time()))[1]
         assert isinstance(failure, KafkaError)
 
 
@@ -730,7 +736,7 @@ async def test_each_attempt_has_the_request_timeout():
             bootstrap_servers=scripted.bootstrap, request_timeout_ms=100
         ) as cluster:
             await cluster.start(soon())
-            response = await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon())
+            response = await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon())
             assert response.error_code == 0
 
 
@@ -740,14 +746,14 @@ async def test_each_attempt_has_the_request_timeout():
 async def test_a_node_that_moves_is_followed():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
-        before = cluster.broker(1)
+        before = cluster.broker_client(1)
         moved = ScriptedBroker({ApiKey.HEARTBEAT: heartbeat})
         async with serve(moved) as server:
             scripted.servers[1] = server
             cluster.request_update()
             assert await cluster.wait_update(cluster.metadata.version, soon())
-            assert cluster.broker(1) is not before
-            await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+            assert cluster.broker_client(1) is not before
+            await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon())
 
 
 async def test_after_all_nodes_are_lost_the_bootstrap_addresses_are_asked_again():
@@ -766,6 +772,6 @@ async def test_after_all_nodes_are_lost_the_bootstrap_addresses_are_asked_again(
             await cluster.start(soon())
         back = await stack.enter_async_context(serve(ScriptedBroker({ApiKey.HEARTBEAT: heartbeat})))
         front.servers[1] = back
-        response = await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+        response = await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon())
         assert response.error_code == 0
         assert cluster.metadata.nodes[1].address == back.address

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.cluster.coordinators import (
-    MAX_KNOWN,
+    MAX_COORDINATORS,
     CoordinatorCache,
-    Found,
-    find_request,
-    read_found,
+    FoundCoordinator,
+    find_coordinator_request,
+    read_find_coordinator,
 )
-from aiokafkawire.cluster.routing import Coordinator, CoordinatorType
+from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.wire import decode, encode
 from aiokafkawire.wire.messages.find_coordinator import (
@@ -20,13 +20,13 @@ from aiokafkawire.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-GROUP = Coordinator("g")
-TRANSACTION = Coordinator("g", CoordinatorType.TRANSACTION)
+GROUP = ToCoordinator("g")
+TRANSACTION = ToCoordinator("g", CoordinatorType.TRANSACTION)
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_every_version_can_ask_for_a_group(version: int):
-    request, min_version = find_request(GROUP)
+    request, min_version = find_coordinator_request(GROUP)
     assert min_version == 0
     sent = decode(FindCoordinatorRequest, version, encode(request.build(version), version))
     assert (sent.key or sent.coordinator_keys[0]) == "g"
@@ -35,7 +35,7 @@ def test_every_version_can_ask_for_a_group(version: int):
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_transactions_need_the_key_type(version: int):
-    request, min_version = find_request(TRANSACTION)
+    request, min_version = find_coordinator_request(TRANSACTION)
     assert min_version == 1
     sent = decode(FindCoordinatorRequest, version, encode(request.build(version), version))
     assert sent.key_type == 1
@@ -43,18 +43,18 @@ def test_transactions_need_the_key_type(version: int):
 
 def test_answers_of_both_shapes_are_read():
     flat = FindCoordinatorResponse(error_code=0, node_id=3, host="h", port=9)
-    assert read_found(flat, "g") == Found(0, "", 3, "h", 9)
+    assert read_find_coordinator(flat, "g") == FoundCoordinator(0, "", 3, "h", 9)
     told = [
         ToldCoordinator(key=key, node_id=node, host="h", port=9, error_code=0)
         for key, node in (("x", 1), ("g", 2))
     ]
-    assert read_found(FindCoordinatorResponse(coordinators=told), "g").node_id == 2
+    assert read_find_coordinator(FindCoordinatorResponse(coordinators=told), "g").node_id == 2
 
 
 def test_an_answer_for_other_keys_is_no_answer():
     told = ToldCoordinator(key="x", node_id=1, host="h", port=9, error_code=0)
     with pytest.raises(ProtocolError, match="'g'"):
-        read_found(FindCoordinatorResponse(coordinators=[told]), "g")
+        read_find_coordinator(FindCoordinatorResponse(coordinators=[told]), "g")
 
 
 def test_groups_and_transactions_of_one_name_are_apart():
@@ -69,7 +69,7 @@ def test_groups_and_transactions_of_one_name_are_apart():
 
 def test_the_cache_is_bounded():
     cache = CoordinatorCache()
-    for number in range(MAX_KNOWN + 1):
-        cache.put(Coordinator(str(number)), number)
-    assert cache.get(Coordinator("0")) is None
-    assert cache.get(Coordinator("1")) == 1
+    for number in range(MAX_COORDINATORS + 1):
+        cache.put(ToCoordinator(str(number)), number)
+    assert cache.get(ToCoordinator("0")) is None
+    assert cache.get(ToCoordinator("1")) == 1

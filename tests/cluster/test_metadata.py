@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from aiokafkawire.cluster import metadata
 from aiokafkawire.cluster.metadata import (
-    EMPTY,
-    MAX_NOTES,
+    EMPTY_SNAPSHOT,
+    MAX_WARNINGS,
     MetadataSnapshot,
+    MetadataUpdate,
     NodeInfo,
-    Update,
     valid_address,
 )
 from aiokafkawire.runtime import Address
@@ -48,10 +48,10 @@ def led(epoch: int, leader: int = 1, topic_id: uuid.UUID = ZERO_UUID) -> Metadat
     return response(topic)
 
 
-def after(*responses: MetadataResponse, wanted: tuple[str, ...] | None = None) -> Update:
-    update = Update(EMPTY)
+def after(*responses: MetadataResponse, wanted: tuple[str, ...] | None = None) -> MetadataUpdate:
+    update = MetadataUpdate(EMPTY_SNAPSHOT)
     for each in responses:
-        update = update.snapshot.updated(each, wanted)
+        update = update.snapshot.with_response(each, wanted)
     return update
 
 
@@ -59,7 +59,7 @@ def test_a_response_is_read():
     update = after(response(topic_of("t", 1, 2, is_internal=True)))
     snapshot = update.snapshot
     assert update.changed
-    assert update.notes == ()
+    assert update.warnings == ()
     assert snapshot.version == 1
     assert snapshot.cluster_id == "c"
     assert snapshot.controller_id == 1
@@ -76,7 +76,7 @@ def test_a_response_is_read():
 def test_a_partial_response_leaves_the_other_topics_as_they_were():
     missing = topic_of("gone", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     known = after(response(topic_of("t", 1), topic_of("u", 2), missing)).snapshot
-    update = known.updated(response(topic_of("t", 2)), ["t", "new"], partial=True)
+    update = known.with_response(response(topic_of("t", 2)), ["t", "new"], partial=True)
     snapshot = update.snapshot
     assert update.topics == ("t", "new")
     assert snapshot.leader(T0) == (2, 0)
@@ -84,7 +84,7 @@ def test_a_partial_response_leaves_the_other_topics_as_they_were():
     assert set(snapshot.errors) == {"gone", "new"}
     # Other nodes may lead any topic.
     fewer = response(topic_of("t", 2), brokers=brokers_at(HOSTS[0]))
-    assert snapshot.updated(fewer, ["t"], partial=True).topics is None
+    assert snapshot.with_response(fewer, ["t"], partial=True).topics is None
 
 
 def test_epochs_do_not_go_back_over_a_time_when_the_topic_was_unknown():
@@ -93,7 +93,7 @@ def test_epochs_do_not_go_back_over_a_time_when_the_topic_was_unknown():
     assert lagging.snapshot.leader(T0) == (1, 5)
     anew = after(led(5, 1, FIRST), unknown, led(0, 2, SECOND), wanted=("t",))
     assert anew.snapshot.leader(T0) == (2, 0)
-    assert anew.renewed == ("t",)
+    assert anew.recreated_topics == ("t",)
     without_ids = after(led(5), unknown, led(0, 2), wanted=("t",))
     assert without_ids.snapshot.leader(T0) == (2, 0)
 
@@ -105,24 +105,24 @@ def test_a_topic_that_is_missing_keeps_its_id(wanted: tuple[str, ...] | None):
     gone = after(led(5, 1, FIRST), response(*missing), response(*missing), wanted=wanted).snapshot
     assert "t" not in gone.topics
     assert gone.topic_id("t") == FIRST
-    other = gone.updated(response(topic_of("u", 1)), ["u"], partial=True).snapshot
+    other = gone.with_response(response(topic_of("u", 1)), ["u"], partial=True).snapshot
     assert other.topic_id("t") == FIRST
-    anew = other.updated(led(0, 2, SECOND), wanted)
-    assert anew.renewed == ("t",)
+    anew = other.with_response(led(0, 2, SECOND), wanted)
+    assert anew.recreated_topics == ("t",)
     assert anew.snapshot.topic_id("t") == SECOND
-    assert not anew.snapshot.lost
+    assert not anew.snapshot.missing_topics
 
 
 def test_topics_that_are_missing_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metadata, "MAX_LOST", 2)
-    snapshot: MetadataSnapshot = EMPTY
+    monkeypatch.setattr(metadata, "MAX_MISSING_TOPICS", 2)
+    snapshot: MetadataSnapshot = EMPTY_SNAPSHOT
     for name in ("a", "b", "c"):
         there = MetadataResponseTopic(
             error_code=0, name=name, topic_id=FIRST, partitions=[partition_of(0, 1, 0)]
         )
         for each in (response(there), response()):
-            snapshot = snapshot.updated(each, None).snapshot
-    assert list(snapshot.lost) == ["b", "c"]
+            snapshot = snapshot.with_response(each, None).snapshot
+    assert list(snapshot.missing_topics) == ["b", "c"]
 
 
 def test_partitions_stand_in_order():
@@ -135,7 +135,7 @@ def test_a_snapshot_never_changes():
     snapshot = after(response(topic_of("t", 1))).snapshot
     with pytest.raises(TypeError):
         snapshot.topics["u"] = snapshot.topics["t"]  # type: ignore[index]
-    snapshot.updated(response(), None)
+    snapshot.with_response(response(), None)
     assert "t" in snapshot.topics
 
 
@@ -146,7 +146,7 @@ def test_a_snapshot_never_changes():
 def test_epochs_of_one_topic_never_go_back(topic_id: uuid.UUID):
     update = after(led(5, 1, topic_id), led(4, 2, topic_id))
     assert update.snapshot.leader(T0) == (1, 5)
-    assert any("kept the leader of t-0" in note for note in update.notes)
+    assert any("kept the leader of t-0" in note for note in update.warnings)
     assert after(led(5, 1, topic_id), led(6, 2, topic_id)).snapshot.leader(T0) == (2, 6)
 
 
@@ -161,10 +161,10 @@ def test_unknown_epochs_are_taken_as_they_come():
 
 def test_a_new_id_starts_afresh():
     update = after(led(5, 1, FIRST), led(0, 2, SECOND))
-    assert update.renewed == ("t",)
+    assert update.recreated_topics == ("t",)
     assert update.snapshot.leader(T0) == (2, 0)
     assert update.snapshot.topic_id("t") == SECOND
-    assert sum("deleted and made anew" in note for note in update.notes) == 1
+    assert sum("deleted and made anew" in note for note in update.warnings) == 1
 
 
 def test_without_ids_a_topic_unknown_in_between_starts_afresh():
@@ -174,7 +174,7 @@ def test_without_ids_a_topic_unknown_in_between_starts_afresh():
 
 def test_the_same_id_is_not_renewed_by_a_broker_that_tells_none():
     update = after(led(5, 1, FIRST), led(6, 2, ZERO_UUID))
-    assert update.renewed == ()
+    assert update.recreated_topics == ()
     assert update.snapshot.leader(T0) == (2, 6)
 
 
@@ -220,7 +220,7 @@ def test_impossible_ports_are_never_connected_to(port: int):
     bad = MetadataResponseBroker(node_id=9, host="h", port=port)
     update = after(response(brokers=[bad, *brokers_at(*HOSTS)]))
     assert sorted(update.snapshot.nodes) == [1, 2]
-    assert any(f"port {port}" in note for note in update.notes)
+    assert any(f"port {port}" in note for note in update.warnings)
 
 
 @pytest.mark.parametrize("host", ["", " ", "a b", "a\nb", "a\0b"])
@@ -238,7 +238,7 @@ def test_the_first_of_repeated_entries_counts():
     assert update.snapshot.nodes[1].address == HOSTS[0]
     assert update.snapshot.partitions("t") == (0,)
     assert update.snapshot.leader(T0) == (1, 0)
-    assert len(update.notes) == 4
+    assert len(update.warnings) == 4
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ def test_the_first_of_repeated_entries_counts():
 )
 def test_metadata_without_a_usable_broker_is_refused(brokers: list[MetadataResponseBroker]):
     known = after(led(5)).snapshot
-    update = known.updated(response(brokers=brokers), None)
+    update = known.with_response(response(brokers=brokers), None)
     assert not update.usable
     assert not update.changed
     assert update.snapshot is known
-    assert update.notes
+    assert update.warnings
 
 
 def test_a_controller_that_is_no_known_broker_is_none():
@@ -262,7 +262,7 @@ def test_a_hostile_response_cannot_fill_the_log():
     brokers = brokers_at(*HOSTS) + [
         MetadataResponseBroker(node_id=number, host="", port=0) for number in range(1_000)
     ]
-    assert len(after(response(brokers=brokers)).notes) == MAX_NOTES
+    assert len(after(response(brokers=brokers)).warnings) == MAX_WARNINGS
 
 
 small = st.integers(-2, 4)
@@ -289,9 +289,9 @@ responses = st.builds(
 
 @given(st.lists(responses, max_size=5))
 def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataResponse]):
-    snapshot: MetadataSnapshot = EMPTY
+    snapshot: MetadataSnapshot = EMPTY_SNAPSHOT
     for each in told:
-        update = snapshot.updated(each, None)
+        update = snapshot.with_response(each, None)
         before, snapshot = snapshot, update.snapshot
         assert all(
             node.address.host and 0 < node.address.port < 65_536 for node in snapshot.nodes.values()
@@ -302,7 +302,11 @@ def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataRes
             for index, partition in topic.partitions.items():
                 leader = snapshot.leader(TopicPartition(name, index))
                 assert leader is None or leader[0] in snapshot.nodes
-                if known is None or index not in known.partitions or name in update.renewed:
+                if (
+                    known is None
+                    or index not in known.partitions
+                    or name in update.recreated_topics
+                ):
                     continue
                 if topic.topic_id != ZERO_UUID or partition.leader_epoch >= 0:
                     assert partition.leader_epoch >= known.partitions[index].leader_epoch
@@ -324,7 +328,7 @@ def test_a_newer_leader_is_taken_over_from_a_hint():
 @pytest.mark.parametrize(("leader", "epoch"), [(2, 5), (2, 4), (-1, 6), (2, -1)])
 def test_other_hints_change_nothing(leader: int, epoch: int):
     snapshot = after(led(5, 1)).snapshot
-    assert snapshot.with_leader(T0, leader, epoch) == Update(snapshot)
+    assert snapshot.with_leader(T0, leader, epoch) == MetadataUpdate(snapshot)
 
 
 def test_a_hint_for_an_unknown_partition_changes_nothing():
@@ -341,7 +345,7 @@ def test_a_node_may_be_named_by_a_hint():
     for bad in ((7, "", 9092), (7, "h", 0), (-1, "h", 1)):
         refused = snapshot.with_node(*bad)
         assert not refused.changed
-        assert refused.notes
+        assert refused.warnings
 
 
 def test_a_response_of_many_topics_is_read_in_time_that_follows_their_number():

@@ -83,7 +83,7 @@ async def test_others_are_asked_while_the_first_stays_silent():
 
 async def test_brokers_that_all_fail_at_once_are_not_called_slow():
     async with cluster_client(bootstrap_servers="127.0.0.1:1") as cluster:
-        cluster._refresher.start_in_background(cluster._host)
+        cluster._metadata_updater.start_in_background(cluster._host)
         with pytest.raises(
             NoBrokerAvailable, match=r"^no broker answered: 127\.0\.0\.1:1"
         ) as caught:
@@ -96,7 +96,7 @@ async def test_the_first_metadata_comes_while_bootstrap_addresses_are_asked():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
 
         async def leave(_: Any, __: Any) -> Response | None:
-            cluster._brokers.leave_bootstrap()
+            cluster._broker_clients.retire_bootstrap()
             return None
 
         for number in (1, 2):

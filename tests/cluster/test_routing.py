@@ -5,16 +5,16 @@ import random
 import pytest
 
 from aiokafkawire.cluster.routing import (
-    AnyNode,
-    Controller,
-    Coordinator,
-    Load,
-    Node,
+    NodeLoad,
     Route,
+    ToAnyNode,
+    ToController,
+    ToCoordinator,
+    ToNode,
     error_codes,
-    least_loaded,
-    misrouted,
-    not_ready,
+    least_loaded_node,
+    not_ready_code,
+    routing_error_code,
 )
 from aiokafkawire.wire import ErrorCode, Response
 from aiokafkawire.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -36,20 +36,20 @@ RNG = random.Random(3)
     ("loads", "chosen"),
     [
         ([], None),
-        ([Load(1, True, 5, 0.0), Load(2, True, 4, 0.0)], 2),
-        ([Load(1, True, 90, 0.0), Load(2, False, 0, 0.0)], 1),
-        ([Load(1, False, 0, 200.0), Load(2, False, 0, 0.0)], 2),
-        ([Load(1, False, 0, 200.0), Load(2, False, 0, 150.0)], 2),
-        ([Load(1, True, 3, 200.0), Load(2, False, 0, 50.0)], 1),
+        ([NodeLoad(1, True, 5, 0.0), NodeLoad(2, True, 4, 0.0)], 2),
+        ([NodeLoad(1, True, 90, 0.0), NodeLoad(2, False, 0, 0.0)], 1),
+        ([NodeLoad(1, False, 0, 200.0), NodeLoad(2, False, 0, 0.0)], 2),
+        ([NodeLoad(1, False, 0, 200.0), NodeLoad(2, False, 0, 150.0)], 2),
+        ([NodeLoad(1, True, 3, 200.0), NodeLoad(2, False, 0, 50.0)], 1),
     ],
 )
-def test_the_least_loaded_node(loads: list[Load], chosen: int | None):
-    assert least_loaded(loads, NOW, RNG) == chosen
+def test_the_least_loaded_node(loads: list[NodeLoad], chosen: int | None):
+    assert least_loaded_node(loads, NOW, RNG) == chosen
 
 
 def test_equals_are_drawn_by_lot():
-    loads = [Load(number, False, 0, 0.0) for number in range(4)]
-    assert {least_loaded(loads, NOW, RNG) for _ in range(100)} == {0, 1, 2, 3}
+    loads = [NodeLoad(number, False, 0, 0.0) for number in range(4)]
+    assert {least_loaded_node(loads, NOW, RNG) for _ in range(100)} == {0, 1, 2, 3}
 
 
 def commit_response(code: int) -> OffsetCommitResponse:
@@ -74,23 +74,23 @@ CREATED = CreateTopicsResponse(
 @pytest.mark.parametrize(
     ("response", "route", "code"),
     [
-        (CREATED, Controller(), ErrorCode.NOT_CONTROLLER),
-        (CREATED, Coordinator("g"), None),
-        (CREATED, Node(1), None),
-        (commit_response(16), Coordinator("g"), ErrorCode.NOT_COORDINATOR),
-        (commit_response(15), Coordinator("g"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (commit_response(14), Coordinator("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (commit_response(25), Coordinator("g"), None),
-        (commit_response(16), AnyNode(), None),
-        (commit_response(16), Controller(), None),
+        (CREATED, ToController(), ErrorCode.NOT_CONTROLLER),
+        (CREATED, ToCoordinator("g"), None),
+        (CREATED, ToNode(1), None),
+        (commit_response(16), ToCoordinator("g"), ErrorCode.NOT_COORDINATOR),
+        (commit_response(15), ToCoordinator("g"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (commit_response(14), ToCoordinator("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (commit_response(25), ToCoordinator("g"), None),
+        (commit_response(16), ToAnyNode(), None),
+        (commit_response(16), ToController(), None),
     ],
 )
 def test_answers_that_say_the_request_went_wrong(
     response: Response, route: Route, code: int | None
 ):
-    assert misrouted(response, route) == code
+    assert routing_error_code(response, route) == code
 
 
 @pytest.mark.parametrize(("code", "said"), [(0, None), (14, 14), (15, 15), (16, None), (29, None)])
 def test_answers_of_a_node_that_does_not_coordinate_yet(code: int, said: int | None):
-    assert not_ready(ListGroupsResponse(error_code=code, groups=[])) == said
+    assert not_ready_code(ListGroupsResponse(error_code=code, groups=[])) == said

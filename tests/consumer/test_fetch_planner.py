@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FULL_PARTITION_HOLD_S, FetchLimits, FetchPlanner
 from aiokafkawire.consumer.partition import (
@@ -41,9 +41,9 @@ def fill(one: AssignedPartition, size_bytes: int, leader_epoch: int = -1) -> Non
 def leaders(**nodes: int | None) -> Any:
     by_number = {int(name[1:]): node for name, node in nodes.items()}
 
-    def leader(tp: TopicPartition) -> Leader | None:
+    def leader(tp: TopicPartition) -> LeaderAndEpoch | None:
         node = by_number.get(tp.partition, 1)
-        return None if node is None else Leader(node, 9)
+        return None if node is None else LeaderAndEpoch(node, 9)
 
     return leader
 
@@ -65,7 +65,7 @@ def test_a_partition_whose_leader_moves_does_not_wait_for_the_old_one() -> None:
     one = partition(P0)
     (old,) = planner.plan([one], leaders(p0=1), 0.0)
     assert planner.plan([one], leaders(p0=1), 0.0) == []
-    one.update_leader(Leader(2, 9))
+    one.update_leader(LeaderAndEpoch(2, 9))
     (new,) = planner.plan([one], leaders(p0=2), 0.0)
     assert (new.node, new.parts[0].offset) == (2, 0)
     assert new.parts[0].is_current
@@ -164,7 +164,7 @@ def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> N
 
 def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
     planner = FetchPlanner(LIMITS)
-    one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), Leader(1, 9)))
+    one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), LeaderAndEpoch(1, 9)))
     (plan,) = planner.plan([one], leaders(), 0.0)
     assert plan.parts[0].fetch_epoch == 9
     planner.finished(plan)
@@ -179,7 +179,7 @@ def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_fr
     assert planner.plan([one], leaders(), 0.0) == []
     state = one.state
     assert isinstance(state, Validating)
-    assert state.leader == Leader(1, 9)
+    assert state.leader == LeaderAndEpoch(1, 9)
     one.handle(EpochEndFetched(state, 3, 5))
     assert planner.plan([one], leaders(), 0.0)
 
@@ -188,7 +188,7 @@ def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -
     planner = FetchPlanner(LIMITS)
     one, other = partition(P0), partition(P1)
     for each in (one, other):
-        each.update_leader(Leader(1, 9))
+        each.update_leader(LeaderAndEpoch(1, 9))
     one.preferred_replica = PreferredReadReplica(2, until=10.0)
     plans = planner.plan([one, other], leaders(), 0.0, nodes={1, 2})
     assert [(plan.node, plan.parts[0].from_follower) for plan in plans] == [(2, True), (1, False)]
@@ -205,9 +205,9 @@ def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -
 def test_another_leader_ends_the_preference_of_a_follower() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
-    one.update_leader(Leader(1, 9))
+    one.update_leader(LeaderAndEpoch(1, 9))
     one.preferred_replica = PreferredReadReplica(2, until=10.0)
-    one.update_leader(Leader(3, 10))
+    one.update_leader(LeaderAndEpoch(3, 10))
     (plan,) = planner.plan([one], leaders(p0=3), 0.0, nodes={1, 2, 3})
     assert plan.node == 3
 
@@ -280,8 +280,8 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
             case "plan":
                 nodes = [data.draw(st.integers(1, 3)) for _ in owned]
 
-                def leader(tp: TopicPartition, nodes: list[int] = nodes) -> Leader:
-                    return Leader(nodes[tp.partition], 1)
+                def leader(tp: TopicPartition, nodes: list[int] = nodes) -> LeaderAndEpoch:
+                    return LeaderAndEpoch(nodes[tp.partition], 1)
 
                 for plan in planner.plan(owned, leader, now):
                     assert plan.node not in [other.node for other in under_way]
@@ -315,7 +315,7 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
 
 def led_by(nodes: int, partitions: int) -> tuple[list[AssignedPartition], Any]:
     owned = [partition(TopicPartition("orders", number)) for number in range(partitions)]
-    return owned, lambda tp: Leader(tp.partition % nodes + 1, 1)
+    return owned, lambda tp: LeaderAndEpoch(tp.partition % nodes + 1, 1)
 
 
 def test_an_answer_without_data_looks_at_no_partition() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.broker.faults import SeenRequest
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer import fetcher
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
@@ -41,7 +41,9 @@ TOPIC_ID = UUID(int=5)
 
 def plan() -> FetchPlan:
     owned = [AssignedPartition(tp, "earliest", Fetching(FetchBuffer(3))) for tp in (P0, P1)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(owned, lambda tp: Leader(1, 4), 0.0)
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(
+        owned, lambda tp: LeaderAndEpoch(1, 4), 0.0
+    )
     return found
 
 
@@ -65,9 +67,11 @@ def test_a_request_names_topics_and_their_ids() -> None:
 @pytest.mark.parametrize("version", range(FetchRequest.min_version, 18))
 def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
-    state = Fetching(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
+    state = Fetching(FetchBuffer(3, leader_epoch=4), LeaderAndEpoch(1, 4))
     positions = [AssignedPartition(P0, "earliest", state)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: Leader(1, 4), 0.0)
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(
+        positions, lambda tp: LeaderAndEpoch(1, 4), 0.0
+    )
     request = fetch_request(session_request(found), config, version)
     wire.encode(request, version)
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
@@ -227,7 +231,7 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
             session.fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
             await anyio.sleep(0.05)
             # The task that refreshes metadata ends first, and the others hear of it.
-            refreshed = session.cluster._refresher._changed
+            refreshed = session.cluster._metadata_updater._changed
 
             class Ended(TaskHandle):
                 def cancel(self) -> None:

@@ -73,7 +73,7 @@ async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
         await broker.create_topic("orders", 1)
         async with consumer(broker) as reader:
             cluster = reader._running.cluster
-            looked_up = cluster.topic
+            looked_up = cluster.topic_metadata
 
             async def topic(name: str, deadline: float) -> object:
                 if broker.requests.of(ApiKey.LIST_OFFSETS):

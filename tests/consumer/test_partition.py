@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.consumer import partition as p
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.errors import (
@@ -27,7 +27,7 @@ from .record_data import P0, fetched, log, mark_delivered
 ERROR = CorruptRecord("damaged")
 LOST = ConnectionLost("gone")
 
-OLD, NEW = Leader(1, 2), Leader(3, 4)
+OLD, NEW = LeaderAndEpoch(1, 2), LeaderAndEpoch(3, 4)
 
 STATES = {
     "AwaitingCommitted": p.AwaitingCommitted,
@@ -172,7 +172,7 @@ def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str)
 
 
 def read_by(
-    leader: Leader | None, policy: str = "earliest", *, given: int = 4
+    leader: LeaderAndEpoch | None, policy: str = "earliest", *, given: int = 4
 ) -> p.AssignedPartition:
     """A partition with offsets 0 to 3 of epoch 1 and 4, 5 of epoch 2; some of them are given."""
     buffer = FetchBuffer(0)
@@ -198,16 +198,18 @@ def test_another_leader_makes_a_position_doubtful() -> None:
         None,
     )
     first = one.state
-    one.update_leader(Leader(1, 6))
+    one.update_leader(LeaderAndEpoch(1, 6))
     assert isinstance(one.state, p.Validating)
     assert one.state is not first
-    assert one.state.leader == Leader(1, 6)
+    assert one.state.leader == LeaderAndEpoch(1, 6)
 
 
 @pytest.mark.parametrize(
-    ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), Leader(3, -1))]
+    ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), LeaderAndEpoch(3, -1))]
 )
-def test_without_epochs_another_leader_is_believed(buffer: FetchBuffer, leader: Leader) -> None:
+def test_without_epochs_another_leader_is_believed(
+    buffer: FetchBuffer, leader: LeaderAndEpoch
+) -> None:
     state = p.Fetching(buffer, OLD)
     one = partition(state)
     one.update_leader(leader)

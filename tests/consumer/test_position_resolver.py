@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
-from aiokafkawire.cluster.metadata import Leader, MetadataSnapshot
+from aiokafkawire.cluster.metadata import LeaderAndEpoch, MetadataSnapshot
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import BrokerError, UnknownTopic
 from aiokafkawire.types import TopicPartition
@@ -93,7 +93,7 @@ async def test_an_idle_consumer_looks_at_no_partition(monkeypatch: pytest.Monkey
         looked_at: list[TopicPartition] = []
         leader = MetadataSnapshot.leader
 
-        def counted(metadata: MetadataSnapshot, tp: TopicPartition) -> Leader | None:
+        def counted(metadata: MetadataSnapshot, tp: TopicPartition) -> LeaderAndEpoch | None:
             looked_at.append(tp)
             return leader(metadata, tp)
 

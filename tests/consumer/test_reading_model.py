@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
@@ -105,7 +105,7 @@ class World:
         self.now = 0.0
         self.partition = AssignedPartition(P0, policy, Fetching(FetchBuffer(0)))
         self.planner = FetchPlanner(FetchLimits(10_000, 500))
-        self.leader = Leader(1, 1)
+        self.leader = LeaderAndEpoch(1, 1)
         self.fetches: list[tuple[FetchPlan, FetchResponse | None]] = []
         self.queries: list[tuple[Any, EpochEndFetched | OffsetListed | LookupFailed | None]] = []
         self.given: dict[int, bytes] = {}
@@ -116,7 +116,7 @@ class World:
         self.fetcher = Fetcher(
             SimpleNamespace(  # type: ignore[arg-type]
                 request_update=lambda: None,
-                leader_hint=lambda *args: None,
+                update_leader=lambda *args: None,
                 metadata=SimpleNamespace(topic_id=lambda topic: ZERO_UUID),
             ),
             SimpleNamespace(  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ class World:
 
     def learn(self) -> None:
         """Metadata comes in."""
-        self.leader = Leader(self.log.node, self.log.epoch)
+        self.leader = LeaderAndEpoch(self.log.node, self.log.epoch)
         self.partition.update_leader(self.leader)
 
     def send(self) -> None:

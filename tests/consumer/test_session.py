@@ -86,7 +86,7 @@ async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -
             snapshot = type(metadata)(
                 version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
             )
-            it.cluster._refresher.metadata = snapshot
+            it.cluster._metadata_updater.metadata = snapshot
             it._apply_subscription()
             state = it.assignment.get(P1).state  # type: ignore[union-attr]
             assert isinstance(state, Resetting)
@@ -367,7 +367,7 @@ async def test_leaders_that_move_do_not_have_all_topics_gone_through(
             before = len(followed)
             for number in range(8):
                 tp = TopicPartition("t", number)
-                it.cluster.leader_hint(tp, 1, 7)
+                it.cluster.update_leader(tp, 1, 7)
                 leader = it.cluster.metadata.leader(tp)
                 assert leader is not None
                 assert leader == (1, 7)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import ApiKey, Broker
 from aiokafkawire.cli.client_session import admin_options, open_session
-from aiokafkawire.cluster import Node, error_codes
+from aiokafkawire.cluster import ToNode, error_codes
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, Request, error_for
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
@@ -94,7 +94,7 @@ async def test_what_brokers_answer_each_other(replicating: Broker, row: Row) -> 
     options = admin_options(replicating.bootstrap_servers, ()) | {"client_id": seen.client_id}
     async with open_session(options) as session:
         with anyio.fail_after(WITHIN_S):
-            response = await session.request(REQUESTS[row.api](seen.partition), Node(2))
+            response = await session.request(REQUESTS[row.api](seen.partition), ToNode(2))
     assert row.does is Does.FAIL
     assert set(error_codes(response)) == {row.code}
     assert not error_for(row.code).retriable or row.code.invalidates_metadata

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.cluster.schedule import UNREACHABLE_LOG_S
+from aiokafkawire.cluster.refresh_schedule import NO_BROKER_LOG_AFTER_S
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     DeliveryTimedOut,
@@ -196,7 +196,7 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
 async def test_the_log_says_that_no_broker_is_reached(port: int, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "aiokafkawire")
     async with Producer(**options(port)):
-        await anyio.sleep(UNREACHABLE_LOG_S + 1.5)
+        await anyio.sleep(NO_BROKER_LOG_AFTER_S + 1.5)
     assert any("no broker can be reached" in each.message for each in caplog.records)
 
 

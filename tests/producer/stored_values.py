@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.cluster import Cluster, Node
+from aiokafkawire.cluster import Cluster, ToNode
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.records import decode_fetch
 from aiokafkawire.runtime import Host, RealRuntime
@@ -23,7 +23,7 @@ async def stored(broker: Broker, topic: str, partition: int = 0) -> list[bytes |
         cluster = Cluster(ClientConfig(bootstrap_servers=broker.bootstrap_servers), runtime, host)
         deadline = runtime.clock.now() + TIMEOUT_S
         await cluster.start(deadline)
-        await cluster.topic(topic, deadline)
+        await cluster.topic_metadata(topic, deadline)
         return await _read(cluster, TopicPartition(topic, partition), broker, deadline)
     finally:
         await host.stop()
@@ -46,7 +46,7 @@ async def _read(
                 max_bytes=MAX_BYTES,
                 topics=[FetchTopic(topic=tp.topic, partitions=[wanted])],
             ),
-            to=Node(broker.leader(*tp)),
+            to=ToNode(broker.leader(*tp)),
             deadline=deadline,
             max_version=LAST_WITH_TOPIC_NAMES,
         )

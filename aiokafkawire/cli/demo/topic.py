@@ -9,7 +9,7 @@ from typing import Self
 import anyio
 
 from aiokafkawire.cluster import Cluster
-from aiokafkawire.cluster.routing import Controller
+from aiokafkawire.cluster.routing import ToController
 from aiokafkawire.config import ClientConfig, make
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime import Host, Lifecycle, RealRuntime, Session
@@ -73,11 +73,11 @@ class Topic:
             timeout_ms=int(TIMEOUT_S * 1000),
         )
         self.may_exist = True
-        response = await self._cluster.request(request, to=Controller(), deadline=deadline)
+        response = await self._cluster.request(request, to=ToController(), deadline=deadline)
         for topic in response.topics:
             if topic.error_code != ErrorCode.NONE:
                 raise error_for(topic.error_code, api="CreateTopics", topic=self.name)
-        await self._cluster.topic(self.name, deadline)
+        await self._cluster.topic_metadata(self.name, deadline)
         return Session()
 
     async def _delete(self, _: Session) -> None:
@@ -88,7 +88,7 @@ class Topic:
         deadline = anyio.current_time() + DELETE_TIMEOUT_S
         try:
             response = await self._cluster.request(
-                request, to=Controller(), deadline=deadline, max_version=LAST_WITH_NAMES
+                request, to=ToController(), deadline=deadline, max_version=LAST_WITH_NAMES
             )
             for topic in response.responses:
                 if topic.error_code != ErrorCode.NONE:

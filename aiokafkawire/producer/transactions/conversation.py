@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from aiokafkawire.cluster import Cluster, Coordinator, CoordinatorType
+from aiokafkawire.cluster import Cluster, CoordinatorType, ToCoordinator
 from aiokafkawire.errors import (
     ClientClosed,
     KafkaError,
@@ -68,14 +68,14 @@ class Conversation:
         self._now = runtime.clock.now
         self._rng = runtime.rng
         self._timeout_ms = transaction_timeout_ms
-        self._route = Coordinator(machine.transactional_id, CoordinatorType.TRANSACTION)
+        self._route = ToCoordinator(machine.transactional_id, CoordinatorType.TRANSACTION)
         self._usual_end = UsualEnd(machine.transactional_id)
 
     async def ask(self, request: Request) -> None:
         """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
         out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
         try:
-            response, broker = await self._cluster.exchange(
+            response, broker = await self._cluster.request_with_broker(
                 out.message,
                 to=out.route,
                 deadline=self._deadline(),
@@ -116,7 +116,7 @@ class Conversation:
             out.message,
             to=out.route,
             deadline=self._deadline(),
-            told=told,
+            on_done=told,
             min_version=out.min_version,
             max_version=out.max_version,
         )
@@ -125,7 +125,7 @@ class Conversation:
         return self._now() + self._cluster.config.request_timeout_ms / 1_000
 
     def _answered(
-        self, request: Request, reading: Reading, route: Coordinator, broker: str
+        self, request: Request, reading: Reading, route: ToCoordinator, broker: str
     ) -> None:
         machine, now, rng = self._machine, self._now(), self._rng
         if reading.outcome is Outcome.DONE:
@@ -133,7 +133,7 @@ class Conversation:
             machine.answered(reading.outcome, reading.event, None, now, rng)
             return
         if reading.outcome is Outcome.FIND:
-            self._cluster.coordinator_failed(route.key, route.type)
+            self._cluster.mark_coordinator_unknown(route.key, route.type)
         error = refusal(
             request,
             reading,
@@ -160,7 +160,7 @@ class Conversation:
         if isinstance(request, _PROTOCOLLED) and request.protocol is Protocol.IMPLICIT:
             self._machine.can_raise = True  # whatever speaks that is newer by far
             return
-        versions = self._cluster.known_versions(self._route)
+        versions = self._cluster.coordinator_versions(self._route)
         if versions is not None:
             latest = versions.highest(ApiKey.INIT_PRODUCER_ID)
             self._machine.can_raise = latest >= FIRST_RAISING

@@ -609,7 +609,7 @@ class Transactions:
         )
 
     def _protocol(self) -> Protocol:
-        level = self._cluster.finalized(FEATURE)
+        level = self._cluster.finalized_feature_level(FEATURE)
         if level is not None:
             self._level = level
         return Protocol.IMPLICIT if self._level >= Protocol.IMPLICIT else Protocol.CLASSIC

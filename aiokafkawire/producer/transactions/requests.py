@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from aiokafkawire.cluster import Coordinator, CoordinatorType
+from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import CommitFailed, KafkaError, ProducerFenced, UnsupportedVersion
 from aiokafkawire.producer.transactions.outcomes import Outcome, worst
@@ -94,14 +94,14 @@ class Outgoing(NamedTuple):
     """A message, where it goes, and the versions in which it may."""
 
     message: WireRequest[Any] | ByVersion[Any]
-    route: Coordinator
+    route: ToCoordinator
     min_version: int = 0
     max_version: int | None = None
 
 
 def outgoing(request: Request, transactional_id: str, timeout_ms: int) -> Outgoing:
     """The message of a request; `timeout_ms` is that of the producer's transactions."""
-    route = Coordinator(transactional_id, CoordinatorType.TRANSACTION)
+    route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
     match request:  # what is asked most comes first
         case End(identity, protocol, committed):
             end = EndTxnRequest(
@@ -156,7 +156,7 @@ def check_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Gro
 def _commit_offsets(request: CommitOffsets, transactional_id: str) -> Outgoing:
     return Outgoing(
         ByVersion(ApiKey.TXN_OFFSET_COMMIT, partial(_commit_message, request, transactional_id)),
-        Coordinator(request.commit.group.group_id, CoordinatorType.GROUP),
+        ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),
         *_versions(request.protocol),
     )
 

@@ -19,8 +19,8 @@ from aiokafkawire.broker.replication.replica_fetcher import (
 from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, decode, encode
-from aiokafkawire.wire.messages.fetch import DivergingEpoch as Diverging
 from aiokafkawire.wire.messages.fetch import (
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchPartitionData,
     FetchRequest,
@@ -33,7 +33,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
-    DivergingEpoch,
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -90,7 +90,7 @@ def fetched(code: int = E.NONE, data: bytes = b"", index: int = 0, **fields: Any
 
 
 def epoch_ended(epoch: int, end: int, code: int = E.NONE) -> OffsetForLeaderEpochResponse:
-    result = DivergingEpoch(partition=0, error_code=code, leader_epoch=epoch, end_offset=end)
+    result = EpochEndOffset(partition=0, error_code=code, leader_epoch=epoch, end_offset=end)
     return OffsetForLeaderEpochResponse(
         topics=[OffsetForLeaderTopicResult(topic="t", partitions=[result])]
     )
@@ -170,7 +170,7 @@ def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> 
     write(follower.replica().log, 3, epoch=4)
     request: Any = follower.ask(FetchRequest).request
     assert request.topics[0].partitions[0].last_fetched_epoch == 4
-    diverging = Diverging(epoch=4, end_offset=1)
+    diverging = DivergingEpoch(epoch=4, end_offset=1)
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(diverging_epoch=diverging), 0.0)
     assert follower.replica().log.end_offset == 1

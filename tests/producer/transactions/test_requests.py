@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire import wire
-from aiokafkawire.cluster import Coordinator, CoordinatorType
+from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import BrokerError, CommitFailed, ProducerFenced, UnsupportedVersion
 from aiokafkawire.producer.transactions.outcomes import Outcome
@@ -54,15 +54,15 @@ MEMBER = GroupMetadata("g", 4, "m", "static")
 COMMIT = OffsetCommit(MEMBER, {A0: OffsetAndMetadata(5, "note", 2), B0: OffsetAndMetadata(6)})
 BARE = OffsetCommit(GroupMetadata("g"), COMMIT.offsets)
 CLASSIC, IMPLICIT = Protocol.CLASSIC, Protocol.IMPLICIT
-TRANSACTION = Coordinator("id", CoordinatorType.TRANSACTION)
+TRANSACTION = ToCoordinator("id", CoordinatorType.TRANSACTION)
 
-REQUESTS: list[tuple[Request, ApiKey, Coordinator, int, int]] = [
+REQUESTS: list[tuple[Request, ApiKey, ToCoordinator, int, int]] = [
     (Init(None), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 0, 5),
     (Init(ME), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 3, 5),
     (AddPartitions(ME, (A0, B0, A1)), ApiKey.ADD_PARTITIONS_TO_TXN, TRANSACTION, 0, 3),
     (AddOffsets(ME, "g"), ApiKey.ADD_OFFSETS_TO_TXN, TRANSACTION, 0, 4),
-    (CommitOffsets(ME, CLASSIC, BARE), ApiKey.TXN_OFFSET_COMMIT, Coordinator("g"), 0, 4),
-    (CommitOffsets(ME, IMPLICIT, COMMIT), ApiKey.TXN_OFFSET_COMMIT, Coordinator("g"), 5, 5),
+    (CommitOffsets(ME, CLASSIC, BARE), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 0, 4),
+    (CommitOffsets(ME, IMPLICIT, COMMIT), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 5, 5),
     (End(ME, CLASSIC, committed=True), ApiKey.END_TXN, TRANSACTION, 0, 4),
     (End(ME, IMPLICIT, committed=False), ApiKey.END_TXN, TRANSACTION, 5, 5),
 ]
@@ -70,7 +70,7 @@ REQUESTS: list[tuple[Request, ApiKey, Coordinator, int, int]] = [
 
 @pytest.mark.parametrize(("request_", "key", "route", "low", "high"), REQUESTS)
 def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
-    request_: Request, key: ApiKey, route: Coordinator, low: int, high: int
+    request_: Request, key: ApiKey, route: ToCoordinator, low: int, high: int
 ) -> None:
     out = outgoing(request_, "id", 60_000)
     assert (out.route, out.message.api_key, out.min_version) == (route, key, low)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiokafkawire.cluster.metadata import NodeInfo
-from aiokafkawire.cluster.routing import Load
+from aiokafkawire.cluster.routing import NodeLoad
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake, Versions
 from aiokafkawire.runtime import Address, Host, Runtime
 from aiokafkawire.types import NodeId
 
-__all__ = ("Brokers",)
+__all__ = ("BrokerClients",)
 
 
-class Brokers:
+class BrokerClients:
     """Makes broker clients on demand and ends those whose node moved or went.
 
     `on_lost` may be set; it is called when a connection to a node was lost. `counters` are of all
@@ -35,7 +35,7 @@ class Brokers:
         self._retired: list[BrokerClient] = []
         self._features: Versions | None = None
 
-    def of_node(self, node: NodeInfo) -> BrokerClient:
+    def for_node(self, node: NodeInfo) -> BrokerClient:
         """The client of a node, at its address as it is now."""
         client = self._nodes.get(node.node_id)
         if client is not None and client.address == node.address:
@@ -45,7 +45,7 @@ class Brokers:
         client = self._nodes[node.node_id] = self._make(node.address, node.node_id)
         return client
 
-    def of_address(self, address: Address) -> BrokerClient:
+    def for_address(self, address: Address) -> BrokerClient:
         """The client of a bootstrap address."""
         client = self._bootstrap.get(address)
         if client is None:
@@ -60,21 +60,23 @@ class Brokers:
             if node is None or node.address != client.address:
                 self._retire(self._nodes.pop(node_id))
 
-    def leave_bootstrap(self) -> None:
+    def retire_bootstrap(self) -> None:
         """The nodes are known: the bootstrap addresses are not needed any more."""
         for client in self._bootstrap.values():
             self._retire(client)
         self._bootstrap.clear()
 
-    def loads(self, nodes: Mapping[NodeId, NodeInfo]) -> list[Load]:
+    def loads(self, nodes: Mapping[NodeId, NodeInfo]) -> list[NodeLoad]:
         """How busy each node is."""
         loads = []
         for node_id in nodes:
             client = self._nodes.get(node_id)
             if client is None:
-                loads.append(Load(node_id, connected=False, requests=0, ready_at=0.0))
+                loads.append(NodeLoad(node_id, connected=False, requests=0, ready_at=0.0))
             else:
-                loads.append(Load(node_id, client.connected, client.load, client.next_attempt_at))
+                loads.append(
+                    NodeLoad(node_id, client.connected, client.load, client.next_attempt_at)
+                )
         return loads
 
     def unreachable(self, nodes: Mapping[NodeId, NodeInfo]) -> bool:
@@ -90,7 +92,7 @@ class Brokers:
         for client in self._nodes.values():
             client.log_unreachable(since)
 
-    def finalized(self, feature: str) -> int | None:
+    def finalized_feature_level(self, feature: str) -> int | None:
         """The level of a feature, by the newest that any node has told; None: nobody has yet.
 
         A node that has just started may not know them, and says nothing else as long as the
@@ -123,10 +125,10 @@ class Brokers:
             node_id=node_id,
             handshake=self._handshake,
             counters=self.counters,
-            on_lost=self._lost,
+            on_lost=self._disconnected,
         )
 
-    def _lost(self) -> None:
+    def _disconnected(self) -> None:
         if self.on_lost is not None:
             self.on_lost()
 

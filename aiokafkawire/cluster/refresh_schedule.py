@@ -10,19 +10,19 @@ from collections.abc import Iterable
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.wire.primitives import check_string
 
-__all__ = ("UNREACHABLE_LOG_S", "Absences", "RefreshSchedule", "TopicInterest")
+__all__ = ("NO_BROKER_LOG_AFTER_S", "MissingTopicLog", "RefreshSchedule", "TopicReferences")
 
-UNREACHABLE_LOG_S = 5.0
+NO_BROKER_LOG_AFTER_S = 5.0
 """After so long without any broker the log says so, once. A restart takes less.
 
 Counted from the first refresh that failed, and looked at after each one that does.
 """
 
-ABSENT_LOG_S = 2.0
+MISSING_TOPIC_LOG_AFTER_S = 2.0
 """A topic that somebody uses and that stays away for so long is told of in the log, once. One that
 is made on demand takes less."""
 
-QUIET_FACTOR = 2.0
+BACKOFF_RESET_FACTOR = 2.0
 """A refresh is the first of a new row when none was for this many times the longest backoff."""
 
 
@@ -107,24 +107,24 @@ class RefreshSchedule:
 
     def should_log(self, now: float) -> bool:
         """True once in each time that no broker is reachable."""
-        if self._logged or now - self._unreachable_since < UNREACHABLE_LOG_S:
+        if self._logged or now - self._unreachable_since < NO_BROKER_LOG_AFTER_S:
             return False
         self._logged = True
         return True
 
     def _ended(self, now: float, rng: random.Random) -> None:
-        quiet = now - self._ended_at > QUIET_FACTOR * self._backoff.max_s
+        quiet = now - self._ended_at > BACKOFF_RESET_FACTOR * self._backoff.max_s
         self._in_a_row = 1 if quiet else self._in_a_row + 1
         self._ended_at = now
         self._earliest = now + self._backoff.delay(self._in_a_row, rng)
 
 
-class TopicInterest:
+class TopicReferences:
     """Which topics the metadata is for: those that somebody uses, or all of them."""
 
     def __init__(self) -> None:
         self._users: Counter[str] = Counter()
-        self.everything = False
+        self.all_topics = False
 
     def add(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Count one more user of each; those that must be asked for because of that.
@@ -143,7 +143,7 @@ class TopicInterest:
             if not self._users[topic]:
                 new.append(topic)
             self._users[topic] += 1
-        return () if self.everything else tuple(new)
+        return () if self.all_topics else tuple(new)
 
     def remove(self, topics: Iterable[str]) -> None:
         """Count one user less of each."""
@@ -153,10 +153,10 @@ class TopicInterest:
             else:
                 self._users[topic] -= 1
 
-    def set_everything(self, wanted: bool) -> bool:
+    def set_all_topics(self, wanted: bool) -> bool:
         """Ask for all topics, or no more; whether that is news."""
-        changed = wanted != self.everything
-        self.everything = wanted
+        changed = wanted != self.all_topics
+        self.all_topics = wanted
         return changed and wanted
 
     def uses(self, topic: str) -> bool:
@@ -169,10 +169,10 @@ class TopicInterest:
 
     def wanted(self) -> tuple[str, ...] | None:
         """The topics to ask for, None for all; in the order in which they were added."""
-        return None if self.everything else tuple(self._users)
+        return None if self.all_topics else tuple(self._users)
 
 
-class Absences:
+class MissingTopicLog:
     """Says which topics stay away, each once until it was there. Bound: as many as are absent."""
 
     def __init__(self) -> None:
@@ -181,6 +181,8 @@ class Absences:
     def late(self, absent: Iterable[str], now: float) -> list[str]:
         """Those to be told of, given all that are absent now."""
         self._since = {name: self._since.get(name, now) for name in absent}
-        late = [name for name, since in self._since.items() if now - since >= ABSENT_LOG_S]
+        late = [
+            name for name, since in self._since.items() if now - since >= MISSING_TOPIC_LOG_AFTER_S
+        ]
         self._since.update(dict.fromkeys(late, math.inf))
         return late

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from aiokafkawire.cluster.brokers import Brokers
+from aiokafkawire.cluster.broker_clients import BrokerClients
 from aiokafkawire.cluster.metadata import NodeInfo
-from aiokafkawire.cluster.routing import Load
+from aiokafkawire.cluster.routing import NodeLoad
 from aiokafkawire.errors import ClientClosed, ConnectionFailed, ConnectionLost
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ApiKey
@@ -27,17 +27,17 @@ def soon() -> float:
 
 
 @contextlib.asynccontextmanager
-async def registry() -> AsyncIterator[Brokers]:
+async def registry() -> AsyncIterator[BrokerClients]:
     async with hosted() as (runtime, host):
-        yield Brokers(make_config(), runtime, host)
+        yield BrokerClients(make_config(), runtime, host)
 
 
 async def test_a_node_has_one_client_until_it_moves():
     async with registry() as brokers:
-        client = brokers.of_node(ONE)
-        assert brokers.of_node(ONE) is client
+        client = brokers.for_node(ONE)
+        assert brokers.for_node(ONE) is client
         assert client.name == "1 at one:9092"
-        moved = brokers.of_node(ONE_MOVED)
+        moved = brokers.for_node(ONE_MOVED)
         assert moved is not client
         with pytest.raises(ConnectionLost, match="does not list this address"):
             await client.negotiated(soon())
@@ -45,9 +45,9 @@ async def test_a_node_has_one_client_until_it_moves():
 
 async def test_nodes_that_are_gone_lose_their_client():
     async with registry() as brokers:
-        gone, stays = brokers.of_node(ONE), brokers.of_node(TWO)
+        gone, stays = brokers.for_node(ONE), brokers.for_node(TWO)
         brokers.keep({2: TWO})
-        assert brokers.of_node(TWO) is stays
+        assert brokers.for_node(TWO) is stays
         with pytest.raises(ConnectionLost):
             await gone.negotiated(soon())
         brokers.keep({1: ONE, 2: NodeInfo(2, Address("dos", 9092))})
@@ -58,18 +58,21 @@ async def test_nodes_that_are_gone_lose_their_client():
 async def test_bootstrap_addresses_are_left_behind():
     async with registry() as brokers:
         address = Address("boot", 9092)
-        client = brokers.of_address(address)
-        assert brokers.of_address(address) is client
+        client = brokers.for_address(address)
+        assert brokers.for_address(address) is client
         assert client.node_id is None
-        brokers.leave_bootstrap()
-        assert brokers.of_address(address) is not client
+        brokers.retire_bootstrap()
+        assert brokers.for_address(address) is not client
 
 
 async def test_loads_are_of_all_nodes_whether_connected_or_not():
     async with serve(ScriptedBroker()) as server, registry() as brokers:
         node = NodeInfo(1, server.address)
-        assert brokers.loads({1: node, 2: TWO}) == [Load(1, False, 0, 0.0), Load(2, False, 0, 0.0)]
-        await brokers.of_node(node).negotiated(soon())
+        assert brokers.loads({1: node, 2: TWO}) == [
+            NodeLoad(1, False, 0, 0.0),
+            NodeLoad(2, False, 0, 0.0),
+        ]
+        await brokers.for_node(node).negotiated(soon())
         connected, other = brokers.loads({1: node, 2: TWO})
         assert connected.connected
         assert not other.connected
@@ -79,18 +82,21 @@ async def test_nodes_are_unreachable_once_each_was_tried_in_vain():
     async with registry() as brokers, serve(ScriptedBroker()) as server:
         up = NodeInfo(1, server.address)
         assert not brokers.unreachable({1: up})  # nobody has tried
-        await brokers.of_node(up).negotiated(soon())
+        await brokers.for_node(up).negotiated(soon())
         assert not brokers.unreachable({1: up})
         nowhere = NodeInfo(2, Address("127.0.0.1", 1))
         with pytest.raises(ConnectionFailed):
-            await brokers.of_node(nowhere).negotiated(soon())
+            await brokers.for_node(nowhere).negotiated(soon())
         assert brokers.unreachable({2: nowhere})
         assert not brokers.unreachable({1: up, 2: nowhere})
 
 
 async def test_aclose_ends_all_clients():
     async with serve(ScriptedBroker()) as server, registry() as brokers:
-        clients = [brokers.of_node(NodeInfo(1, server.address)), brokers.of_address(server.address)]
+        clients = [
+            brokers.for_node(NodeInfo(1, server.address)),
+            brokers.for_address(server.address),
+        ]
         for client in clients:
             await client.negotiated(soon())
         await brokers.aclose()
@@ -99,7 +105,7 @@ async def test_aclose_ends_all_clients():
                 await client.negotiated(soon())
 
 
-def telling(level: int, epoch: int) -> ScriptedBroker:
+def with_previous_reason(level: int, epoch: int) -> ScriptedBroker:
     """One that says at which level transactions are; an epoch of -1: it does not know."""
 
     async def answer(_: object, __: object) -> ApiVersionsResponse:
@@ -121,28 +127,32 @@ async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
         for number, (level, epoch, expected) in enumerate(
             [(0, -1, 0), (1, 5, 1), (2, 7, 2), (0, -1, 2), (1, 6, 2), (0, 9, 0)], start=1
         ):
-            server = await stack.enter_async_context(serve(telling(level, epoch)))
-            client = brokers.of_node(NodeInfo(number, server.address))
+            server = await stack.enter_async_context(serve(with_previous_reason(level, epoch)))
+            client = brokers.for_node(NodeInfo(number, server.address))
             await client.negotiated(soon())
-            assert brokers.finalized("transaction.version") == expected, number
+            assert brokers.finalized_feature_level("transaction.version") == expected, number
         await brokers.aclose()
 
 
 async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
-    async with serve(telling(2, 7)) as one, serve(telling(0, -1)) as two, registry() as brokers:
+    async with (
+        serve(with_previous_reason(2, 7)) as one,
+        serve(with_previous_reason(0, -1)) as two,
+        registry() as brokers,
+    ):
         first = NodeInfo(1, one.address)
         second = NodeInfo(2, two.address)
-        await brokers.of_node(first).negotiated(soon())
-        assert brokers.finalized("transaction.version") == 2
+        await brokers.for_node(first).negotiated(soon())
+        assert brokers.finalized_feature_level("transaction.version") == 2
         brokers.keep({2: second})
-        await brokers.of_node(second).negotiated(soon())
-        assert brokers.finalized("transaction.version") == 2
+        await brokers.for_node(second).negotiated(soon())
+        assert brokers.finalized_feature_level("transaction.version") == 2
         await brokers.aclose()
 
 
 async def test_a_feature_has_no_level_while_nobody_has_told():
     async with registry() as brokers:
-        assert brokers.finalized("transaction.version") is None
-        brokers.of_node(ONE)
-        brokers.of_node(TWO)
-        assert brokers.finalized("transaction.version") is None, "nobody is connected"
+        assert brokers.finalized_feature_level("transaction.version") is None
+        brokers.for_node(ONE)
+        brokers.for_node(TWO)
+        assert brokers.finalized_feature_level("transaction.version") is None, "nobody is connected"

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from aiokafkawire.cluster.schedule import (
-    ABSENT_LOG_S,
-    UNREACHABLE_LOG_S,
-    Absences,
+from aiokafkawire.cluster.refresh_schedule import (
+    MISSING_TOPIC_LOG_AFTER_S,
+    NO_BROKER_LOG_AFTER_S,
+    MissingTopicLog,
     RefreshSchedule,
-    TopicInterest,
+    TopicReferences,
 )
 from aiokafkawire.connection import Backoff
 
@@ -138,50 +138,50 @@ def test_the_log_is_told_once_in_each_outage():
     made = schedule()
     for start in (500.0, 5_000.0):
         made.failed(start, RNG)
-        assert not made.should_log(start + UNREACHABLE_LOG_S - 1)
-        assert made.should_log(start + UNREACHABLE_LOG_S)
-        assert not made.should_log(start + UNREACHABLE_LOG_S + 1)
+        assert not made.should_log(start + NO_BROKER_LOG_AFTER_S - 1)
+        assert made.should_log(start + NO_BROKER_LOG_AFTER_S)
+        assert not made.should_log(start + NO_BROKER_LOG_AFTER_S + 1)
         assert made.succeeded(start + 100, RNG)
         assert not made.succeeded(start + 200, RNG)
 
 
 def test_topics_are_wanted_while_somebody_uses_them():
-    interest = TopicInterest()
-    assert interest.wanted() == ()
-    assert interest.add(["b", "a"]) == ("b", "a")
-    assert not interest.add(["a"])
-    assert interest.wanted() == ("b", "a")
-    interest.remove(["a", "b"])
-    assert interest.wanted() == ("a",)
-    interest.remove(["a"])
-    interest.remove(["a"])
-    assert interest.wanted() == ()
+    topic_references = TopicReferences()
+    assert topic_references.wanted() == ()
+    assert topic_references.add(["b", "a"]) == ("b", "a")
+    assert not topic_references.add(["a"])
+    assert topic_references.wanted() == ("b", "a")
+    topic_references.remove(["a", "b"])
+    assert topic_references.wanted() == ("a",)
+    topic_references.remove(["a"])
+    topic_references.remove(["a"])
+    assert topic_references.wanted() == ()
 
 
 @pytest.mark.parametrize("name", [7, "", "\ud800", "t" * 32_768])
 def test_what_no_request_can_name_is_refused_and_leaves_no_trace(name: object):
-    interest = TopicInterest()
+    topic_references = TopicReferences()
     with pytest.raises((TypeError, ValueError)):
-        interest.add(["good", name])
-    assert interest.wanted() == ()
+        topic_references.add(["good", name])
+    assert topic_references.wanted() == ()
 
 
 def test_everything_may_be_wanted():
-    interest = TopicInterest()
-    assert interest.set_everything(True)
-    assert not interest.set_everything(True)
-    assert interest.wanted() is None
-    assert not interest.add(["a"])
-    assert not interest.set_everything(False)
-    assert interest.wanted() == ("a",)
-    assert list(interest.users()) == ["a"]
+    topic_references = TopicReferences()
+    assert topic_references.set_all_topics(True)
+    assert not topic_references.set_all_topics(True)
+    assert topic_references.wanted() is None
+    assert not topic_references.add(["a"])
+    assert not topic_references.set_all_topics(False)
+    assert topic_references.wanted() == ("a",)
+    assert list(topic_references.users()) == ["a"]
 
 
 def test_a_topic_is_told_of_once_in_each_absence():
-    absences, late = Absences(), 10.0 + ABSENT_LOG_S
+    absences, late = MissingTopicLog(), 10.0 + MISSING_TOPIC_LOG_AFTER_S
     assert absences.late(["a", "b"], 10.0) == []
     assert absences.late(["a"], late) == ["a"]
     assert absences.late(["a", "b"], late) == []
-    assert absences.late(["b"], late + ABSENT_LOG_S) == ["b"]
+    assert absences.late(["b"], late + MISSING_TOPIC_LOG_AFTER_S) == ["b"]
     assert absences.late(["a", "b"], 100.0) == []
-    assert absences.late(["a", "b"], 100.0 + ABSENT_LOG_S) == ["a"]
+    assert absences.late(["a", "b"], 100.0 + MISSING_TOPIC_LOG_AFTER_S) == ["a"]

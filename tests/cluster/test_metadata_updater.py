@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.cluster import refresher
-from aiokafkawire.cluster.metadata import Update
+from aiokafkawire.cluster import metadata_updater
+from aiokafkawire.cluster.metadata import MetadataUpdate
 from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.runtime import Address, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
@@ -67,8 +67,8 @@ async def silent(_: Any, __: Any) -> Response | None:
 async def test_a_silent_node_does_not_hold_the_refresh(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
-    monkeypatch.setattr("aiokafkawire.cluster.schedule.UNREACHABLE_LOG_S", 0.0)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr("aiokafkawire.cluster.refresh_schedule.NO_BROKER_LOG_AFTER_S", 0.0)
 
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
@@ -84,14 +84,14 @@ async def test_a_silent_node_does_not_hold_the_refresh(
 async def test_a_node_that_did_not_answer_is_asked_after_all_others(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
     asked: list[int] = []
     go_on = {number: anyio.Event() for number in (1, 2, 3)}
 
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
 
-        def of_node(number: int) -> Any:
+        def for_node(number: int) -> Any:
             async def answer(header: Any, request: Any) -> Response | None:
                 asked.append(number)
                 await go_on[number].wait()
@@ -100,7 +100,7 @@ async def test_a_node_that_did_not_answer_is_asked_after_all_others(
             return answer
 
         for number, node in scripted.nodes.items():
-            node.answers[ApiKey.METADATA] = of_node(number)
+            node.answers[ApiKey.METADATA] = for_node(number)
         go_on[2].set()
         go_on[3].set()
         for _ in range(20):
@@ -119,8 +119,8 @@ async def test_a_node_that_did_not_answer_is_asked_after_all_others(
 async def test_a_silent_address_does_not_hold_the_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         scripted.nodes[1].answers[ApiKey.METADATA] = silent
         with anyio.fail_after(5):
@@ -131,8 +131,8 @@ async def test_a_silent_address_does_not_hold_the_start(
 async def test_an_address_that_says_nothing_is_told_of_soon(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
 
         async def late(header: Any, request: Any) -> Response | None:
@@ -149,8 +149,8 @@ async def test_an_address_that_says_nothing_is_told_of_soon(
 async def test_each_reason_why_a_client_cannot_start_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
     asked = 0
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
 
@@ -244,14 +244,14 @@ async def test_what_is_told_again_and_again_is_logged_once(caplog: pytest.LogCap
 
 
 async def test_a_listener_hears_of_hints_too():
-    updates: list[Update] = []
+    updates: list[MetadataUpdate] = []
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
-        cluster.on_change(updates.append)
-        cluster._refresher.apply(cluster.metadata.with_node(5, "five", 9092))
+        cluster.add_metadata_listener(updates.append)
+        cluster._metadata_updater.apply(cluster.metadata.with_node(5, "five", 9092))
         assert [sorted(update.snapshot.nodes) for update in updates] == [[1, 5]]
         # A hint that is no news is not told.
-        cluster._refresher.apply(cluster.metadata.with_node(5, "five", 9092))
+        cluster._metadata_updater.apply(cluster.metadata.with_node(5, "five", 9092))
         assert len(updates) == 1
 
 
@@ -274,7 +274,7 @@ async def test_refused_credentials_end_the_start_at_once():
 async def test_an_outage_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("aiokafkawire.cluster.schedule.UNREACHABLE_LOG_S", 0.0)
+    monkeypatch.setattr("aiokafkawire.cluster.refresh_schedule.NO_BROKER_LOG_AFTER_S", 0.0)
     caplog.set_level("INFO", "aiokafkawire.cluster")
     failed: list[int] = []
 

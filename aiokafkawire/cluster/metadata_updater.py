@@ -6,12 +6,16 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
-from aiokafkawire.cluster.brokers import Brokers
-from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, NodeInfo, Update
-from aiokafkawire.cluster.metadata_log import cluster_note, log_change
-from aiokafkawire.cluster.routing import least_loaded
-from aiokafkawire.cluster.schedule import Absences, RefreshSchedule, TopicInterest
+from aiokafkawire.cluster.bootstrap import (
+    metadata_request,
+    no_broker_available,
+    with_previous_reason,
+)
+from aiokafkawire.cluster.broker_clients import BrokerClients
+from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT, MetadataSnapshot, MetadataUpdate, NodeInfo
+from aiokafkawire.cluster.metadata_log import cluster_id_warning, log_change
+from aiokafkawire.cluster.refresh_schedule import MissingTopicLog, RefreshSchedule, TopicReferences
+from aiokafkawire.cluster.routing import least_loaded_node
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import Backoff, BrokerClient
 from aiokafkawire.errors import (
@@ -27,48 +31,48 @@ from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 
-__all__ = ("NEXT_NODE_AFTER_S", "Refresher")
+__all__ = ("NEXT_NODE_AFTER_S", "MetadataUpdater")
 
 logger = logging.getLogger("aiokafkawire.cluster")
 
-MAX_NOTED = 1_000
+MAX_REMEMBERED_WARNINGS = 1_000
 """Remarks about metadata that are remembered so as not to be made again."""
 
 NEXT_NODE_AFTER_S = 5.0
 """A node that keeps a metadata request for so long is passed over, while there are others."""
 
-FIRST_ROUND_S = 3.0
+FIRST_CONNECT_TIMEOUT_S = 3.0
 """So long a connection to an address may take before the log says that there is none yet, and
 another one is tried; what was begun there goes on."""
 
-MAX_TOLD = 4
+MAX_START_WARNINGS = 4
 """Different reasons why a client cannot start that the log tells of."""
 
-LISTING_FEW = ("0.8.0", "0.8.1", "0.8.2")
+RELEASES_WITH_PARTIAL_METADATA = ("0.8.0", "0.8.1", "0.8.2")
 """Releases whose metadata need not name every node."""
 
-NAMELESS: NodeId = -2
+UNKNOWN_NODE: NodeId = -2
 """The number here of a broker whose own is not known yet."""
 
 
-class Refresher:
+class MetadataUpdater:
     """Owns the metadata, and the one task that asks for it.
 
-    `metadata` is the newest snapshot, `told_by` the broker that told it. Whoever waits for a change
+    `metadata` is the newest snapshot, `source` the broker that told it. Whoever waits for a change
     awaits `wait_update`.
     """
 
-    def __init__(self, config: ClientConfig, runtime: Runtime, brokers: Brokers) -> None:
-        self.metadata: MetadataSnapshot = EMPTY
-        self.told_by: str | None = None
-        self.interest = TopicInterest()
+    def __init__(self, config: ClientConfig, runtime: Runtime, brokers: BrokerClients) -> None:
+        self.metadata: MetadataSnapshot = EMPTY_SNAPSHOT
+        self.source: str | None = None
+        self.topic_references = TopicReferences()
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
         self._config = config
         self._who = config.client_id
         self._fields: Mapping[str, object] = fields_of(client_id=config.client_id)
         self._runtime = runtime
-        self._brokers = brokers
+        self._broker_clients = brokers
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._schedule = RefreshSchedule(
             backoff=self._backoff,
@@ -77,11 +81,11 @@ class Refresher:
         )
         self._wake = Signal()
         self._changed: Promise[None] = Promise()
-        self._listeners: list[Callable[[Update], None]] = []
+        self._listeners: list[Callable[[MetadataUpdate], None]] = []
         # Nodes that did not answer when they were last asked: all others are asked before.
         self._avoided: set[NodeId] = set()
-        self._noted: set[str] = set()
-        self._absences = Absences()
+        self._logged_warnings: set[str] = set()
+        self._missing_topic_log = MissingTopicLog()
         self._answered_since = math.inf
 
     # --- for the rest of the room ---
@@ -99,15 +103,15 @@ class Refresher:
         while True:
             try:
                 self._schedule.begin(clock.now())
-                patience_s = NEXT_NODE_AFTER_S if attempt else FIRST_ROUND_S
-                await self._from_bootstrap(deadline, failures, patience_s)
+                patience_s = NEXT_NODE_AFTER_S if attempt else FIRST_CONNECT_TIMEOUT_S
+                await self._refresh_from_bootstrap(deadline, failures, patience_s)
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
                 again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
                 if not error.retriable or again_at >= deadline:
                     raise
-                if error.reason not in told and len(told) < MAX_TOLD:
+                if error.reason not in told and len(told) < MAX_START_WARNINGS:
                     told.append(error.reason)
                     logger.warning(
                         "%s: %s; trying again",
@@ -149,29 +153,29 @@ class Refresher:
                 raise copy_of(failure)
         return True
 
-    def on_change(self, callback: Callable[[Update], None]) -> None:
+    def add_listener(self, callback: Callable[[MetadataUpdate], None]) -> None:
         """Call back, synchronously, after each change."""
         self._listeners.append(callback)
 
-    def apply(self, update: Update) -> None:
+    def apply(self, update: MetadataUpdate) -> None:
         """Take over a snapshot, if it is a new one."""
-        for note in (*update.notes, *cluster_note(self.metadata, update.snapshot)):
+        for note in (*update.warnings, *cluster_id_warning(self.metadata, update.snapshot)):
             # Once, though it is told again and again.
-            if note not in self._noted:
-                if len(self._noted) >= MAX_NOTED:
-                    self._noted.clear()
-                self._noted.add(note)
+            if note not in self._logged_warnings:
+                if len(self._logged_warnings) >= MAX_REMEMBERED_WARNINGS:
+                    self._logged_warnings.clear()
+                self._logged_warnings.add(note)
                 logger.warning("%s: metadata: %s", self._who, note, extra=dict(self._fields))
         if not update.changed:
             return
         log_change(self._who, self._fields, self.metadata, update.snapshot, update.topics)
         self.metadata = update.snapshot
-        self._brokers.keep(update.snapshot.nodes)
-        self._tell_waiters()
+        self._broker_clients.keep(update.snapshot.nodes)
+        self._notify_waiters()
         for listener in self._listeners:
             listener(update)
 
-    def _tell_waiters(self) -> None:
+    def _notify_waiters(self) -> None:
         changed, self._changed = self._changed, Promise()
         changed.resolve(None)
 
@@ -199,9 +203,9 @@ class Refresher:
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
                 some = None
-                await self._from_bootstrap(self._deadline(), {})
+                await self._refresh_from_bootstrap(self._deadline(), {})
             else:
-                await self._from_nodes_or_bootstrap(some)
+                await self._refresh_from_nodes_or_bootstrap(some)
         except KafkaError as error:
             self.last_failure = error
             self._answered_since = math.inf
@@ -213,7 +217,7 @@ class Refresher:
                     "%s: no broker can be reached: %s; trying again", self._who, error, extra=extra
                 )
             if not error.retriable:
-                self._tell_waiters()
+                self._notify_waiters()
         else:
             self.last_failure = None
             outage_s = self._schedule.outage_s(now())
@@ -224,22 +228,22 @@ class Refresher:
                     outage_s,
                     extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),
                 )
-            missing = self._missing(self.interest.users() if some is None else some)
+            missing = self._missing(self.topic_references.users() if some is None else some)
             if missing:
                 self._schedule.ask(missing)
-            self._tell_of_absent()
+            self._log_missing_topics()
             self._answered_since = min(self._answered_since, now())
-            self._brokers.log_unreachable(self._answered_since)
+            self._broker_clients.log_unreachable(self._answered_since)
 
-    def _tell_of_absent(self) -> None:
+    def _log_missing_topics(self) -> None:
         """Who waits for a topic whose name is wrong shall see why nothing happens."""
         reasons = {
             name: error_for(code)
             for name, code in self.metadata.errors.items()
-            if self.interest.uses(name)
+            if self.topic_references.uses(name)
         }
         absent = [name for name, reason in reasons.items() if reason.retriable]
-        for name in self._absences.late(absent, self._runtime.clock.now()):
+        for name in self._missing_topic_log.late(absent, self._runtime.clock.now()):
             logger.warning(
                 "%s: topic %r does not exist or is not available: %s; trying again",
                 self._who,
@@ -251,41 +255,41 @@ class Refresher:
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
-    async def _from_nodes_or_bootstrap(self, some: Sequence[str] | None) -> None:
+    async def _refresh_from_nodes_or_bootstrap(self, some: Sequence[str] | None) -> None:
         """Ask the known nodes; the bootstrap addresses too when no known node can be reached.
 
         The snapshot may be of a time when few nodes were up, and those may be down now, while
         others came back.
         """
         try:
-            await self._from_nodes(self._deadline(), some)
+            await self._refresh_from_nodes(self._deadline(), some)
         except (AuthenticationFailed, ClientClosed):
             raise
         except KafkaError:
-            if not self._brokers.unreachable(self.metadata.nodes):
+            if not self._broker_clients.unreachable(self.metadata.nodes):
                 raise
             logger.debug(
                 "%s: no known broker can be reached: trying the bootstrap addresses",
                 self._who,
                 extra=dict(self._fields),
             )
-            await self._from_bootstrap(self._deadline(), {})
+            await self._refresh_from_bootstrap(self._deadline(), {})
 
-    async def _from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
+    async def _refresh_from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
         """Ask one node after the other until one answers, or all have failed."""
         clock = self._runtime.clock
         left = dict(self.metadata.nodes)
         self._avoided.intersection_update(left)
         while True:
-            loads = self._brokers.loads(left)
+            loads = self._broker_clients.loads(left)
             fit = [load for load in loads if load.node_id not in self._avoided]
-            node_id = least_loaded(fit or loads, clock.now(), self._runtime.rng)
+            node_id = least_loaded_node(fit or loads, clock.now(), self._runtime.rng)
             assert node_id is not None
             node = left.pop(node_id)
             until = min(deadline, clock.now() + NEXT_NODE_AFTER_S) if left else deadline
             self._avoided.add(node_id)
             try:
-                await self._from_node(node, until, some)
+                await self._refresh_from_node(node, until, some)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
@@ -301,9 +305,11 @@ class Refresher:
                 self._avoided.discard(node_id)
                 return
 
-    async def _from_node(self, node: NodeInfo, deadline: float, some: Sequence[str] | None) -> None:
-        client = self._brokers.of_node(node)
-        wanted = self.interest.wanted() if some is None else some
+    async def _refresh_from_node(
+        self, node: NodeInfo, deadline: float, some: Sequence[str] | None
+    ) -> None:
+        client = self._broker_clients.for_node(node)
+        wanted = self.topic_references.wanted() if some is None else some
         request = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -314,11 +320,11 @@ class Refresher:
                 client.name,
                 extra=fields_of(self._fields, broker=client.name),
             )
-            await self._from_bootstrap(deadline, {})
+            await self._refresh_from_bootstrap(deadline, {})
         else:
             self._take(response, wanted, client, partial=some is not None)
 
-    async def _from_bootstrap(
+    async def _refresh_from_bootstrap(
         self,
         deadline: float,
         failures: dict[Address, KafkaError],
@@ -334,8 +340,8 @@ class Refresher:
             patience_s = request_s
         for server in servers:
             address = Address(*server)
-            client = self._brokers.of_address(address)
-            wanted = self.interest.wanted()
+            client = self._broker_clients.for_address(address)
+            wanted = self.topic_references.wanted()
             request = metadata_request(wanted, allow_creation=self._may_create)
             until = min(deadline, now() + min(patience_s, request_s))
             try:
@@ -348,11 +354,11 @@ class Refresher:
             except KafkaError as error:
                 if isinstance(error, RequestTimedOut) and until < deadline:
                     error.reason = "no answer yet"
-                failures[address] = telling(error, failures.get(address))
+                failures[address] = with_previous_reason(error, failures.get(address))
             else:
-                self._brokers.leave_bootstrap()
+                self._broker_clients.retire_bootstrap()
                 return
-        raise no_broker(list(failures.values()))
+        raise no_broker_available(list(failures.values()))
 
     def _take(
         self,
@@ -365,8 +371,8 @@ class Refresher:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Metadata", broker=client.name)
         unlisted = self._unlisted(response, client)
-        update = self.metadata.updated(response, wanted, partial=partial, unlisted=unlisted)
-        self.told_by = client.name
+        update = self.metadata.with_response(response, wanted, partial=partial, unlisted=unlisted)
+        self.source = client.name
         self.apply(update)
         if not update.usable:
             raise NoBrokerAvailable(
@@ -382,24 +388,26 @@ class Refresher:
         before there is a topic: then the broker that answers has to do, under a number of our own.
         """
         release = client.versions.release if client.versions is not None else None
-        if release not in LISTING_FEW:
+        if release not in RELEASES_WITH_PARTIAL_METADATA:
             return {}
         nodes = self.metadata.nodes
         if not response.brokers:
-            return nodes or {NAMELESS: NodeInfo(NAMELESS, client.address)}
+            return nodes or {UNKNOWN_NODE: NodeInfo(UNKNOWN_NODE, client.address)}
         if release == "0.8.2":
             return {}
-        return {node_id: node for node_id, node in nodes.items() if node_id != NAMELESS}
+        return {node_id: node for node_id, node in nodes.items() if node_id != UNKNOWN_NODE}
 
     def _still_used(self, topics: Sequence[str] | None) -> list[str] | None:
         """The topics to ask for alone; None where all in use are to be asked for."""
-        if topics is None or self.interest.everything or not self.metadata.nodes:
+        if topics is None or self.topic_references.all_topics or not self.metadata.nodes:
             return None
-        return [name for name in topics if self.interest.uses(name)] or None
+        return [name for name in topics if self.topic_references.uses(name)] or None
 
     def _missing(self, names: Iterable[str]) -> list[str]:
         """The topics in use of which something is still missing that may come soon."""
-        return [name for name in names if self.interest.uses(name) and not self._complete(name)]
+        return [
+            name for name in names if self.topic_references.uses(name) and not self._complete(name)
+        ]
 
     def _complete(self, name: str) -> bool:
         metadata = self.metadata
