@@ -137,7 +137,7 @@ __all__ = (
     "end_transaction",
 )
 
-_ROOMS = {
+_DEFINED_IN = {
     "About": "_about",
     "Assignor": "group",
     "AuthenticationFailed": "errors",
@@ -214,9 +214,9 @@ _SUBMODULES = (
 
 def __getattr__(name: str) -> object:
     # Imported when first asked for: a program that only produces never loads the consumer.
-    room = _ROOMS.get(name)
-    if room is not None:
-        value = getattr(import_module(f"{__name__}.{room}"), name)
+    module = _DEFINED_IN.get(name)
+    if module is not None:
+        value = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value
     if name in _SUBMODULES:
@@ -224,7 +224,7 @@ def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     caller = sys._getframe(1).f_code.co_name
-    raise import_module(f"{__name__}.config.names").absent_error(__name__, name, caller)
+    raise import_module(f"{__name__}.config.name_hints").absent_name_error(__name__, name, caller)
 
 
 def __dir__() -> list[str]:

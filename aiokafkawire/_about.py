@@ -9,11 +9,18 @@ from typing import NamedTuple
 
 from aiokafkawire._version import __version__
 
-__all__ = ("PURE_ASKED_FOR", "About", "about", "compiled_kernel", "is_pure_asked_for", "not_built")
+__all__ = (
+    "PURE_REQUESTED",
+    "About",
+    "about",
+    "compiled_kernel",
+    "is_pure_requested",
+    "not_built_reason",
+)
 
-PURE_ASKED_FOR = "AIOKAFKAWIRE_PURE_PYTHON is set"
+PURE_REQUESTED = "AIOKAFKAWIRE_PURE_PYTHON is set"
 NOT_BUILT = "no compiled kernel was built: a C compiler was missing when aiokafkawire was installed"
-IN_A_ZIP = (
+IMPORTED_FROM_ZIP = (
     "aiokafkawire is imported from a zip file, and Python cannot load a compiled kernel from one;"
     " install the package instead"
 )
@@ -38,21 +45,21 @@ def about() -> About:
 
     `print(aiokafkawire.about())` gives a line for a bug report.
     """
-    if is_pure_asked_for():
-        return About(__version__, "interpreted", PURE_ASKED_FOR)
+    if is_pure_requested():
+        return About(__version__, "interpreted", PURE_REQUESTED)
     if compiled_kernel() is None:
-        return About(__version__, "interpreted", not_built())
+        return About(__version__, "interpreted", not_built_reason())
     return About(__version__, "compiled")
 
 
-def is_pure_asked_for() -> bool:
+def is_pure_requested() -> bool:
     """Whether the environment asks for the source of the kernel instead of the compiled one."""
     return os.environ.get("AIOKAFKAWIRE_PURE_PYTHON", "0") not in {"", "0"}
 
 
-def not_built() -> str:
+def not_built_reason() -> str:
     """Return why there is no compiled kernel."""
-    return NOT_BUILT if _KERNEL.parent.is_dir() else IN_A_ZIP
+    return NOT_BUILT if _KERNEL.parent.is_dir() else IMPORTED_FROM_ZIP
 
 
 def compiled_kernel() -> Path | None:

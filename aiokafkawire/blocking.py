@@ -20,28 +20,28 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 __all__ = ("at_exit", "call", "iterate")
 
-START_S = 30.0
+START_TIMEOUT_S = 30.0
 """The longest that the thread may take to have its event loop."""
 
-GOODBYE_S = 2.0
+EXIT_CALLBACKS_TIMEOUT_S = 2.0
 """What all that is to be done at the end of the process may take."""
 
-END_S = 10.0
+CANCEL_TIMEOUT_S = 10.0
 """What an iteration that is broken off may take to end."""
 
 _Result = TypeVar("_Result")
 
 
-class _Loop:
+class _LoopThread:
     """The thread, its event loop, and what is to be closed before they end."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.goodbyes: list[Callable[[], Awaitable[object]]] = []
+        self.exit_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._portal: Future[BlockingPortal] = Future()
         # A daemon: a process that ends does not wait for it.
         threading.Thread(target=self._run, name="aiokafkawire", daemon=True).start()
-        self.portal = self._portal.result(START_S)
+        self.portal = self._portal.result(START_TIMEOUT_S)
 
     def _run(self) -> None:
         try:
@@ -56,26 +56,28 @@ class _Loop:
             await portal.sleep_until_stopped()
 
     def close(self) -> None:
-        """Say goodbye, for `GOODBYE_S` at most."""
+        """Say goodbye, for `EXIT_CALLBACKS_TIMEOUT_S` at most."""
         if self.pid == os.getpid():
             with suppress(Exception):
-                self.portal.start_task_soon(self._say_goodbye).result(GOODBYE_S + 0.5)
+                self.portal.start_task_soon(self._run_exit_callbacks).result(
+                    EXIT_CALLBACKS_TIMEOUT_S + 0.5
+                )
 
-    async def _say_goodbye(self) -> None:
-        with anyio.move_on_after(GOODBYE_S):
-            for goodbye in reversed(self.goodbyes):
-                await goodbye()
+    async def _run_exit_callbacks(self) -> None:
+        with anyio.move_on_after(EXIT_CALLBACKS_TIMEOUT_S):
+            for callback in reversed(self.exit_callbacks):
+                await callback()
 
 
 _lock = threading.Lock()
-_loop: _Loop | None = None
+_loop: _LoopThread | None = None
 
 
-def _the_loop() -> _Loop:
+def _get_loop_thread() -> _LoopThread:
     global _loop  # noqa: PLW0603 - one a process
     with _lock:
         if _loop is None or _loop.pid != os.getpid():
-            _loop = _Loop()
+            _loop = _LoopThread()
             atexit.register(_loop.close)
         return _loop
 
@@ -85,7 +87,7 @@ def call(function: Callable[..., Awaitable[_Result]], /, *arguments: Any) -> _Re
 
     An interruption (Ctrl-C) of the wait cancels it.
     """
-    future = _the_loop().portal.start_task_soon(function, *arguments)
+    future = _get_loop_thread().portal.start_task_soon(function, *arguments)
     try:
         return future.result()
     except BaseException:
@@ -93,30 +95,30 @@ def call(function: Callable[..., Awaitable[_Result]], /, *arguments: Any) -> _Re
         raise
 
 
-def iterate(source: AsyncGenerator[_Result, None], ahead: int) -> Iterator[_Result]:
-    """Iterate over what one task of the event loop takes from `source`, `ahead` items ahead.
+def iterate(source: AsyncGenerator[_Result, None], prefetch: int) -> Iterator[_Result]:
+    """Iterate over what one task of the event loop takes from `source`, `prefetch` items ahead.
 
     Raises what that does. Broken off, it is cancelled and `source` closed when this
     returns.
     """
-    items, taken = anyio.create_memory_object_stream[_Result](ahead)
+    items, received = anyio.create_memory_object_stream[_Result](prefetch)
     ended = threading.Event()
-    future = _the_loop().portal.start_task_soon(_take_all, source, items, ended)
+    future = _get_loop_thread().portal.start_task_soon(_forward, source, items, ended)
     try:
         while True:
             try:
-                item = call(taken.receive)
+                item = call(received.receive)
             except anyio.EndOfStream:
                 break
             yield item
-        future.result(END_S)
+        future.result(CANCEL_TIMEOUT_S)
     finally:
         future.cancel()
-        ended.wait(END_S)
-        taken.close()
+        ended.wait(CANCEL_TIMEOUT_S)
+        received.close()
 
 
-async def _take_all(
+async def _forward(
     source: AsyncGenerator[_Result, None],
     items: MemoryObjectSendStream[_Result],
     ended: threading.Event,
@@ -131,4 +133,4 @@ async def _take_all(
 
 def at_exit(function: Callable[[], Awaitable[object]], /) -> None:
     """Run `function` in the event loop when the process ends, after all that was given later."""
-    _the_loop().goodbyes.append(function)
+    _get_loop_thread().exit_callbacks.append(function)

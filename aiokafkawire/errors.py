@@ -56,7 +56,7 @@ def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     caller = sys._getframe(1).f_code.co_name
-    raise import_module("aiokafkawire.config.names").absent_error(__name__, name, caller)
+    raise import_module("aiokafkawire.config.name_hints").absent_name_error(__name__, name, caller)
 
 
 _CONTEXT = (
@@ -71,7 +71,7 @@ _CONTEXT = (
 )
 
 
-def _names(text: str, name: str, value: Any) -> bool:
+def _mentions(text: str, name: str, value: Any) -> bool:
     """Return whether a text names a value: as `topic orders`, or by itself if that is clear."""
     forms = [re.escape(f"{name} {value}")]
     if isinstance(value, str):
@@ -124,7 +124,7 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         text = self.reason or type(self).__name__
         known = {name: value for name in _CONTEXT if (value := getattr(self, name)) is not None}
-        rest = {name: value for name, value in known.items() if not _names(text, name, value)}
+        rest = {name: value for name, value in known.items() if not _mentions(text, name, value)}
         if "topic" in rest and "partition" in known:
             # The partition that the text names may be one of another topic.
             rest = {name: value for name, value in known.items() if name in {*rest, "partition"}}

@@ -19,9 +19,9 @@ __all__ = (
     "FailureStreak",
     "RateLimit",
     "count_partitions",
-    "fields_of",
     "list_offsets",
     "list_partitions",
+    "log_fields",
 )
 
 TRACE = 5
@@ -68,7 +68,7 @@ MAX_LISTED = 20
 _CONTEXT = ("broker", "api", "transactional_id", "group", "topic", "partition", "offset")
 
 
-def fields_of(
+def log_fields(
     base: Mapping[str, object] = NO_FIELDS,
     *,
     error: BaseException | None = None,

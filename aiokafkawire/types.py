@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Never, TypeVar
 
 __all__ = (
-    "ANY_LEADER_EPOCH",
+    "NO_LEADER_EPOCH",
     "NO_TIMESTAMP",
     "AnyPartition",
     "GroupMetadata",
@@ -23,15 +23,15 @@ __all__ = (
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
-    "by_topic",
-    "no_timestamp",
-    "topic_partition",
-    "topic_partitions",
+    "no_timestamp_text",
+    "parse_topic_partition",
+    "parse_topic_partitions",
+    "partitions_by_topic",
 )
 
 NodeId = int
 
-ANY_LEADER_EPOCH = -1
+NO_LEADER_EPOCH = -1
 """A leader epoch that is not known; brokers then do not check it."""
 
 MAX_PARTITION = 2**31 - 1
@@ -51,7 +51,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     """Partitions grouped by topic, in the order in which they come."""
     grouped: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
@@ -65,7 +65,7 @@ AnyPartition = TopicPartition | tuple[str, int]
 PartitionArgument = AnyPartition | Iterable[AnyPartition]
 
 
-def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
+def parse_topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
     """The partitions of a call that takes them one by one, or all in one iterable.
 
     Raises TypeError for anything that is not a topic's name and a partition's number, and
@@ -74,11 +74,11 @@ def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]
     found: list[TopicPartition] = []
     for argument in given:
         one_by_one: Iterable[Any] = [argument] if _is_pair(argument) else _members(argument)
-        found.extend(topic_partition(pair) for pair in one_by_one)
+        found.extend(parse_topic_partition(pair) for pair in one_by_one)
     return found
 
 
-def topic_partition(given: tuple[str, int]) -> TopicPartition:
+def parse_topic_partition(given: tuple[str, int]) -> TopicPartition:
     """One partition. Raises TypeError for anything that is not a topic's name and a number, and
     ValueError for what no request can carry."""
     if not _is_pair(given) or isinstance(given[1], bool) or not isinstance(given[1], int):
@@ -118,7 +118,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-def no_timestamp(of: object) -> str:
+def no_timestamp_text(of: object) -> str:
     """Return the text of an `AttributeError` for `timestamp`, the name in other clients."""
     return (
         f"{type(of).__name__!r} object has no attribute 'timestamp': timestamp_ms has milliseconds"
@@ -145,7 +145,7 @@ class RecordMetadata(NamedTuple):
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
         """Raise an error that names `timestamp_ms`."""
-        raise AttributeError(no_timestamp(self))
+        raise AttributeError(no_timestamp_text(self))
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -161,7 +161,7 @@ class OffsetAndMetadata:
 
     offset: int
     metadata: str = ""
-    leader_epoch: int = ANY_LEADER_EPOCH
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 # The key type of Mapping is invariant, so a dict[TopicPartition, int] is no Mapping of tuples.
@@ -177,12 +177,12 @@ class OffsetAndTimestamp:
 
     offset: int
     timestamp_ms: int
-    leader_epoch: int = ANY_LEADER_EPOCH
+    leader_epoch: int = NO_LEADER_EPOCH
 
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
         """Raise an error that names `timestamp_ms`."""
-        raise AttributeError(no_timestamp(self))
+        raise AttributeError(no_timestamp_text(self))
 
 
 @dataclass(frozen=True, slots=True)

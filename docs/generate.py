@@ -19,7 +19,7 @@ from aiokafkawire.config import (
     ConsumerConfig,
     Option,
     ProducerConfig,
-    options_of,
+    list_options,
 )
 from aiokafkawire.kafka07 import Kafka07Config
 from aiokafkawire.wire import APIS
@@ -175,7 +175,7 @@ NOT_IN_KAFKA = {
 
 def options_page() -> str:
     """Return the text of docs/options.md."""
-    shared = {option.name for option in options_of(ClientConfig)}
+    shared = {option.name for option in list_options(ClientConfig)}
     parts = [GENERATED, OPTIONS_INTRODUCTION]
     for heading, config_class in (
         ("Every client", ClientConfig),
@@ -187,7 +187,7 @@ def options_page() -> str:
         derived = config_class in {ProducerConfig, ConsumerConfig}
         own = [
             option
-            for option in options_of(config_class)
+            for option in list_options(config_class)
             if not derived or option.name not in shared
         ]
         parts.append(f"\n## {heading}\n\n")

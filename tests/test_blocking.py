@@ -122,5 +122,8 @@ def test_a_child_has_a_loop_of_its_own_and_says_no_goodbyes_of_its_parent():
 
 
 def test_a_goodbye_that_does_not_end_holds_nobody_up():
-    stuck = PROGRAMME + "blocking.GOODBYE_S = 0.1\nblocking.at_exit(anyio.sleep_forever)\n"
+    stuck = (
+        PROGRAMME
+        + "blocking.EXIT_CALLBACKS_TIMEOUT_S = 0.1\nblocking.at_exit(anyio.sleep_forever)\n"
+    )
     assert run(stuck) == ["called True"]

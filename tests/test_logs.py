@@ -100,25 +100,25 @@ def test_no_field_collides_with_an_attribute_of_log_records() -> None:
 
 def test_fields_are_built_from_errors_and_partitions() -> None:
     error = ConnectionLost("reset", sent=True, broker="3 at h:9092", api="Produce", topic="t")
-    assert logs.fields_of({"kafka_client_id": "c"}, error=error, partition=None) == {
+    assert logs.log_fields({"kafka_client_id": "c"}, error=error, partition=None) == {
         "kafka_client_id": "c",
         "kafka_error": "ConnectionLost",
         "kafka_broker": "3 at h:9092",
         "kafka_api": "Produce",
         "kafka_topic": "t",
     }
-    assert logs.fields_of(error=ValueError(), tp=TopicPartition("t", 1)) == {
+    assert logs.log_fields(error=ValueError(), tp=TopicPartition("t", 1)) == {
         "kafka_error": "ValueError",
         "kafka_topic": "t",
         "kafka_partition": 1,
     }
     with pytest.raises(KeyError, match="kafka_colour"):
-        logs.fields_of(colour="red")
+        logs.log_fields(colour="red")
 
 
 def test_an_error_code_is_a_plain_number() -> None:
     error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, api="Fetch")
-    found = logs.fields_of(error=error)
+    found = logs.log_fields(error=error)
     assert json.loads(json.dumps(found))["kafka_error_code"] == -1
 
 

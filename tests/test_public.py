@@ -30,7 +30,7 @@ def test_type_checkers_and_the_interpreter_see_the_same_names():
         for alias in node.names
     }
     assert for_checkers == {
-        name: f"aiokafkawire.{room}" for name, room in aiokafkawire._ROOMS.items()
+        name: f"aiokafkawire.{room}" for name, room in aiokafkawire._DEFINED_IN.items()
     }
 
 

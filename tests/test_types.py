@@ -5,9 +5,9 @@ import pytest
 from aiokafkawire.types import (
     RecordMetadata,
     TopicPartition,
-    by_topic,
-    topic_partition,
-    topic_partitions,
+    parse_topic_partition,
+    parse_topic_partitions,
+    partitions_by_topic,
 )
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -26,23 +26,23 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 1)
     ],
 )
 def test_partitions_come_one_by_one_or_together(given: tuple[object, ...]):
-    assert topic_partitions(given) == [A, B]  # type: ignore[arg-type]
+    assert parse_topic_partitions(given) == [A, B]  # type: ignore[arg-type]
 
 
 def test_none_is_none():
-    assert topic_partitions([]) == []
-    assert topic_partitions([[]]) == []
+    assert parse_topic_partitions([]) == []
+    assert parse_topic_partitions([[]]) == []
 
 
 @pytest.mark.parametrize("given", ["orders", 3, ("orders",), [3], ["orders"], ("a", 0, 1), None])
 def test_what_is_no_partition_is_named(given: object):
     with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
-        topic_partitions([given])  # type: ignore[list-item]
+        parse_topic_partitions([given])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("given", ["a", ("a", "0"), ("a", True), ("a", 0.0), ["a", 0], (*A, 1)])
 def test_a_partition_is_a_name_and_a_whole_number(given: object):
-    for check in (topic_partition, lambda one: topic_partitions([one])):
+    for check in (parse_topic_partition, lambda one: parse_topic_partitions([one])):
         with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
             check(given)  # type: ignore[arg-type]
 
@@ -59,8 +59,8 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
 )
 def test_what_no_request_can_carry_is_refused(given: tuple[str, int], told: str):
     with pytest.raises(ValueError, match=told):
-        topic_partition(given)
-    assert topic_partition(("\xe9", 2**31 - 1)) == ("\xe9", 2**31 - 1)
+        parse_topic_partition(given)
+    assert parse_topic_partition(("\xe9", 2**31 - 1)) == ("\xe9", 2**31 - 1)
 
 
 def test_a_partition_reads_as_kafka_writes_it():
@@ -70,5 +70,5 @@ def test_a_partition_reads_as_kafka_writes_it():
 
 def test_partitions_are_grouped_by_topic_in_their_order():
     first, other, second = TopicPartition("t", 1), TopicPartition("s", 0), TopicPartition("t", 0)
-    grouped = by_topic(iter([first, other, second]))
+    grouped = partitions_by_topic(iter([first, other, second]))
     assert list(grouped.items()) == [("t", [first, second]), ("s", [other])]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from aiokafkawire.config import check_field, check_number, check_text, options_of
+from aiokafkawire.config import check_field, check_number, check_text, list_options
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions", "check_arguments")
@@ -231,5 +231,5 @@ def check_arguments(
             check_text("each of racks", rack, may_be_empty=True)
 
 
-_LINES = "\n".join(f"    {option}" for option in options_of(BrokerConfig))
+_LINES = "\n".join(f"    {option}" for option in list_options(BrokerConfig))
 BrokerOptions.__doc__ = f"{BrokerOptions.__doc__}\n\n{_LINES}"

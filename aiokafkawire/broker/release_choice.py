@@ -9,7 +9,7 @@ from typing import Any
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
 from aiokafkawire.broker.releases import Release, get_release, with_inter_broker_apis
-from aiokafkawire.config import nearest
+from aiokafkawire.config import did_you_mean
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("resolve_options", "resolve_release")
@@ -28,7 +28,7 @@ def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Rel
     known = [field.name for field in dataclasses.fields(BrokerConfig)]
     for name in given:
         if name not in known:
-            hint = nearest(name, [*arguments, *known])
+            hint = did_you_mean(name, [*arguments, *known])
             raise InvalidOption(f"unknown broker option {name!r}{hint}")
     BrokerConfig(**given)  # checks the values before they choose the release
     found = resolve_release(given.get("as_of"), replicate=given.get("replicate", False))

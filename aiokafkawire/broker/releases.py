@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from aiokafkawire.config import nearest
+from aiokafkawire.config import did_you_mean
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode
 
@@ -350,5 +350,5 @@ def _release_name(as_of: object) -> str:
             line = name.split(".")
             if line[: len(parts)] == parts or parts[: len(line)] == line:
                 return name
-    hint = nearest(text, RELEASE_NAMES) if text else ""
+    hint = did_you_mean(text, RELEASE_NAMES) if text else ""
     raise InvalidOption(f"as_of is a release of Kafka from 0.8 to 4.3, not {as_of!r}{hint}")

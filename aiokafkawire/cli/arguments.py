@@ -21,10 +21,10 @@ from aiokafkawire.config import (
     ConsumerConfig,
     ProducerConfig,
     check_field,
-    make,
+    make_config,
     option_hint,
-    parse_servers,
-    unknown_hint,
+    parse_bootstrap_servers,
+    unknown_option_hint,
 )
 from aiokafkawire.errors import InvalidOption
 
@@ -232,7 +232,7 @@ def client_options(
             f"brokers are missing: give -b HOST:PORT, {SERVERS_VARIABLE} in the environment, or"
             " bootstrap_servers in the file of --config"
         )
-    make(config_class, options)
+    make_config(config_class, options)
     return options
 
 
@@ -243,7 +243,7 @@ def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> di
     for assignment in assignments:
         name, text = _assignment(assignment, "-X ")
         if name not in hints:
-            advice = unknown_hint(name, config_class) or f"; there are {', '.join(hints)}"
+            advice = unknown_option_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
         options[name] = _convert(name, text, hints[name])
     return options
@@ -291,7 +291,7 @@ def _file_value(line: str) -> tuple[str, Any]:
                 value = _convert(name, text, typing.get_type_hints(owner)[name])
                 check_field(field, value)
                 if name == "bootstrap_servers":
-                    parse_servers(value)
+                    parse_bootstrap_servers(value)
                 return name, value
     written = line.partition("=")[0].strip()
     raise InvalidOption(f"unknown option {written!r}{option_hint(written, [*known])}")

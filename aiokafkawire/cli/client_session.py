@@ -16,10 +16,10 @@ from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.cluster import Cluster, Route, ToController
-from aiokafkawire.config import ClientConfig, make, nearest
+from aiokafkawire.config import ClientConfig, did_you_mean, make_config
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Host, RealRuntime, Runtime
 from aiokafkawire.wire import ErrorCode, Request, Response, error_for
 
@@ -90,9 +90,9 @@ async def open_session(
     options: dict[str, Any], *, all_topics: bool = False
 ) -> AsyncIterator[ClientSession]:
     """Connect to the cluster; fetch metadata of all topics if asked. Raises `NoBrokerAvailable`."""
-    config = make(ClientConfig, options)
+    config = make_config(ClientConfig, options)
     runtime = RealRuntime()
-    host = Host("aiokafkawire", fields=fields_of(client_id=config.client_id))
+    host = Host("aiokafkawire", fields=log_fields(client_id=config.client_id))
     await host.start()
     try:
         cluster = Cluster(config, runtime, host)
@@ -122,7 +122,7 @@ def require_topics(session: ClientSession, names: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise CommandFailed(
-                f"topic {name!r} does not exist{nearest(name, list(known))};"
+                f"topic {name!r} does not exist{did_you_mean(name, list(known))};"
                 " `aiokafkawire topics list` lists the topics"
             )
 

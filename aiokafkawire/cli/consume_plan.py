@@ -16,7 +16,7 @@ from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
-from aiokafkawire.types import TopicPartition, by_topic
+from aiokafkawire.types import TopicPartition, partitions_by_topic
 
 __all__ = ("POLL_MS", "ConsumePlan", "Reader", "format_partitions", "topic_pattern")
 
@@ -199,7 +199,7 @@ def format_partitions(partitions: Collection[TopicPartition]) -> str:
     """Format partitions by topic: orders [0, 1], refunds [2]."""
     parts = [
         f"{topic} {[tp.partition for tp in tps]}"
-        for topic, tps in by_topic(sorted(partitions)).items()
+        for topic, tps in partitions_by_topic(sorted(partitions)).items()
     ]
     return ", ".join(parts) or "no partitions"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.config import nearest
+from aiokafkawire.config import did_you_mean
 from aiokafkawire.errors import (
     InvalidOption,
     KafkaError,
@@ -73,7 +73,7 @@ def find_api(text: str) -> Api:
         if wanted in {_normalize(api.name), str(int(api.key))}:
             return api
     names = [api.name for api in APIS.values()]
-    hint = nearest(text, names) or f"; there are {', '.join(names)}"
+    hint = did_you_mean(text, names) or f"; there are {', '.join(names)}"
     raise InvalidOption(f"unknown --api {text!r}{hint}")
 
 

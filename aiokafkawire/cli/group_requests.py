@@ -15,7 +15,7 @@ from aiokafkawire.connection import ByVersion
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
 from aiokafkawire.group.offsets import Credentials, commit_request
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
@@ -176,7 +176,7 @@ async def delete_offsets(
                     OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in tps
                 ],
             )
-            for name, tps in by_topic(partitions).items()
+            for name, tps in partitions_by_topic(partitions).items()
         ],
     )
     response = await session.request(request, ToCoordinator(group_id))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.logs import NO_FIELDS, fields_of
+from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.find_coordinator import (
@@ -107,7 +107,7 @@ class CoordinatorCache:
             "group" if is_group else "transactional id",
             key,
             node_id,
-            extra=fields_of(
+            extra=log_fields(
                 self._fields,
                 broker=str(node_id),
                 group=key if is_group else None,

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from aiokafkawire.runtime import Address
-from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
@@ -79,7 +79,7 @@ class PartitionMetadata:
 
     partition: int
     leader_id: NodeId
-    leader_epoch: int = ANY_LEADER_EPOCH
+    leader_epoch: int = NO_LEADER_EPOCH
     replicas: tuple[NodeId, ...] = ()
     isr: tuple[NodeId, ...] = ()
     offline_replicas: tuple[NodeId, ...] = ()

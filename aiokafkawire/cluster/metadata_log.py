@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot, NodeInfo
-from aiokafkawire.logs import MAX_LISTED, fields_of, list_partitions
+from aiokafkawire.logs import MAX_LISTED, list_partitions, log_fields
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = ("cluster_id_warning", "log_change")
@@ -44,7 +44,7 @@ def log_change(
                 who,
                 after.version,
                 "; ".join(changes),
-                extra=fields_of(fields, cluster_id=after.cluster_id),
+                extra=log_fields(fields, cluster_id=after.cluster_id),
             )
 
 
@@ -64,7 +64,7 @@ def _log_connected(who: str, fields: Mapping[str, object], after: MetadataSnapsh
         after.cluster_id or "without an id",
         _brokers(after.nodes),
         controller,
-        extra=fields_of(fields, cluster_id=after.cluster_id),
+        extra=log_fields(fields, cluster_id=after.cluster_id),
     )
 
 

@@ -25,7 +25,7 @@ from aiokafkawire.errors import (
     NoBrokerAvailable,
     RequestTimedOut,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
@@ -70,7 +70,7 @@ class MetadataUpdater:
         brokers.on_lost = self.request_update
         self._config = config
         self._who = config.client_id
-        self._fields: Mapping[str, object] = fields_of(client_id=config.client_id)
+        self._fields: Mapping[str, object] = log_fields(client_id=config.client_id)
         self._runtime = runtime
         self._broker_clients = brokers
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -117,7 +117,7 @@ class MetadataUpdater:
                         "%s: %s; trying again",
                         self._who,
                         error.reason,
-                        extra=fields_of(self._fields, error=error),
+                        extra=log_fields(self._fields, error=error),
                     )
             # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
             await clock.sleep_until(again_at)
@@ -209,7 +209,7 @@ class MetadataUpdater:
         except KafkaError as error:
             self.last_failure = error
             self._answered_since = math.inf
-            extra = fields_of(self._fields, error=error)
+            extra = log_fields(self._fields, error=error)
             logger.debug("%s: metadata refresh failed: %s", self._who, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.should_log(now()):
@@ -226,7 +226,7 @@ class MetadataUpdater:
                     "%s: brokers can be reached again after %.3f s",
                     self._who,
                     outage_s,
-                    extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),
+                    extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
                 )
             missing = self._missing(self.topic_references.users() if some is None else some)
             if missing:
@@ -249,7 +249,7 @@ class MetadataUpdater:
                 self._who,
                 name,
                 reasons[name].reason,
-                extra=fields_of(self._fields, error=reasons[name], topic=name),
+                extra=log_fields(self._fields, error=reasons[name], topic=name),
             )
 
     def _deadline(self) -> float:
@@ -299,7 +299,7 @@ class MetadataUpdater:
                     "%s: asking another broker for metadata: %s",
                     self._who,
                     error,
-                    extra=fields_of(self._fields, error=error),
+                    extra=log_fields(self._fields, error=error),
                 )
             else:
                 self._avoided.discard(node_id)
@@ -318,7 +318,7 @@ class MetadataUpdater:
                 " bootstrap addresses",
                 self._who,
                 client.name,
-                extra=fields_of(self._fields, broker=client.name),
+                extra=log_fields(self._fields, broker=client.name),
             )
             await self._refresh_from_bootstrap(deadline, {})
         else:

@@ -6,12 +6,12 @@ from aiokafkawire.config.checks import (
     check_field,
     check_number,
     check_text,
-    is_literal,
+    is_ip_address,
     parse_address,
-    parse_servers,
+    parse_bootstrap_servers,
     reset_duration_ms,
 )
-from aiokafkawire.config.hints import nearest, option_hint
+from aiokafkawire.config.option_hints import did_you_mean, option_hint
 from aiokafkawire.config.options import (
     MAX_INT32,
     Acks,
@@ -23,9 +23,9 @@ from aiokafkawire.config.options import (
     Option,
     ProducerConfig,
     ProducerOptions,
-    make,
-    options_of,
-    unknown_hint,
+    list_options,
+    make_config,
+    unknown_option_hint,
 )
 
 __all__ = (
@@ -44,13 +44,13 @@ __all__ = (
     "check_field",
     "check_number",
     "check_text",
-    "is_literal",
-    "make",
-    "nearest",
+    "did_you_mean",
+    "is_ip_address",
+    "list_options",
+    "make_config",
     "option_hint",
-    "options_of",
     "parse_address",
-    "parse_servers",
+    "parse_bootstrap_servers",
     "reset_duration_ms",
-    "unknown_hint",
+    "unknown_option_hint",
 )

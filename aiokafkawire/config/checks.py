@@ -19,9 +19,9 @@ __all__ = (
     "check_number",
     "check_order",
     "check_text",
-    "is_literal",
+    "is_ip_address",
     "parse_address",
-    "parse_servers",
+    "parse_bootstrap_servers",
     "reset_duration_ms",
 )
 
@@ -49,7 +49,7 @@ _BY_DURATION = re.compile(
 )
 
 
-def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
+def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
     given: Any = servers.split(",") if isinstance(servers, str) else servers
     parts = list(given) if isinstance(given, Iterable) else [given]
@@ -82,7 +82,7 @@ def parse_address(server: str) -> tuple[str, int]:
         port_text = port_text.removeprefix(":")
     elif bare.count(":") > 1:
         host, port_text = bare, ""
-        if not is_literal(host):
+        if not is_ip_address(host):
             raise InvalidOption(
                 f"bootstrap server {server!r:.80} must be 'host:port'; several of them are"
                 " separated by commas"
@@ -102,7 +102,7 @@ def _in_host(character: str) -> bool:
     return character.isprintable() and not character.isspace() and character != "/"
 
 
-def is_literal(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     """Return True if the host is an IP address."""
     try:
         ipaddress.ip_address(host)

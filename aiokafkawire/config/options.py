@@ -18,10 +18,10 @@ from aiokafkawire.config.checks import (
     check_level,
     check_order,
     parse_address,
-    parse_servers,
+    parse_bootstrap_servers,
     reset_duration_ms,
 )
-from aiokafkawire.config.hints import option_hint
+from aiokafkawire.config.option_hints import option_hint
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -35,9 +35,9 @@ __all__ = (
     "Option",
     "ProducerConfig",
     "ProducerOptions",
-    "make",
-    "options_of",
-    "unknown_hint",
+    "list_options",
+    "make_config",
+    "unknown_option_hint",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -146,7 +146,9 @@ class ClientConfig:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             check_field(field, getattr(self, field.name))
-        object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
+        object.__setattr__(
+            self, "bootstrap_servers", parse_bootstrap_servers(self.bootstrap_servers)
+        )
         self._check_together()
 
     def _check_together(self) -> None:
@@ -459,7 +461,7 @@ class ConsumerOptions(ClientOptions, total=False):
     partition_assignment_strategy: Sequence[Any]
 
 
-def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
+def make_config(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
     """Build an option class from keyword arguments.
 
     Raises:
@@ -469,13 +471,13 @@ def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{unknown_hint(name, config_class)}")
+            raise InvalidOption(f"unknown option {name!r}{unknown_option_hint(name, config_class)}")
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
     return config_class(**options)
 
 
-def unknown_hint(name: str, config_class: type[Any]) -> str:
+def unknown_option_hint(name: str, config_class: type[Any]) -> str:
     """Return the end of a sentence about an option that `config_class` does not have."""
     return option_hint(
         name,
@@ -507,7 +509,7 @@ class Option(NamedTuple):
         return f"{self.name} ({self.kind}{default}{unit}): {self.meaning}"
 
 
-def options_of(config_class: type[Any]) -> list[Option]:
+def list_options(config_class: type[Any]) -> list[Option]:
     """The options of a class, in the order of their declaration, those of its base first."""
     return [
         Option(
@@ -530,7 +532,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 
 def _list_options(options: type, config_class: type[ClientConfig]) -> None:
     """Add the options to the docstring that help() shows."""
-    lines = "\n".join(f"    {option}" for option in options_of(config_class))
+    lines = "\n".join(f"    {option}" for option in list_options(config_class))
     options.__doc__ = f"{options.__doc__}\n\n{lines}"
 
 

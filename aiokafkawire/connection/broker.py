@@ -23,7 +23,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import RateLimit, fields_of
+from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Address, Host, Promise, Runtime
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
@@ -539,7 +539,7 @@ class _ConnectionLog:
     def __init__(self, host: Host, name: str) -> None:
         self._who = host.name
         self._name = name
-        self._fields = fields_of(host.fields, broker=name)
+        self._fields = log_fields(host.fields, broker=name)
         self._limit = RateLimit(QUIET_S)
         self._lost_at = math.inf
         self._was_connected = False
@@ -555,7 +555,7 @@ class _ConnectionLog:
             self._who,
             self._name,
             error.reason,
-            extra=fields_of(self._fields, error=error),
+            extra=log_fields(self._fields, error=error),
         )
 
     def failed(self, error: KafkaError, backoff_s: float) -> None:
@@ -565,7 +565,7 @@ class _ConnectionLog:
             self._name,
             error.reason,
             backoff_s,
-            extra=fields_of(self._fields, error=error),
+            extra=log_fields(self._fields, error=error),
         )
 
     def unreachable(self, error: KafkaError, since: float, now: float) -> None:
@@ -586,7 +586,7 @@ class _ConnectionLog:
             self._name,
             now - since,
             reason,
-            extra=fields_of(self._fields, error=error),
+            extra=log_fields(self._fields, error=error),
         )
 
     def connected(self, lane: Lane, versions: Versions, now: float) -> None:
@@ -609,5 +609,5 @@ class _ConnectionLog:
                 verb,
                 self._name,
                 outage_s,
-                extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),
+                extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
             )

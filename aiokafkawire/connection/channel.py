@@ -16,7 +16,7 @@ from aiokafkawire.connection.request_trace import request_trace
 from aiokafkawire.connection.throttle import throttle_s
 from aiokafkawire.connection.versions import Versions, add_version_advice
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
-from aiokafkawire.logs import NO_FIELDS, RateLimit, fields_of
+from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
 from aiokafkawire.runtime import (
     NEVER,
     Alarm,
@@ -454,7 +454,7 @@ class Channel:
                 self.name,
                 silence,
                 pending.api,
-                extra=fields_of(
+                extra=log_fields(
                     self._fields,
                     broker=self.name,
                     api=pending.api,

@@ -34,7 +34,7 @@ from aiokafkawire.errors import (
     ProtocolError,
     RequestTimedOut,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Address, Host, Runtime, Transport
 from aiokafkawire.wire import Request, Response
 
@@ -140,7 +140,7 @@ class Connector:
                 "Broker %s does not answer ApiVersions: treated as Kafka %s",
                 self.name,
                 step.versions.release,
-                extra=fields_of(self._host.fields, broker=self.name),
+                extra=log_fields(self._host.fields, broker=self.name),
             )
         chosen, other = (latest, kept) if step.beside else (kept, latest)
         if other is not chosen:

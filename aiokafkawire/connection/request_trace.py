@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.logs import NO_FIELDS, TRACE, fields_of
+from aiokafkawire.logs import NO_FIELDS, TRACE, log_fields
 
 if TYPE_CHECKING:
     from aiokafkawire.connection.channel import Pending
@@ -42,7 +42,7 @@ class RequestTrace:
             call,
             f"{latency_s * 1_000:.3f} ms, {call.payload.size_bytes} bytes sent,"
             f" {size_bytes} received",
-            self._extra(call, latency_s) | fields_of(response_bytes=size_bytes),
+            self._extra(call, latency_s) | log_fields(response_bytes=size_bytes),
         )
 
     def written(self, call: Call[Pending]) -> None:
@@ -55,7 +55,7 @@ class RequestTrace:
         latency_s = now - call.sent_at if call.sent else None
         when = "before it was sent" if latency_s is None else f"after {latency_s * 1_000:.3f} ms"
         text = f"failed {when}: {error.reason}"
-        self._log(call, text, self._extra(call, latency_s) | fields_of(error=error))
+        self._log(call, text, self._extra(call, latency_s) | log_fields(error=error))
 
     def _log(self, call: Call[Pending], text: str, extra: dict[str, object]) -> None:
         pending, number = call.payload, call.correlation_id
@@ -71,7 +71,7 @@ class RequestTrace:
         )
 
     def _extra(self, call: Call[Pending], latency_s: float | None) -> dict[str, object]:
-        return fields_of(
+        return log_fields(
             self._fields,
             broker=self._broker,
             api=call.payload.api,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Self, Unpack, overload
 
 from aiokafkawire.cluster.routing import ToAnyNode
-from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
-from aiokafkawire.config.names import ABSENT_OF_CONSUMER
+from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make_config
+from aiokafkawire.config.name_hints import CONSUMER_HINTS
 from aiokafkawire.connection import ByVersion, parse_pin
 from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     NEVER,
@@ -35,8 +35,8 @@ from aiokafkawire.types import (
     PartitionT,
     PingResult,
     TopicPartition,
-    topic_partition,
-    topic_partitions,
+    parse_topic_partition,
+    parse_topic_partitions,
 )
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -70,7 +70,7 @@ FAST_CLOSE_S = 0.75
 task of the consumer has failed."""
 
 
-class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
+class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
     """Reads topics, by itself or as a member of a consumer group.
 
     ::
@@ -107,7 +107,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             InvalidOption: An option is unknown or invalid, or a topic has an invalid name.
             TypeError: A topic is not a string.
         """
-        self.config = make(ConsumerConfig, options)
+        self.config = make_config(ConsumerConfig, options)
         parse_pin(self.config.api_version)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
@@ -116,7 +116,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             "consumer",
             label("Consumer", self.config, group_id),
             who=who if group_id is None else f"{who} of group {group_id}",
-            fields=fields_of(client_id=self.config.client_id, group=group_id),
+            fields=log_fields(client_id=self.config.client_id, group=group_id),
         )
         try:
             self._subscription: Subscription = parse_topics(topics) if topics else NoSubscription()
@@ -242,7 +242,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
             IllegalState: Topics are subscribed to.
             TypeError: An argument is not a partition.
         """
-        chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
+        chosen = tuple(dict.fromkeys(parse_topic_partitions(partitions)))
         if not isinstance(self._subscription, ManualAssignment | NoSubscription):
             raise IllegalState("the consumer subscribes to topics: call unsubscribe() first")
         self._set_subscription(ManualAssignment(chosen), None)
@@ -455,7 +455,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         """
         session = self._running
         group = session.require_group()
-        wanted = topic_partitions(partitions) or list(session.assignment.names)
+        wanted = parse_topic_partitions(partitions) or list(session.assignment.names)
         if not wanted:
             return {}
         return dict(await group.offsets.fetch(wanted, self._deadline(session), stable=stable))
@@ -574,7 +574,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         self, partitions: tuple[PartitionArgument, ...], event: ResetOffset | SeekToCommitted
     ) -> None:
         session = self._running
-        chosen = topic_partitions(partitions) or session.assignment.names
+        chosen = parse_topic_partitions(partitions) or session.assignment.names
         for tp in chosen:
             self._owned_partition(session, tp).handle(event)
         session.on_position_changed()
@@ -587,7 +587,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
                     raise
 
     def _owned_partition(self, session: ConsumerSession, tp: AnyPartition) -> AssignedPartition:
-        partition = session.assignment.get(topic_partition(tp))
+        partition = session.assignment.get(parse_topic_partition(tp))
         if partition is None:
             raise IllegalState(
                 "the partition is not assigned to this consumer", topic=tp[0], partition=tp[1]
@@ -618,7 +618,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
 
     def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
         session = self._running
-        for tp in topic_partitions(partitions):
+        for tp in parse_topic_partitions(partitions):
             # mutation: resume-ignored
             self._owned_partition(session, tp).paused = paused
         session.on_position_changed()
@@ -650,7 +650,7 @@ class Consumer(Client[ConsumerSession], absent=ABSENT_OF_CONSUMER):
         self, partitions: tuple[PartitionArgument, ...], point: OffsetSpec
     ) -> dict[TopicPartition, int]:
         session = self._running
-        wanted = topic_partitions(partitions) or session.assignment.names
+        wanted = parse_topic_partitions(partitions) or session.assignment.names
         found = await session.lister.list_all(
             dict.fromkeys(wanted, int(point)), self._deadline(session)
         )

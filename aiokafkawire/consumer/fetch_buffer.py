@@ -10,9 +10,9 @@ from operator import length_hint
 from typing import NoReturn
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
-from aiokafkawire.types import ANY_LEADER_EPOCH
+from aiokafkawire.types import NO_LEADER_EPOCH
 
 __all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "FetchBuffer", "RecordCursor", "UnprocessedRange")
 
@@ -131,7 +131,7 @@ class FetchBuffer:
         "suspended_batches",
     )
 
-    def __init__(self, position: int, leader_epoch: int = ANY_LEADER_EPOCH) -> None:
+    def __init__(self, position: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         self._position = position
         self.fetch_offset = position
         self.fetch_epoch = leader_epoch
@@ -347,7 +347,7 @@ class FetchBuffer:
                         " these records are not committed automatically; call the consumer from"
                         " the same task each time, or call commit() with offsets",
                         MAX_CALLERS,
-                        extra=fields_of(),
+                        extra=log_fields(),
                     )
                 unprocessed = self._unprocessed[caller] = UnprocessedRange(start)
         # mutation: earlier-chunks-count-as-processed

@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
     RecordTooLarge,
     UnknownServerError,
 )
-from aiokafkawire.logs import RateLimit, fields_of
+from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.records import (
     FetchedBatches,
     FetchedRange,
@@ -29,7 +29,7 @@ from aiokafkawire.records import (
     partial_message_size,
 )
 from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint, in_slices
-from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
@@ -284,7 +284,7 @@ class Fetcher:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in match_response(plan, response, ids):
-            fetched_range = FetchedRange(part.offset, ANY_LEADER_EPOCH)
+            fetched_range = FetchedRange(part.offset, NO_LEADER_EPOCH)
             if part.is_current and data.error_code == ErrorCode.NONE and data.records:
                 high = data.high_watermark if data.high_watermark >= 0 else None
                 for found in iter_fetched_range(data.records, part.offset, high):
@@ -486,7 +486,7 @@ class Fetcher:
             "%s: fetch failed: %s; retrying",
             self._host.name,
             error,
-            extra=fields_of(self._host.fields, error=error),
+            extra=log_fields(self._host.fields, error=error),
         )
 
     def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
@@ -499,7 +499,7 @@ class Fetcher:
             self._host.name,
             node,
             reason,
-            extra=fields_of(
+            extra=log_fields(
                 self._host.fields,
                 broker=str(node),
                 error_code=event.error_code if isinstance(event, Rejected) else None,

@@ -10,7 +10,7 @@ from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
 from aiokafkawire.runtime import Runtime
-from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, by_topic
+from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -188,7 +188,7 @@ class OffsetLister:
                 isolation_level=self._isolation if version >= FIRST_WITH_ISOLATION else 0,
                 topics=[
                     ListOffsetsTopic(name=topic, partitions=[*map(partition, tps)])
-                    for topic, tps in by_topic(timestamps).items()
+                    for topic, tps in partitions_by_topic(timestamps).items()
                 ],
                 timeout_ms=self._cluster.config.request_timeout_ms,
             )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.types import NodeId, TopicPartition, by_topic
+from aiokafkawire.types import NodeId, TopicPartition, partitions_by_topic
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -78,6 +78,6 @@ def _request(queries: Mapping[TopicPartition, EpochQuery]) -> OffsetForLeaderEpo
 
     topics = [
         OffsetForLeaderTopic(topic=topic, partitions=[*map(partition, tps)])
-        for topic, tps in by_topic(queries).items()
+        for topic, tps in partitions_by_topic(queries).items()
     ]
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)

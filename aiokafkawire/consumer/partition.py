@@ -24,9 +24,9 @@ from aiokafkawire.errors import (
     NoOffsetForPartition,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import NO_FIELDS, fields_of
+from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.runtime.transitions import transition
-from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
 from .fetch_buffer import FetchBuffer
@@ -186,7 +186,7 @@ class OffsetListed:
 
     requested_in: State
     offset: int | None
-    leader_epoch: int = ANY_LEADER_EPOCH
+    leader_epoch: int = NO_LEADER_EPOCH
     leader: LeaderAndEpoch | None = None
 
 
@@ -220,7 +220,7 @@ class EpochEndFetched:
 @dataclass(frozen=True, slots=True)
 class Seek:
     offset: int
-    leader_epoch: int = ANY_LEADER_EPOCH
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +547,7 @@ def _on_leader_changed(
 
 def _validate_if_possible(buffer: FetchBuffer, leader: LeaderAndEpoch) -> State:
     """Return `Validating` if both epochs are known, else `Fetching`."""
-    if ANY_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
+    if NO_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
         return Fetching(buffer, leader)
     return Validating(buffer, leader)
 
@@ -557,7 +557,7 @@ def _compare_epoch_end(
 ) -> State:
     """Compare the fetch offset with the end of its epoch in the leader's log."""
     buffer, leader = state.buffer, state.leader
-    if event.end_offset >= buffer.fetch_offset and event.leader_epoch != ANY_LEADER_EPOCH:
+    if event.end_offset >= buffer.fetch_offset and event.leader_epoch != NO_LEADER_EPOCH:
         buffer.correct_epoch(min(event.leader_epoch, buffer.fetch_epoch))
         return Fetching(buffer, leader)
     if buffer.fetch_offset > buffer.position:
@@ -591,14 +591,14 @@ def _on_truncated(
             p.tp,
             what,
             p.policy,
-            extra=fields_of(p.fields, tp=p.tp, offset=position),
+            extra=log_fields(p.fields, tp=p.tp, offset=position),
         )
         return _apply_reset_policy(p, ResetReason.TRUNCATED, what)
     logger.warning(
         "%s: %s; continuing there",
         p.tp,
         what,
-        extra=fields_of(p.fields, tp=p.tp, offset=event.end_offset),
+        extra=log_fields(p.fields, tp=p.tp, offset=event.end_offset),
     )
     return Fetching(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 

@@ -14,7 +14,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
-from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_partitions
+from aiokafkawire.logs import RateLimit, count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task, in_slices
 from aiokafkawire.types import TopicPartition
 
@@ -189,7 +189,7 @@ class RebalanceHandler:
             count_partitions(partitions),
             list_partitions(partitions),
             reason,
-            extra=fields_of(self._host.fields, partitions=len(partitions)),
+            extra=log_fields(self._host.fields, partitions=len(partitions)),
         )
         if self.listener is not None:
             self._schedule_callback(self.listener.on_partitions_lost, partitions)
@@ -207,7 +207,7 @@ class RebalanceHandler:
             "Group %s: %s",
             self._config.group_id,
             text,
-            extra=fields_of(self._host.fields, partitions=len(partitions)),
+            extra=log_fields(self._host.fields, partitions=len(partitions)),
         )
 
     def _find_owned(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
@@ -271,7 +271,7 @@ class RebalanceHandler:
                 " are read again",
                 self._config.group_id,
                 error,
-                extra=fields_of(self._host.fields, error=error, partitions=count),
+                extra=log_fields(self._host.fields, error=error, partitions=count),
             )
 
     def _is_owned(self, partition: AssignedPartition) -> bool:
@@ -296,7 +296,7 @@ class RebalanceHandler:
                 "Group %s: %s",
                 self._config.group_id,
                 failure,
-                extra=fields_of(self._host.fields, error=failure),
+                extra=log_fields(self._host.fields, error=failure),
             )
             self._callbacks.raise_in_next_call(failure)
             return
@@ -330,7 +330,7 @@ class RebalanceHandler:
                     self._config.group_id,
                     name,
                     error,
-                    extra=fields_of(self._host.fields, error=error),
+                    extra=log_fields(self._host.fields, error=error),
                 )
                 self._callbacks.raise_in_next_call(error)
         finally:

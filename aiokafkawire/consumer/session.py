@@ -11,7 +11,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import ClientClosed, CommitFailed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.states import NO_GENERATION
-from aiokafkawire.logs import FailureStreak, RateLimit, fields_of
+from aiokafkawire.logs import FailureStreak, RateLimit, log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     Host,
@@ -341,7 +341,7 @@ class ConsumerSession(Session):
                 "%s: partition %s was deleted; it is no longer read",
                 self._host.name,
                 partition.tp,
-                extra=fields_of(self._host.fields, tp=partition.tp),
+                extra=log_fields(self._host.fields, tp=partition.tp),
             )
             self.assignment.remove([partition])
         return self._reads_whole_topics
@@ -524,7 +524,7 @@ class ConsumerSession(Session):
                 "%s: %r is not raised, because an earlier error has not been raised yet",
                 self._host.name,
                 error,
-                extra=fields_of(self._host.fields, error=error),
+                extra=log_fields(self._host.fields, error=error),
             )
         self._notifier.notify_all()
 
@@ -545,14 +545,14 @@ class ConsumerSession(Session):
     def _on_result(self, failure: KafkaError | None) -> None:
         text = self._outage_log.record(failure, self.runtime.clock.now())
         if text is not None:
-            extra = fields_of(self._host.fields, error=failure)
+            extra = log_fields(self._host.fields, error=failure)
             logger.warning("%s: %s", self._host.name, text, extra=extra)
         elif (outage_s := self._outage_log.ended_after_s) is not None:
             logger.info(
                 "%s: brokers respond again after %.3f s",
                 self._host.name,
                 outage_s,
-                extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
+                extra=log_fields(self._host.fields, outage_ms=round(outage_s * 1_000)),
             )
 
     # --- committing ---
@@ -604,7 +604,7 @@ class ConsumerSession(Session):
                 "Group %s: auto-commit failed: %s; retrying",
                 self.config.group_id,
                 error,
-                extra=fields_of(self._host.fields, error=error, partitions=count),
+                extra=log_fields(self._host.fields, error=error, partitions=count),
             )
             return
         outage_s = self._commit_failures.ended(clock.now())
@@ -613,7 +613,7 @@ class ConsumerSession(Session):
                 "Group %s: auto-commit succeeds again after %.3f s",
                 self.config.group_id,
                 outage_s,
-                extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
+                extra=log_fields(self._host.fields, outage_ms=round(outage_s * 1_000)),
             )
 
     def on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

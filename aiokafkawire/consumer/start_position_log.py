@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_offsets, list_partitions
+from aiokafkawire.logs import RateLimit, count_partitions, list_offsets, list_partitions, log_fields
 from aiokafkawire.types import TopicPartition
 
 from .partition import (
@@ -123,7 +123,7 @@ class StartPositionLog:
             "starting at the end (auto_offset_reset=latest), existing records are skipped"
             if skips
             else f"starting by auto_offset_reset={self._policy}",
-            extra=fields_of(
+            extra=log_fields(
                 self._fields,
                 partitions=len(missing),
                 reset=ResetReason.NOT_COMMITTED.value,
@@ -148,7 +148,7 @@ class StartPositionLog:
             count_partitions(offsets),
             how,
             list_offsets(offsets),
-            extra=fields_of(
+            extra=log_fields(
                 self._fields,
                 partitions=len(offsets),
                 reset="committed offset" if reason is None else reason.value,

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
 from aiokafkawire.types import (
-    ANY_LEADER_EPOCH,
+    NO_LEADER_EPOCH,
     OffsetAndMetadata,
     OffsetsArgument,
     PartitionArgument,
     PartitionT,
     TopicPartition,
-    topic_partition,
-    topic_partitions,
+    parse_topic_partition,
+    parse_topic_partitions,
 )
 
 from .assignment import ConsumerAssignment
@@ -51,7 +51,7 @@ def parse_commit_argument(
             "commit takes a batch of getmany() or batches(), or offsets by partition"
             f" ({{TopicPartition: offset}}), not {given!r:.80}"
         )
-    return {topic_partition(tp): validate_offset(offset) for tp, offset in given.items()}
+    return {parse_topic_partition(tp): validate_offset(offset) for tp, offset in given.items()}
 
 
 def validate_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
@@ -64,7 +64,7 @@ def validate_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
         raise TypeError(f"the metadata of an offset must be a string, not {whole.metadata!r}")
     if not 0 <= whole.offset <= MAX_INT64:
         raise ValueError(f"an offset must be from 0 to {MAX_INT64}, not {whole.offset}")
-    if not ANY_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
+    if not NO_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
         raise ValueError(f"a leader epoch must be from -1 to {MAX_INT32}, not {whole.leader_epoch}")
     if whole.metadata:
         _check_metadata(whole.metadata)
@@ -96,7 +96,7 @@ def validate_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPa
                 f"a partition is (topic, number), not {argument!r}: pass a timeout as timeout_ms="
                 f"{argument!r}, a number of records as max_records={argument!r}"
             )
-    return topic_partitions(partitions)
+    return parse_topic_partitions(partitions)
 
 
 def validate_timestamps(given: Mapping[PartitionT, int]) -> dict[TopicPartition, int]:
@@ -108,7 +108,7 @@ def validate_timestamps(given: Mapping[PartitionT, int]) -> dict[TopicPartition,
             raise TypeError(f"a timestamp must be a whole number of milliseconds, not {time_ms!r}")
         if time_ms < 0:
             raise ValueError(f"a timestamp must not be negative, but is {time_ms}")
-    return {topic_partition(tp): time_ms for tp, time_ms in given.items()}
+    return {parse_topic_partition(tp): time_ms for tp, time_ms in given.items()}
 
 
 def _end_of(

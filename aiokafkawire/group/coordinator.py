@@ -14,7 +14,7 @@ from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator, ToNode
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
-from aiokafkawire.logs import count_partitions, fields_of, list_partitions
+from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
 from aiokafkawire.types import GroupMetadata, NodeId
 from aiokafkawire.wire import ApiKey, Request, Response
@@ -384,7 +384,7 @@ class GroupMember:
         if generation is not None:
             known = {"member_id": generation.member_id, "generation": generation.number}
             values = known | values
-        extra = fields_of(self._host.fields, error=error, **values, group=self.group_id)
+        extra = log_fields(self._host.fields, error=error, **values, group=self.group_id)
         logger.log(level, "Group %s: %s", self.group_id, text, extra=extra)
 
     def _start(self, name: str, work: Callable[[], Awaitable[on.Event]]) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import GroupFailed, MalformedMessage
-from aiokafkawire.logs import NO_FIELDS, RateLimit, fields_of
+from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -85,7 +85,7 @@ class Leader:
                 self._group_id,
                 member_id,
                 error,
-                extra=fields_of(
+                extra=log_fields(
                     self._fields, error=error, group=self._group_id, member_id=member_id
                 ),
             )

@@ -20,9 +20,9 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import fields_of, list_offsets
+from aiokafkawire.logs import list_offsets, log_fields
 from aiokafkawire.runtime import Promise, Runtime, Signal, in_slices
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.offset_commit import (
@@ -360,7 +360,7 @@ class GroupOffsets:
             "Group %s: %s",
             self._group_id,
             text,
-            extra=fields_of(
+            extra=log_fields(
                 client_id=self._cluster.config.client_id,
                 group=self._group_id,
                 member_id=credentials.member_id or None,
@@ -431,7 +431,7 @@ def commit_request(
             OffsetCommitRequestTopic(
                 name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=[*map(partition, tps)]
             )
-            for topic, tps in by_topic(offsets).items()
+            for topic, tps in partitions_by_topic(offsets).items()
         ],
     )
 
@@ -469,7 +469,7 @@ def fetch_request(
 
     Offsets that an open transaction is about to replace are waited for (KIP-447, brokers from 2.5).
     """
-    grouped = by_topic(partitions)
+    grouped = partitions_by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
         stable = version >= FIRST_WITH_REQUIRE_STABLE

@@ -18,7 +18,7 @@ from aiokafkawire.kafka07.message_stream import MessageStream
 from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options, make_config
 from aiokafkawire.kafka07.partition_reader import FetchResult, PartitionReader, broker_error
 from aiokafkawire.kafka07.session import Kafka07Session
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.runtime import NEVER, Address, Host, Runtime
 from aiokafkawire.runtime import Client as BaseClient
@@ -73,7 +73,7 @@ class Client(BaseClient[Kafka07Session]):
         super().__init__(
             "client",
             f"kafka07.Client server={self._name!r}",
-            fields=fields_of(broker=self._name),
+            fields=log_fields(broker=self._name),
         )
 
     # --- start and stop ----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from aiokafkawire.errors import (
     MalformedFrame,
     RequestTimedOut,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Host, Promise, TaskHandle, Transport, copy_of
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
@@ -130,7 +130,7 @@ class Kafka07Connection:
             self.abort(self._connection_lost(f"connection lost: {error}"))
         except KafkaError as error:
             error.broker = self.name
-            logger.warning("%s: %s", self.name, error, extra=fields_of(error=error))
+            logger.warning("%s: %s", self.name, error, extra=log_fields(error=error))
             self.abort(error)
         finally:
             self.abort(ClientClosed("the client is closing"))

@@ -15,7 +15,7 @@ from aiokafkawire.kafka07.partition_reader import (
     PartitionReader,
     ReadStatus,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Runtime, checkpoint
 from aiokafkawire.wire.kafka07 import Kafka07FetchRequest
 
@@ -94,6 +94,6 @@ class MessageStream:
                     "FETCH failed: %s; retrying in %.3f s",
                     error,
                     retry_at - runtime.clock.now(),
-                    extra=fields_of(error=error),
+                    extra=log_fields(error=error),
                 )
                 await runtime.clock.sleep_until(retry_at)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from aiokafkawire.config import MAX_INT32, check_field, option_hint, options_of, parse_address
+from aiokafkawire.config import MAX_INT32, check_field, list_options, option_hint, parse_address
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("Kafka07Config", "Kafka07Options", "make_config")
@@ -125,12 +125,12 @@ def make_config(server: str, options: Mapping[str, Any]) -> Kafka07Config:
     Raises:
         InvalidOption: An option is unknown (the text suggests a similar name) or out of range.
     """
-    known = [option.name for option in options_of(Kafka07Config)]
+    known = [option.name for option in list_options(Kafka07Config)]
     for name in options:
         if name not in known:
             raise InvalidOption(f"unknown option {name!r}{option_hint(name, known)}")
     return Kafka07Config(server=server, **options)
 
 
-_LINES = "\n".join(f"    {option}" for option in options_of(Kafka07Config))
+_LINES = "\n".join(f"    {option}" for option in list_options(Kafka07Config))
 Kafka07Options.__doc__ = f"{Kafka07Options.__doc__}\n\n{_LINES}"

@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.kafka07.connection import Kafka07Connection
 from aiokafkawire.kafka07.options import Kafka07Config
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, Address, Host, Runtime, Session, Transport
 from aiokafkawire.wire import kafka07
 
@@ -144,7 +144,7 @@ class Kafka07Session(Session):
             await connection.request(frame, "OFFSETS", deadline)
         except ConnectionLost as error:
             # The caller reports the lost produce requests, not this OFFSETS request.
-            logger.debug("%s", error, extra=fields_of(error=error))
+            logger.debug("%s", error, extra=log_fields(error=error))
 
     def raise_if_produces_lost(self, *, sent: bool = True) -> None:
         """Raise `ConnectionLost` once for produce requests whose connection was lost.

@@ -19,7 +19,7 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, Channel, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.attempt_result import AttemptResult, result_from_failure
 from aiokafkawire.producer.batch import Batch
@@ -547,7 +547,7 @@ class BrokerSender:
             batch.attempts,
             what,
             result.error,
-            extra=fields_of(
+            extra=log_fields(
                 self._context.host.fields,
                 error=result.error,
                 tp=tp,

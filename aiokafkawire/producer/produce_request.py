@@ -17,7 +17,7 @@ from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import ClosedBatch, Compression
 from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
-from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.header import RawRequest
 from aiokafkawire.wire.messages.produce import (
@@ -197,7 +197,7 @@ def parse_response(
             result = _result(response_part, batch, broker)
         parsed.results.append((batch, result))
         leader = response_part.current_leader
-        if leader.leader_id >= 0 and leader.leader_epoch > ANY_LEADER_EPOCH:
+        if leader.leader_id >= 0 and leader.leader_epoch > NO_LEADER_EPOCH:
             parsed.hints.append(_hint(future, leader, response))
     return parsed
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Never, Unpack, overload
 
 from aiokafkawire.cluster import Cluster
-from aiokafkawire.config import ProducerConfig, ProducerOptions, make
-from aiokafkawire.config.names import ABSENT_OF_PRODUCER
+from aiokafkawire.config import ProducerConfig, ProducerOptions, make_config
+from aiokafkawire.config.name_hints import PRODUCER_HINTS
 from aiokafkawire.connection import parse_pin
 from aiokafkawire.errors import (
     BufferFull,
@@ -16,7 +16,7 @@ from aiokafkawire.errors import (
     KafkaError,
     UnknownTopic,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.delivery import BatchFuture, Deliveries, Delivery
 from aiokafkawire.producer.record_appender import RecordAppender
 from aiokafkawire.producer.record_args import validate_record
@@ -65,7 +65,7 @@ class _Session(Session):
         self.sender.abort_all(error)
 
 
-class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
+class Producer(Client[_Session], absent=PRODUCER_HINTS):
     """Sends records to Kafka; one for the life of an application, shared by all its tasks.
 
     ::
@@ -104,14 +104,14 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
                 f"Producer takes keyword arguments only, not {positional[0]!r:.80}:"
                 " Producer(bootstrap_servers='host:port', linger_ms=5)"
             )
-        self.config = make(ProducerConfig, options)
+        self.config = make_config(ProducerConfig, options)
         parse_pin(self.config.api_version)
         who = f"producer {self.config.client_id}"
         super().__init__(
             "producer",
             label("Producer", self.config),
             who=who,
-            fields=fields_of(
+            fields=log_fields(
                 client_id=self.config.client_id, transactional_id=self.config.transactional_id
             ),
         )

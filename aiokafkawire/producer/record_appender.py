@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import UnknownTopic
-from aiokafkawire.logs import RateLimit, fields_of
+from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.producer.delivery import Deliveries, Delivery
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.record_args import RECORD_OVERHEAD_BYTES, RecordArgs
@@ -293,7 +293,7 @@ class RecordAppender:
                 "%s: %s; waiting for it up to max_block_ms",
                 host.name,
                 problem,
-                extra=fields_of(host.fields, tp=TopicPartition(topic, partition)),
+                extra=log_fields(host.fields, tp=TopicPartition(topic, partition)),
             )
 
     def _ask_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:

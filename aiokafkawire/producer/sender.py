@@ -9,7 +9,7 @@ from aiokafkawire.cluster import Cluster, MetadataUpdate, ToAnyNode
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig
 from aiokafkawire.producer.broker_sender import BrokerSender
@@ -128,7 +128,7 @@ class Sender:
                 "%s: the producer cannot go on: %s",
                 self.host.name,
                 error,
-                extra=fields_of(self.host.fields, error=error),
+                extra=log_fields(self.host.fields, error=error),
             )
             if not reported:
                 self.unreported_failure = error
@@ -338,7 +338,7 @@ class Sender:
                     "%s: no producer id yet: %s; trying again",
                     self.host.name,
                     error,
-                    extra=fields_of(self.host.fields, error=error),
+                    extra=log_fields(self.host.fields, error=error),
                 )
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
@@ -367,7 +367,7 @@ class Sender:
             " that a retry may write a record twice",
             self.host.name,
             error,
-            extra=fields_of(self.host.fields, error=error),
+            extra=log_fields(self.host.fields, error=error),
         )
         self.accumulator.disable_idempotence()
 
@@ -379,7 +379,7 @@ def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
         host.name,
         identity.producer_id,
         identity.epoch,
-        extra=fields_of(
+        extra=log_fields(
             host.fields, producer_id=identity.producer_id, producer_epoch=identity.epoch
         ),
     )

@@ -14,7 +14,7 @@ from operator import index as exact
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.types import TopicPartition, no_timestamp
+from aiokafkawire.types import TopicPartition, no_timestamp_text
 
 if TYPE_CHECKING:
     from array import array
@@ -212,7 +212,7 @@ class Record:
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
         """Raise an error that names `timestamp_ms`."""
-        raise AttributeError(no_timestamp(self))
+        raise AttributeError(no_timestamp_text(self))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):

@@ -8,7 +8,7 @@ from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .batch import BATCH_OVERHEAD_BYTES, MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
@@ -152,7 +152,7 @@ class FetchedBatches:
         self.offloaded: OffloadedBatch | None = None
         self.decoded_bytes = 0
         self.position = fetch_offset
-        self.leader_epoch = ANY_LEADER_EPOCH
+        self.leader_epoch = NO_LEADER_EPOCH
 
     @property
     def exhausted(self) -> bool:

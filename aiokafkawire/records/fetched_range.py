@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from aiokafkawire.types import ANY_LEADER_EPOCH
+from aiokafkawire.types import NO_LEADER_EPOCH
 
 from .batch import (
     BATCH_OVERHEAD_BYTES,
@@ -59,7 +59,7 @@ def iter_fetched_range(
 ) -> Iterator[FetchedRange | None]:
     """Yield None after each `CHUNK_BATCHES` batches, then the result of `find_fetched_range`."""
     view = memoryview(data)
-    position, last_offset, leader_epoch = 0, fetch_offset - 1, ANY_LEADER_EPOCH
+    position, last_offset, leader_epoch = 0, fetch_offset - 1, NO_LEADER_EPOCH
     size_bytes = len(view)
     last_position = size_bytes - BATCH_OVERHEAD_BYTES
     known_end = MAX_OFFSET if high_watermark is None else high_watermark
@@ -74,7 +74,7 @@ def iter_fetched_range(
                 yield FetchedRange(last_offset + 1, leader_epoch)
                 return
             if magic < MAGIC_V2:
-                epoch = ANY_LEADER_EPOCH
+                epoch = NO_LEADER_EPOCH
             else:
                 last += delta
                 if size < MIN_BATCH_SIZE or (
@@ -96,7 +96,7 @@ def iter_fetched_range(
         if view[position + MAGIC_POSITION] >= MAGIC_V2:
             break
         if last > last_offset:
-            last_offset, leader_epoch = last, ANY_LEADER_EPOCH
+            last_offset, leader_epoch = last, NO_LEADER_EPOCH
         position = after
     yield FetchedRange(last_offset + 1, leader_epoch)
 

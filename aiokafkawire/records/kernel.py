@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aiokafkawire._about import compiled_kernel, is_pure_asked_for, not_built
+from aiokafkawire._about import compiled_kernel, is_pure_requested, not_built_reason
 
 __all__ = (
     "COMPILED",
@@ -61,7 +61,7 @@ def load_source() -> ModuleType:
 
 
 # Without a compiled kernel, as in a zip file, the import system finds the source by itself.
-if TYPE_CHECKING or not is_pure_asked_for() or compiled_kernel() is None:
+if TYPE_CHECKING or not is_pure_requested() or compiled_kernel() is None:
     try:
         from ._kernel import (
             COMPILED,
@@ -87,8 +87,8 @@ if TYPE_CHECKING or not is_pure_asked_for() or compiled_kernel() is None:
     except ImportError as error:
         raise ImportError(STALE) from error
 
-    if not COMPILED and not is_pure_asked_for():
-        logging.getLogger("aiokafkawire").warning("slower than it could be: %s", not_built())
+    if not COMPILED and not is_pure_requested():
+        logging.getLogger("aiokafkawire").warning("slower than it could be: %s", not_built_reason())
 else:
     _own = {"load_source", "restore"}
     globals().update({name: getattr(load_source(), name) for name in __all__ if name not in _own})

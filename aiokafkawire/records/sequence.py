@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .columns import Columns
 from .kernel import Record, make_records, slices, total
@@ -65,7 +65,7 @@ class Records(Sequence[Record]):
         self.next_offset = next_offset
         if leader_epoch is None:
             last = self._segments[-1] if self._segments else None
-            leader_epoch = ANY_LEADER_EPOCH if last is None else last.leader_epoch
+            leader_epoch = NO_LEADER_EPOCH if last is None else last.leader_epoch
         self.leader_epoch = leader_epoch
 
     @property

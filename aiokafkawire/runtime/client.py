@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from aiokafkawire.config.names import Absent
+from aiokafkawire.config.name_hints import AbsentAttribute
 from aiokafkawire.logs import NO_FIELDS
 from aiokafkawire.runtime.base import Runtime
 from aiokafkawire.runtime.host import Host
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=Session)
 
 
 class _ClientType(ABCMeta):
-    """Class of the client classes: keeps `Absent` names out of `dir()` and `help()`."""
+    """Class of the client classes: keeps `AbsentAttribute` names out of `dir()` and `help()`."""
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if not cls.is_absent(name)]
@@ -29,7 +29,7 @@ class _ClientType(ABCMeta):
     def is_absent(cls, name: str) -> bool:
         """Whether a name is there for its hint alone."""
         found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-        return isinstance(found, Absent)
+        return isinstance(found, AbsentAttribute)
 
 
 class Client(Generic[S], metaclass=_ClientType):
@@ -44,7 +44,7 @@ class Client(Generic[S], metaclass=_ClientType):
         """`absent`: names of other Kafka clients, and what stands for each here."""
         super().__init_subclass__(**arguments)
         for name, hint in absent.items():
-            setattr(cls, name, Absent(name, hint))
+            setattr(cls, name, AbsentAttribute(name, hint))
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not type(self).is_absent(name)]

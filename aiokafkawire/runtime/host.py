@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from aiokafkawire.logs import NO_FIELDS, fields_of
+from aiokafkawire.logs import NO_FIELDS, log_fields
 
 __all__ = (
     "CANCEL_GRACE_S",
@@ -350,7 +350,7 @@ class Host:
                     self.name,
                     handle.name,
                     exc_info=handle.error,
-                    extra=fields_of(self.fields, error=handle.error),
+                    extra=log_fields(self.fields, error=handle.error),
                 )
             else:
                 self._on_crash(handle, handle.error)

@@ -15,7 +15,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
-from aiokafkawire.logs import NO_FIELDS, fields_of
+from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.runtime.base import NEVER, Address
 from aiokafkawire.runtime.host import (
     Home,
@@ -279,7 +279,7 @@ class Lifecycle(Generic[S]):
             self.host.name,
             task.name,
             exc_info=error,
-            extra=fields_of(self.host.fields, error=error),
+            extra=log_fields(self.host.fields, error=error),
         )
         if self.failure is None:
             self.failure = KafkaError(

@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from aiokafkawire.config import is_literal
+from aiokafkawire.config import is_ip_address
 from aiokafkawire.runtime.base import Address
 from aiokafkawire.runtime.host import thread_notifier
 from aiokafkawire.runtime.waiting import Promise, Signal
@@ -40,7 +40,7 @@ class Resolver:
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """All addresses of `host`; `OSError` if there are none. May be cancelled at any time."""
-        if is_literal(host):
+        if is_ip_address(host):
             return [Address(host, port)]
         while self._under_way >= MAX_THREADS:
             await self._freed.wait()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, list_options
 from aiokafkawire.errors import KafkaError, UnknownTopic
 
 __all__ = (
@@ -39,7 +39,7 @@ _AUTO_CREATE_TOPICS = "allow_auto_create_topics"
 _ARGUMENTS = {
     option.name
     for config_class in (ConsumerConfig, ProducerConfig)
-    for option in options_of(config_class)
+    for option in list_options(config_class)
     if option.name not in OBJECT_OPTIONS | {"compression_level"}  # stands for three options
 }
 

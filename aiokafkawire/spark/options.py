@@ -10,9 +10,9 @@ from typing import Any
 from aiokafkawire.config import (
     ConsumerConfig,
     ProducerConfig,
-    make,
-    nearest,
-    options_of,
+    did_you_mean,
+    list_options,
+    make_config,
 )
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
@@ -257,7 +257,7 @@ class WriteOptions:
         if exactly_once is not None:
             client = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **client}
             with reword_errors():
-                make(ProducerConfig, {**client, "transactional_id": "checked"})
+                make_config(ProducerConfig, {**client, "transactional_id": "checked"})
         return cls(topic, client, exactly_once)
 
 
@@ -304,7 +304,7 @@ class _OptionReader:
             elif lower in known:
                 self._given[known[lower]] = value
             elif lower not in SPARK_OPTIONS:
-                meant = nearest(name, OPTION_NAMES)
+                meant = did_you_mean(name, OPTION_NAMES)
                 if argument_name(lower) in _option_kinds():
                     meant = f"; did you mean {KAFKA_PREFIX + lower!r}?"
                 raise InvalidOption(f"unknown option {name!r}{meant}")
@@ -384,7 +384,7 @@ class _OptionReader:
         if "bootstrap.servers" not in self.kafka:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
         kinds = _option_kinds()
-        own = {option.name for option in options_of(config_class)}
+        own = {option.name for option in list_options(config_class)}
         found: dict[str, Any] = {}
         for name, value in self.kafka.items():
             if name in UNSUPPORTED_OPTIONS:
@@ -403,19 +403,19 @@ class _OptionReader:
                 known = [KAFKA_PREFIX + kind.replace("_", ".") for kind in kinds]
                 raise InvalidOption(
                     f"the option {KAFKA_PREFIX}{name} is not one of this client"
-                    f"{nearest(name, known)}"
+                    f"{did_you_mean(name, known)}"
                 )
             # A job may pass the same options to its reader and its writer.
             if argument in own and _applies_to_codec(name, self.kafka):
                 found[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
         with reword_errors():
-            make(config_class, found)
+            make_config(config_class, found)
         return found
 
 
 def _option_kinds() -> dict[str, str]:
     """Return the type of each option of both clients."""
-    return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
+    return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in list_options(c)}
 
 
 def duration_ms(text: str, what: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aiokafkawire import blocking
-from aiokafkawire.config import ClientConfig, options_of
+from aiokafkawire.config import ClientConfig, list_options
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError, ProducerFenced
 from aiokafkawire.producer import Producer, end_transaction
@@ -55,7 +55,7 @@ ABORT_TIMEOUT_S = 30.0
 the remaining ones."""
 
 
-CLIENT_OPTIONS = frozenset(option.name for option in options_of(ClientConfig))
+CLIENT_OPTIONS = frozenset(option.name for option in list_options(ClientConfig))
 
 
 # --- in a task --------------------------------------------------------------------------------

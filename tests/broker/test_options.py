@@ -9,7 +9,7 @@ import typing
 import pytest
 
 from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
-from aiokafkawire.config import options_of
+from aiokafkawire.config import list_options
 from aiokafkawire.errors import InvalidOption
 
 
@@ -58,7 +58,7 @@ def test_the_typed_dict_equals_the_option_class() -> None:
 
 
 def test_help_says_what_each_option_means() -> None:
-    told = options_of(BrokerConfig)
+    told = list_options(BrokerConfig)
     assert [option.name for option in told] == list(typing.get_type_hints(BrokerOptions))
     for option in told:
         assert str(option) in str(BrokerOptions.__doc__)

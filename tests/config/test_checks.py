@@ -7,7 +7,7 @@ import pytest
 from aiokafkawire.config import (
     ClientConfig,
     ConsumerConfig,
-    make,
+    make_config,
     parse_address,
     reset_duration_ms,
 )
@@ -46,7 +46,7 @@ def test_addresses_are_split(server: str, address: tuple[str, int]):
 )
 def test_a_bad_address_is_refused(server: str):
     with pytest.raises(InvalidOption, match="has no valid"):
-        make(ClientConfig, {"bootstrap_servers": server})
+        make_config(ClientConfig, {"bootstrap_servers": server})
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_a_bad_address_is_refused(server: str):
 )
 def test_what_is_no_host_and_port_is_told_what_is_wanted(server: str, words: str):
     with pytest.raises(InvalidOption, match=words) as caught:
-        make(ClientConfig, {"bootstrap_servers": server})
+        make_config(ClientConfig, {"bootstrap_servers": server})
     assert repr(server) in str(caught.value)
 
 
 @pytest.mark.parametrize("servers", ["", " , ", []])
 def test_servers_must_be_given(servers: object):
     with pytest.raises(InvalidOption, match="bootstrap_servers is empty"):
-        make(ClientConfig, {"bootstrap_servers": servers})
+        make_config(ClientConfig, {"bootstrap_servers": servers})
     with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
-        make(ClientConfig, {})
+        make_config(ClientConfig, {})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_servers_must_be_given(servers: object):
 )
 def test_servers_are_texts(servers: object):
     with pytest.raises(InvalidOption, match="must be 'host:port' or a list of them, not "):
-        make(ClientConfig, {"bootstrap_servers": servers})
+        make_config(ClientConfig, {"bootstrap_servers": servers})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_servers_are_texts(servers: object):
 def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
     assert reset_duration_ms(policy) == duration_ms
     options = {"bootstrap_servers": "b", "auto_offset_reset": policy}
-    assert make(ConsumerConfig, options).auto_offset_reset == policy
+    assert make_config(ConsumerConfig, options).auto_offset_reset == policy
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
 )  # fmt: skip
 def test_a_bad_duration_is_refused(policy: str):
     with pytest.raises(InvalidOption, match="by_duration:PnDTnHnMnS"):
-        make(ConsumerConfig, {"bootstrap_servers": "b", "auto_offset_reset": policy})
+        make_config(ConsumerConfig, {"bootstrap_servers": "b", "auto_offset_reset": policy})

@@ -10,8 +10,8 @@ from aiokafkawire.config import (
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
-    make,
-    options_of,
+    list_options,
+    make_config,
 )
 from aiokafkawire.errors import InvalidOption
 
@@ -50,7 +50,7 @@ def test_type_checkers_ask_for_bootstrap_servers(options: type):
     ],
 )
 def test_help_says_what_each_option_means(config_class: type[ClientConfig], options: type):
-    told = options_of(config_class)
+    told = list_options(config_class)
     assert [option.name for option in told] == list(typing.get_type_hints(options))
     for option in told:
         assert str(option) in str(options.__doc__)
@@ -60,7 +60,7 @@ def test_help_says_what_each_option_means(config_class: type[ClientConfig], opti
 
 
 def test_an_option_is_told_with_kind_default_and_unit():
-    told = {option.name: option for option in options_of(ProducerConfig)}
+    told = {option.name: option for option in list_options(ProducerConfig)}
     assert str(told["linger_ms"]).startswith("linger_ms (int, default 5 ms): ")
     assert str(told["acks"]).startswith("acks ('all' | -1 | 0 | 1, default 'all'): ")
     assert str(told["bootstrap_servers"]).startswith("bootstrap_servers (str | Sequence[str]): ")
@@ -70,11 +70,11 @@ def test_an_option_is_told_with_kind_default_and_unit():
 
 
 def test_the_defaults_are_javas():
-    producer = make(ProducerConfig, SERVERS)
+    producer = make_config(ProducerConfig, SERVERS)
     assert (producer.required_acks, producer.idempotent) == (-1, True)
     assert (producer.linger_ms, producer.batch_size_bytes) == (5, 16_384)
     assert producer.delivery_timeout_ms == 120_000
-    consumer = make(ConsumerConfig, SERVERS)
+    consumer = make_config(ConsumerConfig, SERVERS)
     assert consumer.effective_session_timeout_ms == 45_000
     assert consumer.max_poll_records == 500
     assert consumer.auto_offset_reset == "latest"
@@ -91,18 +91,18 @@ def test_the_defaults_are_javas():
 )
 def test_an_unknown_option_is_named_with_its_nearest(given: str, nearest: str):
     with pytest.raises(InvalidOption, match=f"unknown option '{given}'; did you mean '{nearest}'"):
-        make(ProducerConfig, {**SERVERS, given: 1})
+        make_config(ProducerConfig, {**SERVERS, given: 1})
 
 
 def test_an_option_like_no_other_is_just_named():
     with pytest.raises(InvalidOption, match=r"^unknown option 'zzzz'$"):
-        make(ProducerConfig, {**SERVERS, "zzzz": 1})
+        make_config(ProducerConfig, {**SERVERS, "zzzz": 1})
 
 
 @pytest.mark.parametrize("given", ["value_serializer", "key_deserializer"])
 def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
     with pytest.raises(InvalidOption, match=f"'{given}'; keys and values are bytes: encode before"):
-        make(ProducerConfig, {**SERVERS, given: str})
+        make_config(ProducerConfig, {**SERVERS, given: str})
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
 )
 def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
     with pytest.raises(InvalidOption, match=reason):
-        make(ProducerConfig, {**SERVERS, **options})
+        make_config(ProducerConfig, {**SERVERS, **options})
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,28 @@ def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, obj
 )
 def test_a_bad_consumer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
     with pytest.raises(InvalidOption, match=reason):
-        make(ConsumerConfig, {**SERVERS, **options})
+        make_config(ConsumerConfig, {**SERVERS, **options})
 
 
 def test_a_fetch_may_be_longer_than_other_responses():
     given = {"bootstrap_servers": "a", "max_response_bytes": 2_048}
-    assert make(ProducerConfig, given).max_frame_bytes == 2_048
-    assert make(ConsumerConfig, given | {"fetch_max_bytes": 10}).max_frame_bytes == 2_058
+    assert make_config(ProducerConfig, given).max_frame_bytes == 2_048
+    assert make_config(ConsumerConfig, given | {"fetch_max_bytes": 10}).max_frame_bytes == 2_058
 
 
 def test_kafka_0_8_takes_any_number_of_acks():
-    assert make(ProducerConfig, {**SERVERS, "acks": 3, "api_version": "0.8.2"}).required_acks == 3
+    assert (
+        make_config(ProducerConfig, {**SERVERS, "acks": 3, "api_version": "0.8.2"}).required_acks
+        == 3
+    )
 
 
 def test_lowered_acks_switch_off_the_defaulted_idempotence():
-    assert not make(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
-    assert not make(ProducerConfig, {**SERVERS, "acks": 0}).idempotent
-    assert make(ProducerConfig, {**SERVERS, "acks": -1}).idempotent
+    assert not make_config(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
+    assert not make_config(ProducerConfig, {**SERVERS, "acks": 0}).idempotent
+    assert make_config(ProducerConfig, {**SERVERS, "acks": -1}).idempotent
 
 
 def test_a_transactional_id_needs_idempotence_and_brings_it():
-    assert make(ProducerConfig, {**SERVERS, "transactional_id": "t"}).idempotent
-    assert make(ProducerConfig, SERVERS).transaction_timeout_ms == 60_000
+    assert make_config(ProducerConfig, {**SERVERS, "transactional_id": "t"}).idempotent
+    assert make_config(ProducerConfig, SERVERS).transaction_timeout_ms == 60_000

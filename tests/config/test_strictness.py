@@ -33,23 +33,23 @@ BROKER_ARGUMENTS: dict[str, Any] = {
 }
 
 
-def options_of(options: type) -> dict[str, Any]:
+def list_options(options: type) -> dict[str, Any]:
     return typing.get_type_hints(options)
 
 
 CLIENTS: dict[str, tuple[Callable[[dict[str, Any]], object], dict[str, Any]]] = {
     "Producer": (
         lambda options: Producer(**{"bootstrap_servers": SERVERS, **options}),
-        options_of(ProducerOptions),
+        list_options(ProducerOptions),
     ),
     "Consumer": (
         lambda options: Consumer("orders", **{"bootstrap_servers": SERVERS, **options}),
-        options_of(ConsumerOptions),
+        list_options(ConsumerOptions),
     ),
-    "Broker": (lambda options: Broker(**options), BROKER_ARGUMENTS | options_of(BrokerOptions)),
+    "Broker": (lambda options: Broker(**options), BROKER_ARGUMENTS | list_options(BrokerOptions)),
     "kafka07.Client": (
         lambda options: Client(options.pop("server", SERVERS), **options),
-        {"server": str, **options_of(Kafka07Options)},
+        {"server": str, **list_options(Kafka07Options)},
     ),
 }
 

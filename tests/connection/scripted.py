@@ -144,7 +144,7 @@ class ScriptedBroker:
 
 def make_config(**options: Any) -> config.ClientConfig:
     options.setdefault("bootstrap_servers", "127.0.0.1:1")
-    return config.make(config.ClientConfig, options)
+    return config.make_config(config.ClientConfig, options)
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from aiokafkawire import wire
 from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
-from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import fetcher
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
@@ -52,7 +52,9 @@ def session_request(plan: FetchPlan) -> SessionRequest:
 
 
 def test_a_request_names_topics_and_their_ids() -> None:
-    config = make(ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"})
+    config = make_config(
+        ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"}
+    )
     request = fetch_request(session_request(plan()), config, 17)
     assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
     assert (request.session_id, request.session_epoch) == (0, 0)
@@ -66,7 +68,7 @@ def test_a_request_names_topics_and_their_ids() -> None:
 
 @pytest.mark.parametrize("version", range(FetchRequest.min_version, 18))
 def test_a_request_can_be_sent_in_every_version(version: int) -> None:
-    config = make(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
+    config = make_config(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
     state = Fetching(FetchBuffer(3, leader_epoch=4), LeaderAndEpoch(1, 4))
     positions = [AssignedPartition(P0, "earliest", state)]
     (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(
@@ -83,7 +85,7 @@ def data(index: int, **fields: Any) -> FetchPartitionData:
 
 
 def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
-    config = make(ConsumerConfig, {"bootstrap_servers": "b"})
+    config = make_config(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
         fetch_request(session_request(plan()), config, 17, short_wait=short_wait).max_wait_ms
         for short_wait in (True, False)

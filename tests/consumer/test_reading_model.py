@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
-from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
@@ -48,7 +48,7 @@ from .record_data import P0
 
 pytestmark = pytest.mark.slow
 
-CONFIG = make(ConsumerConfig, {"bootstrap_servers": "b", "retry_backoff_ms": 1})
+CONFIG = make_config(ConsumerConfig, {"bootstrap_servers": "b", "retry_backoff_ms": 1})
 FULL_STEPS = 60
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import RebalanceListener, rebalance
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Seek
@@ -55,7 +55,7 @@ class FakeOffsets:
 
 class Owner:
     def __init__(self, host: Host, **options: Any) -> None:
-        config = make(ConsumerConfig, {"bootstrap_servers": "b", "group_id": "g"} | options)
+        config = make_config(ConsumerConfig, {"bootstrap_servers": "b", "group_id": "g"} | options)
         self.raised: list[Exception] = []
         self.stops = 0
         self.offsets: Any = FakeOffsets()

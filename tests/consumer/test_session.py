@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
-from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer.partition import OffsetSpec, Resetting
 from aiokafkawire.consumer.session import ConsumerSession
 from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
@@ -33,7 +33,9 @@ from .record_data import P0, P1
 async def session(broker: Broker, **options: Any) -> AsyncIterator[ConsumerSession]:
     host = Host("test")
     await host.start()
-    config = make(ConsumerConfig, {"bootstrap_servers": broker.bootstrap_servers} | QUICK | options)
+    config = make_config(
+        ConsumerConfig, {"bootstrap_servers": broker.bootstrap_servers} | QUICK | options
+    )
     it = ConsumerSession(config, RealRuntime(), host, [RangeAssignor()])
     try:
         await it.start()

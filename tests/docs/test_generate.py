@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire import errors
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, list_options
 from aiokafkawire.kafka07 import Kafka07Config
 
 from .pages import ROOT
@@ -38,7 +38,7 @@ def test_every_option_stands_once_in_its_tables(headings: tuple[str, ...], confi
     page = MADE["options.md"]()
     tables = [page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in headings]
     told = re.findall(r"^\| `(\w+)`", "".join(tables), re.MULTILINE)
-    assert sorted(told) == sorted(option.name for option in options_of(config_class))
+    assert sorted(told) == sorted(option.name for option in list_options(config_class))
 
 
 def test_every_public_error_stands_there_with_what_to_do():

@@ -13,7 +13,7 @@ import pytest
 
 import aiokafkawire
 from aiokafkawire import Consumer, Producer, errors
-from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, list_options
 
 from .pages import ROOT
 
@@ -37,8 +37,8 @@ def arguments(of: type) -> set[str]:
     return {name for name in inspect.signature(of).parameters if name not in {"self", "topics"}}
 
 
-PRODUCER = public(Producer) | {option.name for option in options_of(ProducerConfig)}
-CONSUMER = public(Consumer) | {option.name for option in options_of(ConsumerConfig)}
+PRODUCER = public(Producer) | {option.name for option in list_options(ProducerConfig)}
+CONSUMER = public(Consumer) | {option.name for option in list_options(ConsumerConfig)}
 
 OTHERS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
     ("From aiokafka", "AIOKafkaProducer"): (
@@ -165,8 +165,8 @@ def test_the_defaults_that_differ_from_aiokafkas_are_as_told():
         for of in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer)
         for name, parameter in inspect.signature(of).parameters.items()
     }
-    ours = {option.name: option.default for option in options_of(ProducerConfig)}
-    ours |= {option.name: option.default for option in options_of(ConsumerConfig)}
+    ours = {option.name: option.default for option in list_options(ProducerConfig)}
+    ours |= {option.name: option.default for option in list_options(ConsumerConfig)}
     ours["session_timeout_ms"] = 45_000
     for name, unit in (
         ("linger_ms", 1),

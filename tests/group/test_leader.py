@@ -8,7 +8,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.cluster import Cluster, MetadataSnapshot, TopicMetadata
 from aiokafkawire.cluster.metadata import NodeInfo, PartitionMetadata
-from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.errors import GroupFailed, MalformedMessage
 from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
 from aiokafkawire.group.leader import Leader, divide, replica_racks, subscriptions_of
@@ -135,7 +135,7 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         host, runtime = Host("test"), RealRuntime()
         await host.start()
         servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
-        cluster = Cluster(make(ConsumerConfig, servers), runtime, host)
+        cluster = Cluster(make_config(ConsumerConfig, servers), runtime, host)
         await cluster.start(runtime.clock.now() + 20)
         leader = Leader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [

@@ -10,7 +10,12 @@ from typing import Any, Self
 from aiokafkawire import Consumer, Record, Records, TopicPartition
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import CommitFailed
-from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, PartitionArgument, topic_partitions
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    PartitionArgument,
+    parse_topic_partitions,
+)
 from tests.invariants.events import (
     Assigned,
     AssignedByHand,
@@ -166,7 +171,7 @@ class RecordedConsumer:
 
     def assign(self, *partitions: PartitionArgument) -> None:
         self.inner.assign(*partitions)
-        self._journal.note(AssignedByHand, tuple(topic_partitions(partitions)))
+        self._journal.note(AssignedByHand, tuple(parse_topic_partitions(partitions)))
 
     def unsubscribe(self) -> None:
         self.inner.unsubscribe()
@@ -280,7 +285,7 @@ class RecordedConsumer:
         await self._sought("committed", partitions)
 
     async def _sought(self, where: str, partitions: tuple[PartitionArgument, ...]) -> None:
-        chosen = topic_partitions(partitions) or sorted(self.inner.assignment())
+        chosen = parse_topic_partitions(partitions) or sorted(self.inner.assignment())
         call = getattr(self.inner, f"seek_to_{where}")
         with self._journal.call(f"seek_to_{where}", self._api_s):
             # The position is given up when the call begins.
@@ -291,11 +296,11 @@ class RecordedConsumer:
 
     def pause(self, *partitions: PartitionArgument) -> None:
         self.inner.pause(*partitions)
-        self._journal.note(Paused, tuple(topic_partitions(partitions)))
+        self._journal.note(Paused, tuple(parse_topic_partitions(partitions)))
 
     def resume(self, *partitions: PartitionArgument) -> None:
         self.inner.resume(*partitions)
-        self._journal.note(Resumed, tuple(topic_partitions(partitions)))
+        self._journal.note(Resumed, tuple(parse_topic_partitions(partitions)))
 
     def paused(self) -> frozenset[TopicPartition]:
         return self.inner.paused()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.config import options_of
+from aiokafkawire.config import list_options
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.kafka07 import Client, Kafka07Config, Kafka07Options
 
@@ -18,7 +18,7 @@ def test_keyword_arguments_match_the_config() -> None:
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(Kafka07Config)}
     del fields["server"]
     assert typing.get_type_hints(Kafka07Options) == fields
-    expected = [option for option in options_of(Kafka07Config) if option.name in fields]
+    expected = [option for option in list_options(Kafka07Config) if option.name in fields]
     assert all(str(option) in str(Kafka07Options.__doc__) for option in expected)
 
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Corrupt, Drop
-from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
+from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make_config
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.sender import Sender, make_accumulator_config
@@ -228,7 +228,7 @@ async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker,
 def test_every_level_that_the_options_allow_compresses(codec: str):
     low, high = COMPRESSION_LEVELS[codec]
     for level in (low, high):
-        config = make(
+        config = make_config(
             ProducerConfig,
             {"bootstrap_servers": "b", "compression_type": codec, "compression_level": level},
         )

@@ -15,7 +15,7 @@ import anyio.from_thread
 import anyio.to_thread
 import pytest
 
-from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.config import ClientConfig, make_config
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime import (
     NEVER,
@@ -685,7 +685,7 @@ def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
 
 
 def test_a_label_has_what_tells_clients_apart() -> None:
-    config = make(ClientConfig, {"bootstrap_servers": "one:1,[::1]:2", "client_id": "mine"})
+    config = make_config(ClientConfig, {"bootstrap_servers": "one:1,[::1]:2", "client_id": "mine"})
     life: Lifecycle[Session] = Lifecycle("producer", label("Producer", config))
     assert str(life) == (
         "<Producer client_id='mine' bootstrap_servers='one:1,[::1]:2' (not started yet)>"

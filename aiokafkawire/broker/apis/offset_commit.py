@@ -10,7 +10,7 @@ from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
-from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -52,7 +52,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             if not context.release.has_zookeeper:
                 return ErrorCode.UNSUPPORTED_VERSION
             # ZooKeeper nodes hold only the offset.
-            committed = CommittedOffset(requested.committed_offset, ANY_LEADER_EPOCH, "")
+            committed = CommittedOffset(requested.committed_offset, NO_LEADER_EPOCH, "")
         accepted[TopicPartition(name, requested.partition_index)] = committed
         return ErrorCode.NONE
 

@@ -10,7 +10,7 @@ import anyio
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.cluster.routing import ToController
-from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.config import ClientConfig, make_config
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime import Host, Lifecycle, RealRuntime, Session
 from aiokafkawire.wire import ErrorCode, error_for
@@ -36,7 +36,7 @@ class Topic:
     """
 
     def __init__(self, servers: str, name: str, partitions: int) -> None:
-        self._config = make(ClientConfig, {"bootstrap_servers": servers})
+        self._config = make_config(ClientConfig, {"bootstrap_servers": servers})
         self.name = name
         self.may_exist = False
         self._partitions = partitions

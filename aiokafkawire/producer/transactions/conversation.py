@@ -13,7 +13,7 @@ from aiokafkawire.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.transactions.machine import TransactionMachine
 from aiokafkawire.producer.transactions.outcomes import Outcome
 from aiokafkawire.producer.transactions.requests import (
@@ -185,7 +185,7 @@ class Conversation:
                 self._cluster.config.client_id,
                 machine.transactional_id,
                 machine.trouble,
-                extra=fields_of(
+                extra=log_fields(
                     client_id=self._cluster.config.client_id,
                     transactional_id=machine.transactional_id,
                     error=machine.trouble,

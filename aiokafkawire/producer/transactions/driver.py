@@ -16,7 +16,7 @@ from aiokafkawire.errors import (
     TransactionAborted,
     TransactionFailed,
 )
-from aiokafkawire.logs import fields_of
+from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import BatchFailed, BatchOutcome
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
@@ -446,7 +446,7 @@ class Transactions:
             self._config.transactional_id,
             identity.producer_id,
             identity.epoch,
-            extra=fields_of(
+            extra=log_fields(
                 client_id=self._config.client_id,
                 transactional_id=self._config.transactional_id,
                 producer_id=identity.producer_id,
@@ -467,7 +467,7 @@ class Transactions:
                 "%s: the consumer of committed offsets is closed: %s",
                 self._config.client_id,
                 error,
-                extra=fields_of(
+                extra=log_fields(
                     client_id=self._config.client_id,
                     error=error,
                     transactional_id=self._config.transactional_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from aiokafkawire.cluster import Cluster
-from aiokafkawire.config import ClientConfig, ClientOptions, make
+from aiokafkawire.config import ClientConfig, ClientOptions, make_config
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.producer.transactions.conversation import Conversation
@@ -52,7 +52,7 @@ async def end_on(
     """As `end_transaction`, on a simulated network if `runtime` is given."""
     if prepared.empty:
         return
-    async with _Ender(make(ClientConfig, options), runtime) as ender:
+    async with _Ender(make_config(ClientConfig, options), runtime) as ender:
         await ender.end(prepared, commit=commit)
 
 

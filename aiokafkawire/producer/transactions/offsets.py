@@ -10,7 +10,7 @@ from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,
     TopicPartition,
-    topic_partition,
+    parse_topic_partition,
 )
 
 __all__ = ("OffsetsSource", "checked_offsets")
@@ -53,6 +53,6 @@ def checked_offsets(
             raise TypeError(f"an offset is a number or OffsetAndMetadata, not {value!r:.80}")
         if offset.offset < 0:
             raise ValueError(f"an offset must not be negative: {offset.offset}")
-        offsets[topic_partition(key)] = offset
+        offsets[parse_topic_partition(key)] = offset
     check_commit(offsets, group)
     return offsets

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from aiokafkawire.config import is_literal
+from aiokafkawire.config import is_ip_address
 from aiokafkawire.runtime import Address, Clock, Promise, Transport, checkpoint
 from aiokafkawire.testing.simulation.links import Link, Links, NetworkOptions
 from aiokafkawire.testing.simulation.listener import SimulatedListener
@@ -101,7 +101,7 @@ class Network:
 
     async def resolve(self, host: str, name: str, port: int) -> list[Address]:
         await checkpoint()
-        if is_literal(name):
+        if is_ip_address(name):
             return [Address(name, port)]
         link = self._links.between(host, NAME_SERVICE)
         await self._clock.sleep_until(link.arrival(self._time.now()))

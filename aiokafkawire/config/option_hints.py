@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ("nearest", "option_hint")
+__all__ = ("did_you_mean", "option_hint")
 
 BYTES_ONLY = "keys and values are bytes: encode before you send, decode what you get"
 SECURITY = "TLS and SASL are not there yet: connect without them"
@@ -229,10 +229,10 @@ def option_hint(
         absent = BYTES_ONLY
     if absent is None:
         absent = next((text for start, text in FAMILIES if plain.startswith(start)), None)
-    return nearest(name, known) if absent is None else f"; {absent}"
+    return did_you_mean(name, known) if absent is None else f"; {absent}"
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return "; did you mean …?" with the option that is spelled most like `name`, or nothing."""
     candidates = [candidate for candidate in known if candidate.startswith(name)]
     candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)

@@ -1,7 +1,7 @@
 """Names of other Kafka clients that do not exist here, and what stands for each.
 
 A newcomer types what aiokafka, confluent-kafka, kafka-python or Java call a thing; the
-`AttributeError` then says where it is. `Absent` costs nothing where names do exist, unlike
+`AttributeError` then says where it is. `AbsentAttribute` costs nothing where names do exist, unlike
 `__getattr__`, which makes every look-up of an attribute slower (CPython 3.11).
 """
 
@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("ABSENT_OF_CONSUMER", "ABSENT_OF_MODULE", "ABSENT_OF_PRODUCER", "Absent", "absent_error")
+__all__ = (
+    "CONSUMER_HINTS",
+    "MODULE_HINTS",
+    "PRODUCER_HINTS",
+    "AbsentAttribute",
+    "absent_name_error",
+)
 
 TIMEOUT = "the wait is an argument: getmany(timeout_ms=…), getone(timeout_ms=…)"
 TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
@@ -23,7 +29,7 @@ NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
 STOP = "await stop(), or leave 'async with'"
 START = "await start(), or enter 'async with'"
 
-ABSENT_OF_CLIENT: Mapping[str, str] = {
+CLIENT_HINTS: Mapping[str, str] = {
     "bootstrap": START,
     "bootstrap_connected": START,
     "close": STOP,
@@ -32,8 +38,8 @@ ABSENT_OF_CLIENT: Mapping[str, str] = {
     "set_sasl_credentials": SECURITY,
 }
 
-ABSENT_OF_PRODUCER: Mapping[str, str] = {
-    **ABSENT_OF_CLIENT,
+PRODUCER_HINTS: Mapping[str, str] = {
+    **CLIENT_HINTS,
     "client": "use the calls of the producer itself",
     "create_batch": "await send_many(topic, values) makes batches by itself",
     "init_transactions": START + ", with a transactional_id",
@@ -49,8 +55,8 @@ ABSENT_OF_PRODUCER: Mapping[str, str] = {
     "send_sync": "await send_and_wait()",
 }
 
-ABSENT_OF_CONSUMER: Mapping[str, str] = {
-    **ABSENT_OF_CLIENT,
+CONSUMER_HINTS: Mapping[str, str] = {
+    **CLIENT_HINTS,
     "commit_async": "await commit(), in a task of its own where it must not hold up the caller",
     "commit_sync": "await commit()",
     "consume": "await getmany(timeout_ms=…), or iterate: async for record in consumer",
@@ -69,7 +75,7 @@ ABSENT_OF_CONSUMER: Mapping[str, str] = {
     "wakeup": "cancel the task that waits",
 }
 
-ABSENT_OF_MODULE: Mapping[str, str] = {
+MODULE_HINTS: Mapping[str, str] = {
     "AIOKafkaAdminClient": NO_ADMIN,
     "AIOKafkaClient": "use Producer or Consumer",
     "AIOKafkaConsumer": "use Consumer",
@@ -123,7 +129,7 @@ ABSENT_OF_MODULE: Mapping[str, str] = {
 }
 
 
-class Absent:
+class AbsentAttribute:
     """A class attribute that is not there: looking it up raises `AttributeError` with a hint."""
 
     __slots__ = ("hint", "name")
@@ -141,7 +147,7 @@ class Absent:
         )
 
 
-def absent_error(module: str, name: str, caller: str) -> Exception:
+def absent_name_error(module: str, name: str, caller: str) -> Exception:
     """Return the error for a name that a module lacks, with what stands for it if that is known.
 
     Args:
@@ -150,7 +156,7 @@ def absent_error(module: str, name: str, caller: str) -> Exception:
         caller: Name of the function that looks it up.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    hint = ABSENT_OF_MODULE.get(name)
+    hint = MODULE_HINTS.get(name)
     if hint is None:
         return AttributeError(text)
     if caller == "_handle_fromlist":

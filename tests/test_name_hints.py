@@ -20,7 +20,7 @@ import pytest
 
 import aiokafkawire
 from aiokafkawire import Consumer, OffsetAndTimestamp, Producer, Record, RecordMetadata, kafka07
-from aiokafkawire.config import names
+from aiokafkawire.config import name_hints
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 pytest.importorskip("confluent_kafka.admin")
@@ -33,8 +33,8 @@ with warnings.catch_warnings():
 SERVERS = "localhost:9092"
 
 ABSENT: dict[Any, Any] = {
-    Producer: names.ABSENT_OF_PRODUCER,
-    Consumer: names.ABSENT_OF_CONSUMER,
+    Producer: name_hints.PRODUCER_HINTS,
+    Consumer: name_hints.CONSUMER_HINTS,
 }
 
 
@@ -160,9 +160,9 @@ async def test_a_number_is_a_time_or_a_count_by_keyword(
 # --- the package ---
 
 
-@pytest.mark.parametrize("name", names.ABSENT_OF_MODULE)
+@pytest.mark.parametrize("name", name_hints.MODULE_HINTS)
 def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
-    hint = names.ABSENT_OF_MODULE[name]
+    hint = name_hints.MODULE_HINTS[name]
     assert not hasattr(aiokafkawire, name)
     for module in (aiokafkawire, aiokafkawire.errors):
         with pytest.raises(AttributeError) as caught:
@@ -182,7 +182,7 @@ def test_errors_of_another_package_say_what_stands_for_them() -> None:
     theirs = {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     explained = theirs & {*dir(aiokafka.errors)}
     assert {"CommitFailedError", "KafkaConnectionError"} <= explained
-    assert explained <= {*names.ABSENT_OF_MODULE} | {*aiokafkawire.__all__}
+    assert explained <= {*name_hints.MODULE_HINTS} | {*aiokafkawire.__all__}
 
 
 def test_a_name_that_nobody_knows_is_absent_from_the_errors() -> None:
@@ -201,7 +201,7 @@ def test_the_classes_of_the_others_are_there_or_explained() -> None:
         if isinstance(getattr(package, name), type)
     }
     kinds |= {"AdminClient", "NewTopic"}
-    unknown = kinds - {*aiokafkawire.__all__} - {*names.ABSENT_OF_MODULE}
+    unknown = kinds - {*aiokafkawire.__all__} - {*name_hints.MODULE_HINTS}
     # What only an admin client or a share consumer has to do with, and details.
     assert unknown <= {
         "AcknowledgeType", "ConcurrentModificationException", "ConsumerGroupState",
@@ -213,7 +213,7 @@ def test_the_classes_of_the_others_are_there_or_explained() -> None:
 
 
 def test_hints_name_what_exists() -> None:
-    for name, hint in names.ABSENT_OF_MODULE.items():
+    for name, hint in name_hints.MODULE_HINTS.items():
         if hint.startswith("use "):
             words = hint.removeprefix("use ").replace(" or ", ", ").partition(";")[0].split(", ")
             assert {*words} <= {*aiokafkawire.__all__}, name

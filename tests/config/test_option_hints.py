@@ -11,7 +11,7 @@ import aiokafka
 import pytest
 
 from aiokafkawire import Consumer, Producer
-from aiokafkawire.config import ConsumerConfig, ProducerConfig, hints, options_of
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, list_options, option_hints
 from aiokafkawire.errors import InvalidOption
 from tests.docs.pages import ROOT
 
@@ -22,8 +22,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
-PRODUCER = {option.name for option in options_of(ProducerConfig)}
-CONSUMER = {option.name for option in options_of(ConsumerConfig)}
+PRODUCER = {option.name for option in list_options(ProducerConfig)}
+CONSUMER = {option.name for option in list_options(ConsumerConfig)}
 OURS: dict[type, set[str]] = {Producer: PRODUCER, Consumer: CONSUMER}
 
 THEIRS: list[tuple[type, str]] = sorted(
@@ -53,7 +53,7 @@ def test_every_option_of_aiokafka_and_kafka_python_is_taken_or_explained(
     assert told.startswith(f"unknown option {name!r}; ")
     for meant in re.findall(r"did you mean '(\w+)'", told):
         # Not a name that merely looks alike.
-        assert hints.RENAMED[name] == meant
+        assert option_hints.RENAMED[name] == meant
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def test_a_name_of_another_client_is_answered_with_what_stands_for_it(
 
 
 def test_what_is_renamed_exists_and_what_is_absent_does_not() -> None:
-    assert {*hints.RENAMED.values()} <= PRODUCER | CONSUMER
-    for name in (*hints.RENAMED, *hints.ABSENT):
+    assert {*option_hints.RENAMED.values()} <= PRODUCER | CONSUMER
+    for name in (*option_hints.RENAMED, *option_hints.ABSENT):
         assert name not in PRODUCER | CONSUMER, name
         assert re.fullmatch("[a-z0-9_]+", name), name
-    assert not {*hints.RENAMED} & {*hints.ABSENT}
+    assert not {*option_hints.RENAMED} & {*option_hints.ABSENT}
 
 
 def test_hints_name_only_options_that_exist() -> None:
     """A word of a hint that looks like an option, with its unit, is one."""
-    texts = (*hints.ABSENT.values(), *dict(hints.FAMILIES).values())
+    texts = (*option_hints.ABSENT.values(), *dict(option_hints.FAMILIES).values())
     for text in texts:
         for word in re.findall(r"\b[a-z]+(?:_[a-z]+)+(?:_ms|_bytes)\b", text):
             assert word in PRODUCER | CONSUMER, (word, text)
@@ -107,7 +107,7 @@ def test_hints_name_only_options_that_exist() -> None:
 
 OF_LIBRDKAFKA = [
     name.replace("_", ".")
-    for name in (*hints.RENAMED, *hints.ABSENT)
+    for name in (*option_hints.RENAMED, *option_hints.ABSENT)
     if name.replace("_", ".") in {
         "api.version.fallback.ms", "api.version.request", "auto.commit.enable",
         "batch.num.messages", "broker.address.family", "broker.address.ttl",
