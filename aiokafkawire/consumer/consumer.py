@@ -464,7 +464,8 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """Return the offset of the next record to deliver, once it is known and validated.
 
         Raises:
-            NoOffsetForPartition: No offset is committed or in range, and `auto_offset_reset` is `none`.
+            NoOffsetForPartition: No offset is committed or in range, and `auto_offset_reset` is
+                `none`.
             RequestTimedOut: The position was not found within `default_api_timeout_ms`.
             IllegalState: The partition is not assigned.
         """
