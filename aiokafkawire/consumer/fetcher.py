@@ -34,11 +34,11 @@ from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
-    PartitionData,
 )
 
 from .assignment import ConsumerAssignment
@@ -88,7 +88,7 @@ class PartitionResponse(NamedTuple):
     """The response for one requested partition."""
 
     part: PartitionFetch
-    data: PartitionData
+    data: FetchPartitionData
 
 
 class Fetcher:
@@ -304,7 +304,11 @@ class Fetcher:
             yield
 
     def _store(
-        self, node: NodeId, part: PartitionFetch, data: PartitionData, fetched_range: FetchedRange
+        self,
+        node: NodeId,
+        part: PartitionFetch,
+        data: FetchPartitionData,
+        fetched_range: FetchedRange,
     ) -> None:
         partition = part.partition
         self._update_watermarks(partition, data)
@@ -331,7 +335,7 @@ class Fetcher:
         self._counters.bytes_fetched += len(records)
         self._on_data()
 
-    def _update_watermarks(self, partition: AssignedPartition, data: PartitionData) -> None:
+    def _update_watermarks(self, partition: AssignedPartition, data: FetchPartitionData) -> None:
         """Store the high watermark and last stable offset; -1 means unknown."""
         high, stable = data.high_watermark, data.last_stable_offset
         partition.high_watermark = high if high >= 0 else None
@@ -344,7 +348,7 @@ class Fetcher:
         )
 
     def _decode(
-        self, part: PartitionFetch, data: PartitionData, high_watermark: int | None
+        self, part: PartitionFetch, data: FetchPartitionData, high_watermark: int | None
     ) -> FetchedBatches:
         return decode_fetch(
             *part.partition.tp,
@@ -408,7 +412,7 @@ class Fetcher:
         self._fail(part, error)
         return True
 
-    def _on_diverging_epoch(self, part: PartitionFetch, data: PartitionData) -> None:
+    def _on_diverging_epoch(self, part: PartitionFetch, data: FetchPartitionData) -> None:
         """Handle a leader whose log differs from the records read before (KIP-595)."""
         end = data.diverging_epoch
         self._back_off(part.partition)
@@ -447,7 +451,9 @@ class Fetcher:
         partition.handle(event)
         self._on_change()
 
-    def _on_partition_error(self, node: NodeId, part: PartitionFetch, data: PartitionData) -> None:
+    def _on_partition_error(
+        self, node: NodeId, part: PartitionFetch, data: FetchPartitionData
+    ) -> None:
         partition = part.partition
         code = data.error_code
         error = error_for(
