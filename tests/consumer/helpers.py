@@ -1,4 +1,4 @@
-"""What tests of the consumer share: records in the embedded broker, and quick options."""
+"""Helpers for tests of the consumer: records in the embedded broker, short timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.broker.raw_client import batch, connected, only, produce_request
 
 TIMEOUT_S = 30
 PRODUCE_VERSION = 5
-"""Every release speaks it that has batches."""
+"""All releases with record batches support it."""
 
 QUICK: dict[str, Any] = {
     "auto_offset_reset": "earliest",
@@ -49,7 +49,7 @@ async def produce(
 
 
 async def read(reader: Consumer, count: int) -> list[Record]:
-    """So many records, one by one."""
+    """Return `count` records, read one by one."""
     records: list[Record] = []
     with anyio.fail_after(TIMEOUT_S):
         while len(records) < count:
@@ -58,7 +58,7 @@ async def read(reader: Consumer, count: int) -> list[Record]:
 
 
 async def until(condition: Callable[[], bool], reader: Consumer) -> None:
-    """Call for records, which must not come, until something is so."""
+    """Call `getmany`, which must return no records, until a condition holds."""
     with anyio.fail_after(TIMEOUT_S):
         while not condition():
             assert await reader.getmany(timeout_ms=5) == {}

@@ -12,7 +12,7 @@ P1 = TopicPartition("orders", 1)
 
 
 def log(*sizes: int, start: int = 0, leader_epoch: int = 0, magic: int = 2) -> bytes:
-    """Batches of so many records each, with consecutive offsets."""
+    """Return batches with `sizes` records and consecutive offsets."""
     parts = []
     for size in sizes:
         values = [b"%d" % (start + index) for index in range(size)]
@@ -27,6 +27,6 @@ def fetched(data: bytes, offset: int = 0, tp: TopicPartition = P0) -> FetchedBat
 
 
 def mark_delivered(partition: AssignedPartition, first: int, next_offset: int) -> None:
-    """Have a partition take these offsets for given to the application."""
+    """Mark these offsets as delivered to the application."""
     low, high = partition.delivered or (first, next_offset)
     partition._delivered = min(low, first), max(high, next_offset)

@@ -56,7 +56,7 @@ def test_a_partition_that_was_replaced_is_not_removed() -> None:
     assert len(owned) == 0
 
 
-def test_what_is_fetched_of_a_partition_that_went_meanwhile_is_not_given() -> None:
+def test_records_fetched_for_a_removed_partition_are_not_delivered() -> None:
     gone = partition(P0, log(3))
     owned = assignment(gone)
     owned.remove([gone])
@@ -68,7 +68,7 @@ def test_what_is_fetched_of_a_partition_that_went_meanwhile_is_not_given() -> No
     assert owned.take("a", 10) == {}
 
 
-def test_records_are_taken_up_to_a_limit_in_turns() -> None:
+def test_take_returns_up_to_max_records_from_the_partitions_in_turn() -> None:
     owned = assignment(partition(P0, log(6, 6)), partition(P1, log(4)), partition(P2))
     first = owned.take("a", 7)
     assert {tp: records.offsets() for tp, records in first.items()} == {P0: [0, 1, 2, 3, 4, 5, 6]}
@@ -79,14 +79,14 @@ def test_records_are_taken_up_to_a_limit_in_turns() -> None:
     assert owned.take("a", 7) == {}
 
 
-def test_what_is_taken_can_be_restricted() -> None:
+def test_take_can_be_limited_to_partitions() -> None:
     owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
     assert list(owned.take("a", 10, [P1])) == [P1]
     owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
     assert list(owned.take("a", 10, single_partition=True)) == [P0]
 
 
-def test_records_over_several_batches_and_chunks_come_as_one() -> None:
+def test_take_joins_records_of_several_batches_and_chunks() -> None:
     one = partition(P0, log(3, 3))
     data = log(2, start=6)
     assert one.buffer is not None
@@ -97,7 +97,7 @@ def test_records_over_several_batches_and_chunks_come_as_one() -> None:
     assert one.delivered == (0, 8)
 
 
-def test_records_over_several_chunks_have_the_epoch_of_batches_without_records() -> None:
+def test_joined_records_have_the_leader_epoch_of_trailing_control_batches() -> None:
     control = control_batch(
         5, 0, commit=True, coordinator_epoch=1, timestamp_ms=5, base_offset=4, leader_epoch=5
     )
@@ -111,7 +111,7 @@ def test_records_over_several_chunks_have_the_epoch_of_batches_without_records()
     assert (records.next_offset, records.leader_epoch) == (5, 5)
 
 
-def test_damage_waits_until_others_records_are_given() -> None:
+def test_records_of_other_partitions_are_delivered_before_a_corruption_is_raised() -> None:
     bad = bytearray(log(2))
     bad[-1] ^= 1
     owned = assignment(partition(P1, log(2)), partition(P0, bytes(bad)))
@@ -124,18 +124,18 @@ def test_damage_waits_until_others_records_are_given() -> None:
     owned.raise_failed()
 
 
-def test_damage_comes_out_of_take_and_open() -> None:
+def test_take_and_open_cursor_raise_a_corruption() -> None:
     bad = bytearray(log(2))
     bad[-1] ^= 1
     for give in (lambda o: o.take("a", 10), lambda o: o.open_cursor("a")):
         owned = assignment(partition(P0, bytes(bad)))
-        with pytest.raises(CorruptRecord) as told:
+        with pytest.raises(CorruptRecord) as caught:
             give(owned)
-        assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
+        assert (caught.value.topic, caught.value.partition, caught.value.offset) == (*P0, 0)
         assert isinstance(owned.get(P0).state, Halted)  # type: ignore[union-attr]
 
 
-def test_a_cursor_gives_so_many_and_then_stops() -> None:
+def test_a_cursor_stops_after_cursor_records() -> None:
     owned = assignment(partition(P0, log(CURSOR_RECORDS + 50)))
     cursor = owned.open_cursor("a")
     assert cursor is not None
@@ -156,7 +156,7 @@ def test_a_paused_partition_opens_no_cursor() -> None:
     assert owned.open_cursor("a") is None
 
 
-def test_what_is_committed() -> None:
+def test_offsets_to_commit_cover_processed_records_only() -> None:
     owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
     owned.take("a", 3)
     assert owned.delivered_offsets()[P0].offset == 3
@@ -169,7 +169,7 @@ def test_what_is_committed() -> None:
     assert P0 not in owned.delivered_offsets()
 
 
-def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_for() -> None:
+def test_partitions_left_out_by_a_call_are_excluded_until_the_next_call() -> None:
     owned = ConsumerAssignment()
     for tp in (P0, P1):
         owned.add(partition(tp))
@@ -184,7 +184,7 @@ def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_
     assert flags() == [False, False]
 
 
-def test_records_are_counted_one_by_one_and_many_at_once() -> None:
+def test_records_consumed_counts_cursors_and_batches() -> None:
     owned = assignment(partition(P0, log(300)))
     cursor = owned.open_cursor("a")
     assert cursor is not None
@@ -203,7 +203,7 @@ def test_records_are_counted_one_by_one_and_many_at_once() -> None:
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
 
 
-def test_what_was_committed_by_hand_is_not_taken_back() -> None:
+def test_auto_commit_does_not_move_back_a_manual_commit() -> None:
     owned = assignment(partition(P0, log(5)))
     owned.take("a", 3)
     by_hand = owned.delivered_offsets()
@@ -222,7 +222,7 @@ def test_what_was_committed_by_hand_is_not_taken_back() -> None:
 
 
 def offloaded(tp: TopicPartition) -> AssignedPartition:
-    """A partition whose one batch is to be unpacked first."""
+    """Return a partition whose only batch must be decompressed first."""
     data = log(3)
     buffer = FetchBuffer(0)
     batches = decode_fetch(*tp, data, 0, max_inline_bytes=len(data) - 1)
@@ -231,7 +231,7 @@ def offloaded(tp: TopicPartition) -> AssignedPartition:
 
 
 @pytest.mark.parametrize("how", ["take", "open"])
-def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(how: str) -> None:
+def test_an_offloaded_batch_is_decompressed_before_other_partitions_go_on(how: str) -> None:
     owned = assignment(partition(P1, log(900)), offloaded(P0))
     give = (lambda: owned.take("a", 300)) if how == "take" else (lambda: owned.open_cursor("a"))
     assert give()
@@ -248,7 +248,7 @@ def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(
     assert (owned.decoding_suspended, owned.offloaded) == (False, None)
 
 
-def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_decodes_take_bytes_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignment_module, "TAKE_BYTES", 2 * BATCH_COST_BYTES + 1_000)
     owned = assignment(*(partition(tp, log(2, 2)) for tp in (P0, P1, P2)))
     sizes = [sum(map(len, owned.take("a", 100).values())) for _ in range(4)]
@@ -257,7 +257,7 @@ def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPa
     assert not owned.decoding_suspended
 
 
-def test_what_has_nothing_to_show_does_not_hide_that_there_is_more(
+def test_a_partition_without_visible_records_does_not_hide_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(assignment_module, "TAKE_BYTES", 1)
@@ -270,7 +270,7 @@ def test_what_has_nothing_to_show_does_not_hide_that_there_is_more(
     assert list(taken) == [P1]
 
 
-def test_room_is_made_where_what_is_left_goes_below_what_is_wanted() -> None:
+def test_a_partition_is_reported_when_its_buffer_falls_below_the_low_watermark() -> None:
     data = log(*[1] * 10)
     one = partition(P0, data)
     owned = ConsumerAssignment(len(data) // 2)
@@ -282,7 +282,7 @@ def test_room_is_made_where_what_is_left_goes_below_what_is_wanted() -> None:
     assert made == [False] * 5 + [True] + [False] * 4
 
 
-def test_a_call_looks_at_what_was_fetched_and_not_at_all_that_is_owned() -> None:
+def test_a_call_looks_only_at_partitions_with_data_or_errors() -> None:
     looked_at = []
 
     class Watched(AssignedPartition):

@@ -67,7 +67,7 @@ async def test_without_a_group_all_partitions_are_read() -> None:
                 await reader.commit()
 
 
-async def test_one_record_of_chosen_partitions() -> None:
+async def test_getone_can_be_limited_to_partitions() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 5))
@@ -94,7 +94,7 @@ async def until_committed(reader: Consumer, offset: int) -> None:
         found = (await reader.committed(P0))[P0]
 
 
-async def test_what_getone_of_a_partition_gave_counts_as_processed_at_the_next_call() -> None:
+async def test_a_record_of_getone_counts_as_processed_at_the_next_call() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 5))
@@ -111,7 +111,7 @@ async def test_what_getone_of_a_partition_gave_counts_as_processed_at_the_next_c
                 await until_committed(reader, 1)
 
 
-async def test_iterating_gives_every_record_in_order_and_lets_others_run() -> None:
+async def test_iteration_returns_all_records_in_order_and_yields_to_other_tasks() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 2_000), each=500)
@@ -140,7 +140,7 @@ async def test_iterating_gives_every_record_in_order_and_lets_others_run() -> No
             assert turns >= 2_000 // 256
 
 
-async def test_breaking_off_an_iteration_loses_nothing() -> None:
+async def test_breaking_an_iteration_loses_no_record() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10))
@@ -156,7 +156,7 @@ async def test_breaking_off_an_iteration_loses_nothing() -> None:
             assert rest[P0].first_offset == 5
 
 
-async def test_getmany_waits_bounds_and_restricts() -> None:
+async def test_getmany_obeys_timeout_max_records_and_partitions() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         async with consumer(broker) as reader:
@@ -199,7 +199,7 @@ async def test_batches_are_of_one_partition_and_can_be_committed() -> None:
             assert seen == {P0: 30, P1: 30}
 
 
-async def test_partitions_take_turns() -> None:
+async def test_partitions_are_delivered_in_turn() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 3)
         for partition in range(3):
@@ -217,7 +217,7 @@ async def test_partitions_take_turns() -> None:
 # --- what counts as processed -----------------------------------------------------------------
 
 
-async def test_auto_commit_never_passes_what_the_application_is_at_work_on() -> None:
+async def test_auto_commit_never_passes_unprocessed_records() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -233,7 +233,7 @@ async def test_auto_commit_never_passes_what_the_application_is_at_work_on() -> 
             assert (await reader.committed(P0))[P0].offset == 9  # type: ignore[union-attr]
 
 
-async def test_leaving_commits_what_was_given_unless_by_an_exception() -> None:
+async def test_close_commits_delivered_records_unless_an_exception_was_raised() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -246,7 +246,7 @@ async def test_leaving_commits_what_was_given_unless_by_an_exception() -> None:
         with pytest.raises(ZeroDivisionError):
             await fail()
         async with consumer(broker, "orders", group_id="g") as reader:
-            assert (await reader.getone()).offset == 4  # given, and failed at
+            assert (await reader.getone()).offset == 4  # processing it fails
         async with consumer(broker, "orders", group_id="g") as reader:
             assert (await reader.getone()).offset == 5
 
@@ -276,7 +276,7 @@ async def test_records_of_another_task_wait_until_that_task_calls_again() -> Non
             assert offsets_to_commit(assignment.values())[P0].offset == 8
 
 
-async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> None:
+async def test_commit_accepts_offsets_and_refuses_unassigned_partitions() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -286,17 +286,15 @@ async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> N
             assert await reader.committed() == {P0: OffsetAndMetadata(3, "note")}
             await reader.commit({P0: 2})
             assert (await reader.committed(P0))[P0].offset == 2  # type: ignore[union-attr]
-            with pytest.raises(CommitFailed) as told:
+            with pytest.raises(CommitFailed) as caught:
                 await reader.commit({TopicPartition("orders", 7): 1})
-            assert (told.value.topic, told.value.partition) == ("orders", 7)
+            assert (caught.value.topic, caught.value.partition) == ("orders", 7)
             with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
                 await reader.commit({P0: OffsetAndMetadata(3, "x" * 5_000)})
 
 
 @pytest.mark.parametrize(("as_of", "refused"), [("2.4", True), ("2.5", False)])
-async def test_brokers_that_do_not_wait_for_transactions_are_refused_on_demand(
-    as_of: str, refused: bool
-) -> None:
+async def test_committed_with_stable_refuses_brokers_before_2_5(as_of: str, refused: bool) -> None:
     async with Broker(as_of=as_of) as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, group_id="g") as reader:
@@ -308,7 +306,7 @@ async def test_brokers_that_do_not_wait_for_transactions_are_refused_on_demand(
                 assert await reader.committed(P0, stable=True) == {P0: None}
 
 
-async def test_partitions_assigned_by_hand_are_committed_outside_of_the_group() -> None:
+async def test_manually_assigned_partitions_are_committed_without_membership() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -319,7 +317,7 @@ async def test_partitions_assigned_by_hand_are_committed_outside_of_the_group() 
         assert not broker.requests.of(ApiKey.JOIN_GROUP)
 
 
-async def test_the_next_record_is_that_of_the_consumer_too() -> None:
+async def test_anext_of_the_consumer_returns_the_next_record() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -344,15 +342,15 @@ async def test_positions_follow_the_reset_policy() -> None:
         async with consumer(broker, auto_offset_reset="none", group_id="g") as reader:
             reader.assign([P0])
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffsetForPartition) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffsetForPartition) as caught:
                     await reader.getone()
-            assert told.value.partitions == (P0,)
+            assert caught.value.partitions == (P0,)
             reader.seek(P0, 2)
             assert (await reader.getone()).offset == 2
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", 10), ("latest", 20)])
-async def test_an_offset_that_is_gone_falls_to_the_policy(policy: str, expected: int) -> None:
+async def test_an_offset_out_of_range_is_reset_by_the_policy(policy: str, expected: int) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20), each=10)
@@ -367,7 +365,7 @@ async def test_an_offset_that_is_gone_falls_to_the_policy(policy: str, expected:
                 assert (await reader.getone()).offset in {expected, expected + 1}
 
 
-async def test_an_offset_that_is_gone_is_told_without_a_policy() -> None:
+async def test_an_offset_out_of_range_raises_with_policy_none() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -381,7 +379,7 @@ async def test_an_offset_that_is_gone_is_told_without_a_policy() -> None:
                 await reader.getone()
 
 
-async def test_seeking_during_a_fetch_discards_its_answer() -> None:
+async def test_a_seek_during_a_fetch_discards_its_response() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -400,7 +398,7 @@ async def test_seeking_during_a_fetch_discards_its_answer() -> None:
             assert await reader.getmany(timeout_ms=10) == {}
 
 
-async def test_seeking_to_what_is_committed() -> None:
+async def test_seek_to_committed() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -412,7 +410,7 @@ async def test_seeking_to_what_is_committed() -> None:
 
 
 @pytest.mark.slow
-async def test_a_partition_that_is_lost_while_all_go_back_to_what_is_committed() -> None:
+async def test_a_partition_lost_during_seek_to_committed_is_skipped() -> None:
     async with Broker(group_min_session_timeout_ms=100) as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -432,7 +430,7 @@ async def test_a_partition_that_is_lost_while_all_go_back_to_what_is_committed()
 
 
 @pytest.mark.parametrize("how", ["pause", "seek"])
-async def test_iterators_that_woke_together_give_nothing_of_before(how: str) -> None:
+async def test_iterators_woken_together_deliver_no_old_records(how: str) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 50))
@@ -463,7 +461,7 @@ async def test_iterators_that_woke_together_give_nothing_of_before(how: str) -> 
                         assert (await anext(iterator)).offset >= 40
 
 
-async def test_pausing_keeps_what_was_fetched() -> None:
+async def test_pause_keeps_fetched_records() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 20))
@@ -475,13 +473,13 @@ async def test_pausing_keeps_what_was_fetched() -> None:
             assert reader.paused() == {P0}
             broker.requests.clear()
             assert await reader.getmany(timeout_ms=20) == {}
-            broker.on(ApiKey.FETCH, Drop())  # nothing new can come
+            broker.on(ApiKey.FETCH, Drop())  # no more records can be fetched
             reader.resume(P0)
             assert reader.paused() == frozenset()
             assert [r.offset for r in await read(reader, 15)] == list(range(5, 20))
 
 
-async def test_wrong_use_is_told() -> None:
+async def test_wrong_use_raises() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker) as reader:
@@ -514,7 +512,7 @@ async def test_wrong_use_is_told() -> None:
 # --- what the cluster has ---------------------------------------------------------------------
 
 
-async def test_what_is_subscribed_to() -> None:
+async def test_subscription_returns_topics_and_pattern_matches() -> None:
     async with Broker() as broker:
         for name in ("orders", "orders-old", "refunds"):
             await broker.create_topic(name, 1)
@@ -530,7 +528,7 @@ async def test_what_is_subscribed_to() -> None:
             assert reader.subscription() == frozenset()
 
 
-async def test_what_the_cluster_has() -> None:
+async def test_offsets_topics_and_partitions_of_the_cluster() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 2)
         await broker.create_topic("payments", 1)
@@ -556,7 +554,7 @@ async def test_what_the_cluster_has() -> None:
 
 
 @pytest.mark.slow
-async def test_a_topic_that_does_not_exist_is_told_in_time() -> None:
+async def test_a_missing_topic_raises_after_the_timeout() -> None:
     async with Broker(auto_create_topics=False) as broker:
         for group_id in (None, "g"):
             options = {"group_id": group_id, "default_api_timeout_ms": 200}
@@ -565,13 +563,13 @@ async def test_a_topic_that_does_not_exist_is_told_in_time() -> None:
                     await reader.getone()
 
 
-async def test_an_impossible_topic_is_told_at_once() -> None:
+async def test_an_invalid_topic_raises_at_once() -> None:
     async with Broker() as broker, consumer(broker, "x" * 250, group_id="g") as reader:
         with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_TOPIC"):
             await reader.getone()
 
 
-async def test_no_broker_is_told_on_entering() -> None:
+async def test_start_raises_without_a_broker() -> None:
     reader = Consumer(
         "orders", bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200, client_id="c"
     )
@@ -615,19 +613,19 @@ async def test_a_fetch_that_fails_is_repeated(action: Any) -> None:
         assert fault.hits == 2
 
 
-async def test_an_unauthorised_topic_is_told() -> None:
+async def test_an_unauthorised_topic_raises() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         broker.on(ApiKey.FETCH, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         async with consumer(broker, "orders") as reader:
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as caught:
                 await reader.getone()
-            assert told.value.code in {
+            assert caught.value.code in {
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             }
 
 
-async def test_damaged_records_are_told_and_passed_by_a_seek_only() -> None:
+async def test_corrupt_records_raise_until_a_seek() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=5)
@@ -635,10 +633,10 @@ async def test_damaged_records_are_told_and_passed_by_a_seek_only() -> None:
         async with consumer(broker, "orders") as reader:
             assert [r.offset for r in await read(reader, 5)] == list(range(5))
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as caught:
                     await reader.getone()
-                assert (told.value.topic, told.value.partition) == P0
-                assert told.value.offset == 5
+                assert (caught.value.topic, caught.value.partition) == P0
+                assert caught.value.offset == 5
             await produce(broker, "orders", 0, numbers(10, 12))
             reader.seek(P0, 10)
             assert [r.offset for r in await read(reader, 2)] == [10, 11]
@@ -662,7 +660,7 @@ def damage(broker: Broker, offset: int) -> None:
 
 
 @pytest.mark.slow
-async def test_cancelling_at_any_point_loses_nothing() -> None:
+async def test_a_cancellation_at_any_point_loses_no_record() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         async with consumer(broker, "orders", group_id="g", max_poll_records=3) as reader:
@@ -695,7 +693,7 @@ async def cancel_after(scope: anyio.CancelScope, turns: int) -> None:
     scope.cancel()
 
 
-async def test_closing_wakes_who_waits_and_can_be_repeated() -> None:
+async def test_close_wakes_waiting_calls_and_can_be_repeated() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, "orders", group_id="g") as reader:
@@ -715,7 +713,7 @@ async def test_closing_wakes_who_waits_and_can_be_repeated() -> None:
             await reader.aclose()
 
 
-async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_background_task_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, "orders") as reader:
@@ -730,7 +728,7 @@ async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.slow
-async def test_after_a_defect_closing_does_not_wait_for_what_nobody_does() -> None:
+async def test_close_is_fast_after_a_background_task_has_failed() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -761,11 +759,11 @@ async def test_a_listener_cannot_stop_its_consumer() -> None:
             with anyio.fail_after(TIMEOUT_S):
                 with pytest.raises(KafkaError, match="a rebalance listener cannot stop its"):
                     await reader.getone()
-                # It goes on as if the listener had raised anything else.
+                # The consumer continues, as after any other exception of the listener.
                 assert [record.value for record in await read(reader, 1)] == numbers(0, 1)
 
 
-async def test_reading_without_a_subscription_is_refused_at_once():
+async def test_reading_without_a_subscription_raises_at_once():
     async with Broker() as broker, Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         with pytest.raises(KafkaError, match="call subscribe"):
             await consumer.getone()
@@ -780,17 +778,17 @@ async def test_reading_without_a_subscription_is_refused_at_once():
             await consumer.getone()
 
 
-async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
+async def test_waiting_calls_raise_when_the_consumers_tasks_are_cancelled():
     if sniffio.current_async_library() != "asyncio":
-        return  # Only asyncio lets anybody cancel the tasks of others.
+        return  # Only asyncio lets a task cancel the tasks of others.
     async with Broker() as broker, consumer(broker, "t") as reader:
-        heard: list[type[BaseException]] = []
+        raised: list[type[BaseException]] = []
 
         async def read() -> None:
             try:
                 await reader.getone()
             except ClientClosed as error:
-                heard.append(type(error))
+                raised.append(type(error))
 
         async with anyio.create_task_group() as group:
             group.start_soon(read)
@@ -798,13 +796,13 @@ async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
             for task in asyncio.all_tasks():
                 if task.get_name() == reader._lifecycle.host.name:
                     task.cancel()
-        assert heard == [ClientClosed]
+        assert raised == [ClientClosed]
         with pytest.raises(ClientClosed):
             await reader.getone()
 
 
 @pytest.mark.slow
-async def test_asking_for_one_partition_is_not_held_up_by_what_nobody_asks_for() -> None:
+async def test_full_buffers_of_excluded_partitions_do_not_block_others() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 4)
         for partition in range(1, 4):
@@ -819,7 +817,7 @@ async def test_asking_for_one_partition_is_not_held_up_by_what_nobody_asks_for()
             assert {record.partition for record in await read(reader, 3)} == {1, 2, 3}
 
 
-async def test_large_batches_are_unpacked_off_the_event_loop(
+async def test_large_batches_are_decompressed_in_a_worker_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = threading.get_ident()
@@ -851,7 +849,7 @@ async def test_large_batches_are_unpacked_off_the_event_loop(
     assert all(on_the_loop for size, on_the_loop in unpacked if size < 100_000)
 
 
-async def test_a_call_that_gives_up_while_it_unpacks_loses_nothing() -> None:
+async def test_a_timeout_during_decompression_loses_no_record() -> None:
     async with Broker() as broker, Producer(
         bootstrap_servers=broker.bootstrap_servers, compression_type="zstd", linger_ms=0
     ) as producer:  # fmt: skip
@@ -871,7 +869,7 @@ async def test_a_call_that_gives_up_while_it_unpacks_loses_nothing() -> None:
     assert seen == list(range(20))
 
 
-async def test_no_partition_starves_beside_a_hot_neighbour() -> None:
+async def test_a_busy_partition_does_not_starve_the_others() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, [b"x" * 100] * 20_000, each=1_000)
@@ -886,7 +884,7 @@ async def test_no_partition_starves_beside_a_hot_neighbour() -> None:
                     if P1 in found:
                         since = 0
                         await produce(broker, "orders", 1, numbers(0, 50))
-                    # What was written there is fetched with what is buffered of the other.
+                    # Its records are fetched while the other partition's are buffered.
                     assert since * 50 * 170 < 3 * 100_000
                 iterator = aiter(reader)
                 await produce(broker, "orders", 1, numbers(0, 50))
@@ -894,7 +892,7 @@ async def test_no_partition_starves_beside_a_hot_neighbour() -> None:
     assert seen.count(1) >= 50
 
 
-async def test_an_application_that_stalls_takes_no_more_memory_than_it_allowed() -> None:
+async def test_a_stalled_application_buffers_no_more_than_its_limits() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 4)
         for partition in range(4):
@@ -904,10 +902,10 @@ async def test_an_application_that_stalls_takes_no_more_memory_than_it_allowed()
             with anyio.fail_after(TIMEOUT_S):
                 first = await reader.getmany(timeout_ms=5_000, max_records=1)
                 assert first
-                fetches = -1.0  # until no more are under way
+                fetches = -1.0  # until no more are in flight
                 while fetches != (fetches := reader.metrics()["fetches_total"]):  # noqa: ASYNC110
                     await anyio.sleep(0.3)
-                most = sum(limits.values()) + 4 * 60_000  # and a whole batch over each limit
+                most = sum(limits.values()) + 4 * 60_000  # plus one batch per partition
                 assert 100_000 < reader.metrics()["buffered_bytes"] <= most
                 seen = 1
                 while seen < 2_000:

@@ -12,7 +12,7 @@ from aiokafkawire.types import TopicPartition
 from .record_data import P0, P1, fetched, log
 
 
-def test_nothing_done_is_all_zeros() -> None:
+def test_all_counters_start_at_zero() -> None:
     assert set(ConsumerCounters().snapshot([]).values()) == {0}
 
 
@@ -26,7 +26,7 @@ def test_fetches_are_counted_with_their_latency() -> None:
     assert numbers["fetch_latency_ms_max"] == 300
 
 
-def test_the_partitions_tell_lag_and_buffers() -> None:
+def test_metrics_have_lag_and_buffers_of_the_partitions() -> None:
     buffer = FetchBuffer(5)
     data = log(4, start=5)
     buffer.add(fetched(data, 5), len(data), find_fetched_range(data, 5))
@@ -46,14 +46,14 @@ def lagging(tp: TopicPartition, lag: int) -> AssignedPartition:
     return partition
 
 
-def test_the_lag_of_each_partition_is_there_once_it_is_known() -> None:
+def test_a_partition_has_a_lag_metric_after_its_first_fetch() -> None:
     waiting = AssignedPartition(P1, "earliest", Fetching(FetchBuffer(5)))
     numbers = ConsumerCounters().snapshot([lagging(P0, 6), waiting])
     lags = {name: lag for name, lag in numbers.items() if name.startswith("records_lag{")}
     assert lags == {f'records_lag{{topic="{P0.topic}",partition="0"}}': 6}
 
 
-def test_of_very_many_partitions_the_largest_lags_are_there() -> None:
+def test_only_the_largest_lags_are_metrics() -> None:
     partitions = [lagging(TopicPartition("t", n), n) for n in range(MAX_LAGS + 5)]
     numbers = ConsumerCounters().snapshot(partitions)
     lags = [lag for name, lag in numbers.items() if name.startswith("records_lag{")]
@@ -61,7 +61,7 @@ def test_of_very_many_partitions_the_largest_lags_are_there() -> None:
     assert numbers["records_lag_max"] == MAX_LAGS + 4
 
 
-def test_the_documentation_lists_all_numbers() -> None:
+def test_the_documentation_lists_all_metrics() -> None:
     page = (Path(__file__).parents[2] / "docs" / "consumer.md").read_text()
     _, _, section = page.partition("## Lag and metrics")
     section, _, _ = section.partition("\n## ")

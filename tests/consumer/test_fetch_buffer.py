@@ -25,7 +25,7 @@ def add(buffer: FetchBuffer, data: bytes) -> None:
     buffer.add(fetched(data, offset), len(data), find_fetched_range(data, offset))
 
 
-def test_records_are_given_in_order_and_the_position_follows() -> None:
+def test_records_are_delivered_in_order_and_the_position_follows() -> None:
     buffer = filled(3, 4)
     assert (buffer.position, buffer.fetch_offset, buffer.empty) == (0, 7, False)
     first = buffer.take(2, "a")
@@ -40,7 +40,7 @@ def test_records_are_given_in_order_and_the_position_follows() -> None:
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) -> None:
+def test_an_error_is_raised_after_the_records_before_it(one_by_one: bool) -> None:
     buffer = filled(3)
     buffer.end_with_error(CorruptRecord("damaged", offset=3), 100)
     given = buffer.open_cursor("a") if one_by_one else buffer.take(100, "a")
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) ->
     )
 
 
-def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
+def test_cursor_and_take_share_one_position() -> None:
     buffer = filled(300)
     cursor = buffer.open_cursor("a")
     assert cursor is not None
@@ -68,7 +68,7 @@ def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
     many = buffer.take(2, "a")
     assert many is not None
     assert many.offsets() == [3, 4]
-    assert cursor.next() is None  # to be opened again
+    assert cursor.next() is None  # it was closed
     cursor = buffer.open_cursor("a")
     assert cursor is not None
     got = [cursor.next().offset for _ in range(251)]  # type: ignore[union-attr]
@@ -77,7 +77,7 @@ def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
     assert buffer.position == 256
 
 
-def test_processed_is_what_callers_came_back_from() -> None:
+def test_records_are_processed_when_their_caller_calls_again() -> None:
     buffer = filled(10)
     assert buffer.processed == 0
     buffer.take(4, "a")
@@ -92,7 +92,7 @@ def test_processed_is_what_callers_came_back_from() -> None:
     assert buffer.processed == 8
 
 
-def test_one_by_one_the_record_before_is_processed() -> None:
+def test_with_a_cursor_the_record_before_is_processed() -> None:
     buffer = filled(10)
     cursor = buffer.open_cursor("a")
     assert cursor is not None
@@ -103,7 +103,7 @@ def test_one_by_one_the_record_before_is_processed() -> None:
     assert buffer.processed == 10
 
 
-def test_gaps_are_passed_over() -> None:
+def test_gaps_are_skipped() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
     buffer.add(
@@ -124,7 +124,7 @@ def test_chunks_without_records_move_the_position() -> None:
     assert (buffer.position, buffer.empty, buffer.size_bytes) == (6, True, 0)
 
 
-def test_damage_is_told_after_the_records_before_it() -> None:
+def test_a_corruption_is_raised_after_the_records_before_it() -> None:
     data = bytearray(log(2, 2))
     data[-1] ^= 1
     buffer = FetchBuffer(0)
@@ -138,7 +138,7 @@ def test_damage_is_told_after_the_records_before_it() -> None:
     assert buffer.position == 2
 
 
-def test_the_leader_epoch_of_what_was_given_is_known() -> None:
+def test_the_leader_epoch_of_delivered_records_is_known() -> None:
     buffer = FetchBuffer(0)
     add(buffer, log(2, leader_epoch=7) + log(2, start=2, leader_epoch=8))
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (-1, 8)
@@ -152,8 +152,8 @@ def test_the_leader_epoch_of_what_was_given_is_known() -> None:
         assert (record.offset, buffer.leader_epoch) == (offset, epoch)
 
 
-def test_records_of_a_format_without_epochs_leave_the_epoch_open() -> None:
-    # The old epoch with the new offset would look like a log that was cut.
+def test_records_without_a_leader_epoch_make_it_unknown() -> None:
+    # The old epoch with the new offset would look like a truncated log.
     buffer = FetchBuffer(0, 3)
     add(buffer, log(2, magic=1))
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (3, -1)
@@ -161,7 +161,7 @@ def test_records_of_a_format_without_epochs_leave_the_epoch_open() -> None:
     assert (buffer.position, buffer.leader_epoch) == (2, -1)
 
 
-def test_the_epoch_of_batches_without_records_counts() -> None:
+def test_control_batches_advance_the_leader_epoch() -> None:
     data = log(2, leader_epoch=3) + control_batch(
         5, 0, commit=True, coordinator_epoch=1, timestamp_ms=5, base_offset=2, leader_epoch=4
     )
@@ -175,7 +175,7 @@ def test_the_epoch_of_batches_without_records_counts() -> None:
         assert (buffer.position, buffer.leader_epoch) == (3, 4)
 
 
-def test_what_was_not_given_can_be_dropped_and_leases_stay() -> None:
+def test_discard_keeps_unprocessed_ranges() -> None:
     buffer = FetchBuffer(0)
     add(buffer, log(3, leader_epoch=3) + log(3, start=3, leader_epoch=4))
     cursor = buffer.open_cursor("a")
@@ -192,7 +192,7 @@ def test_what_was_not_given_can_be_dropped_and_leases_stay() -> None:
     assert records.offsets() == [2, 3]
 
 
-def test_an_epoch_is_corrected_where_the_log_knows_better() -> None:
+def test_the_leader_epoch_can_be_corrected() -> None:
     buffer = FetchBuffer(0, 5)
     buffer.correct_epoch(4)
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 4)
@@ -201,7 +201,7 @@ def test_an_epoch_is_corrected_where_the_log_knows_better() -> None:
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 5)
 
 
-def test_callers_that_never_come_back_are_bounded(
+def test_the_number_of_tracked_callers_is_limited(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(buffer_module, "MAX_CALLERS", 3)
@@ -212,11 +212,11 @@ def test_callers_that_never_come_back_are_bounded(
     assert len(caplog.records) == 1
     for number in range(9):
         buffer.mark_processed(number)
-    assert buffer.processed == 3  # what was given beyond the bound is never taken for processed
+    assert buffer.processed == 3  # records of untracked callers never count as processed
     assert len(buffer._unprocessed) == 1
 
 
-def test_one_by_one_callers_beyond_the_bound_are_never_taken_for_processed(
+def test_records_of_untracked_cursors_never_count_as_processed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buffer_module, "MAX_CALLERS", 3)
@@ -227,12 +227,14 @@ def test_one_by_one_callers_beyond_the_bound_are_never_taken_for_processed(
         assert cursor.next() is not None
     for number in (0, 1, 2, 5):
         buffer.mark_processed(number)
-    assert buffer.processed == 3  # 3 and 4 have not come back
+    assert buffer.processed == 3  # callers 3 and 4 have not called again
 
 
 @given(st.data())
 @pytest.mark.slow
-def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.DataObject) -> None:
+def test_every_record_is_delivered_once_and_processed_never_passes_unprocessed_ones(
+    data: st.DataObject,
+) -> None:
     sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
     buffer = FetchBuffer(0)
     given: list[int] = []

@@ -48,7 +48,7 @@ def leaders(**nodes: int | None) -> Any:
     return leader
 
 
-def test_partitions_are_fetched_from_their_leaders_one_request_a_node() -> None:
+def test_one_request_per_broker_fetches_all_its_partitions() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(P0, 5), partition(P1, 6), partition(TopicPartition("orders", 2))]
     plans = planner.plan(owned, leaders(p0=1, p1=2, p2=1), 0.0)
@@ -60,7 +60,7 @@ def test_partitions_are_fetched_from_their_leaders_one_request_a_node() -> None:
     assert [plan.node for plan in planner.plan(owned, leaders(p0=1, p1=2), 0.0)] == [2]
 
 
-def test_a_partition_whose_leader_moves_does_not_wait_for_the_old_one() -> None:
+def test_a_partition_with_a_new_leader_does_not_wait_for_the_old_one() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
     (old,) = planner.plan([one], leaders(p0=1), 0.0)
@@ -75,7 +75,7 @@ def test_a_partition_whose_leader_moves_does_not_wait_for_the_old_one() -> None:
     assert planner.plan([one], leaders(p0=2), 0.0)[0].parts[0].offset == 50
 
 
-def test_who_is_not_fetched() -> None:
+def test_partitions_that_are_not_fetched() -> None:
     planner = FetchPlanner(LIMITS)
     paused, revoked, later, full = (partition(TopicPartition("orders", n)) for n in range(4))
     paused.paused = True
@@ -89,7 +89,7 @@ def test_who_is_not_fetched() -> None:
     assert planner.plan(owned, leaders(), 3.0)[0].parts[0].partition is later
 
 
-def test_a_position_in_doubt_is_not_fetched_until_it_is_known() -> None:
+def test_a_suspended_position_is_not_fetched_until_resume() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
@@ -108,7 +108,7 @@ def test_one_chunk_is_fetched_ahead() -> None:
     assert planner.plan([one], leaders(), 0.0)[0].parts[0].offset == 1
 
 
-def test_a_full_partition_is_waited_for_a_little_and_then_left_out_briefly() -> None:
+def test_a_full_partition_delays_its_broker_and_is_then_left_out() -> None:
     planner = FetchPlanner(LIMITS)
     full, other = partition(P0), partition(P1)
     owned = [full, other]
@@ -126,7 +126,7 @@ def test_a_full_partition_is_waited_for_a_little_and_then_left_out_briefly() -> 
     assert (len(plan.parts), plan.short_wait) == (2, False)
 
 
-def test_nobody_waits_for_a_full_partition_that_is_paused_or_led_elsewhere() -> None:
+def test_a_full_partition_that_is_paused_or_led_elsewhere_delays_no_fetch() -> None:
     for nodes in ({}, {"p0": 2}):
         planner = FetchPlanner(LIMITS)
         full, other = partition(P0), partition(P1)
@@ -136,7 +136,7 @@ def test_nobody_waits_for_a_full_partition_that_is_paused_or_led_elsewhere() -> 
         assert ([part.partition for part in plan.parts], plan.short_wait) == ([other], False)
 
 
-def test_all_buffers_together_are_bounded() -> None:
+def test_all_buffers_together_are_limited() -> None:
     planner = FetchPlanner(FetchLimits(1_500, 1_000))
     owned = [partition(P0), partition(P1), partition(TopicPartition("orders", 2))]
     fill(owned[0], 800)
@@ -152,7 +152,7 @@ def test_a_partition_without_a_leader_waits_for_one() -> None:
 
 
 @pytest.mark.parametrize("how", ["paused", "excluded"])
-def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> None:
+def test_paused_and_excluded_partitions_do_not_block_others(how: str) -> None:
     planner = FetchPlanner(FetchLimits(1_500, 1_000))
     unread, other = partition(P0), partition(P1)
     fill(unread, 1_500)
@@ -162,7 +162,7 @@ def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> N
     assert [part.partition for part in plan.parts] == [other]
 
 
-def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
+def test_the_leader_epoch_of_the_last_fetched_record_is_sent() -> None:
     planner = FetchPlanner(LIMITS)
     one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), LeaderAndEpoch(1, 9)))
     (plan,) = planner.plan([one], leaders(), 0.0)
@@ -173,7 +173,7 @@ def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
     assert plan.parts[0].fetch_epoch == 8
 
 
-def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_from() -> None:
+def test_a_position_with_an_epoch_is_validated_before_a_new_leader_is_fetched_from() -> None:
     planner = FetchPlanner(LIMITS)
     one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 3)))
     assert planner.plan([one], leaders(), 0.0) == []
@@ -184,7 +184,7 @@ def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_fr
     assert planner.plan([one], leaders(), 0.0)
 
 
-def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -> None:
+def test_a_preferred_read_replica_is_fetched_from_until_it_expires_or_is_gone() -> None:
     planner = FetchPlanner(LIMITS)
     one, other = partition(P0), partition(P1)
     for each in (one, other):
@@ -202,7 +202,7 @@ def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -
         planner.finished(plan)
 
 
-def test_another_leader_ends_the_preference_of_a_follower() -> None:
+def test_a_leader_change_ends_the_preferred_read_replica() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
     one.update_leader(LeaderAndEpoch(1, 9))
@@ -212,7 +212,7 @@ def test_another_leader_ends_the_preference_of_a_follower() -> None:
     assert plan.node == 3
 
 
-def test_partitions_that_are_gone_are_forgotten() -> None:
+def test_removed_partitions_are_forgotten() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(TopicPartition("orders", number)) for number in range(100)]
     owned[1].not_before = 5.0
@@ -223,7 +223,7 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
     assert not planner.backing_off
 
 
-def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
+def test_a_failed_broker_backs_off() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(P0)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
@@ -233,7 +233,7 @@ def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
     assert planner.plan(owned, leaders(), 2.0)
 
 
-def test_partitions_take_turns_at_the_front() -> None:
+def test_partitions_with_data_move_to_the_end_of_the_request() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(P0), partition(P1)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
@@ -244,7 +244,7 @@ def test_partitions_take_turns_at_the_front() -> None:
     assert [part.partition.tp for part in plan.parts] == [P1, P0]
 
 
-def test_a_partition_with_a_limit_of_its_own_is_fetched_alone() -> None:
+def test_a_partition_with_a_larger_fetch_size_is_fetched_alone() -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(P0), partition(P1)]
     owned[1].max_bytes = 70_000
@@ -252,7 +252,7 @@ def test_a_partition_with_a_limit_of_its_own_is_fetched_alone() -> None:
     assert [(part.partition.tp, part.max_bytes) for part in plan.parts] == [(P1, 70_000)]
 
 
-def test_an_answer_is_of_use_unless_something_happened_since() -> None:
+def test_a_response_is_current_unless_the_partition_changed() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
@@ -262,13 +262,13 @@ def test_an_answer_is_of_use_unless_something_happened_since() -> None:
     assert not part.is_current
     one.pending_revocation = False
     fill(one, 10)
-    assert not part.is_current  # somebody else brought what it asked for
+    assert not part.is_current  # another fetch has returned these records
     one.handle(Seek(0))
     assert not part.is_current
 
 
 @given(st.data())
-def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
+def test_limits_hold_in_any_sequence_of_events(data: st.DataObject) -> None:
     planner = FetchPlanner(LIMITS)
     owned = [partition(TopicPartition("orders", number)) for number in range(5)]
     under_way: list[Any] = []
@@ -318,7 +318,7 @@ def led_by(nodes: int, partitions: int) -> tuple[list[AssignedPartition], Any]:
     return owned, lambda tp: LeaderAndEpoch(tp.partition % nodes + 1, 1)
 
 
-def test_an_answer_without_data_looks_at_no_partition() -> None:
+def test_an_empty_response_checks_no_partition() -> None:
     owned, leader_of = led_by(4, 40)
     planner = FetchPlanner(LIMITS)
     plans = {plan.node: plan for plan in planner.plan(owned, leader_of, 0.0)}
@@ -342,7 +342,7 @@ def test_an_answer_without_data_looks_at_no_partition() -> None:
     assert looked_at == [owned[5]]
 
 
-def test_what_is_full_holds_and_bounds_there_too() -> None:
+def test_full_partitions_and_limits_apply_to_start_fetches() -> None:
     owned, leader_of = led_by(2, 4)
     planner = FetchPlanner(FetchLimits(1_500, 1_000))
     for plan in planner.plan(owned, leader_of, 0.0):
@@ -359,7 +359,7 @@ def test_what_is_full_holds_and_bounds_there_too() -> None:
     assert planner.buffers_full
 
 
-def test_one_position_is_not_fetched_from_two_nodes_at_once() -> None:
+def test_a_position_is_not_fetched_from_two_brokers_at_once() -> None:
     owned, leader_of = led_by(2, 4)
     planner = FetchPlanner(LIMITS)
     nodes = {1, 2, 3}

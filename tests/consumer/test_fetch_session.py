@@ -1,4 +1,4 @@
-"""Fetch sessions: as a machine, and against the embedded broker."""
+"""Fetch sessions: the state machine by itself, and against the embedded broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def partition_of(tp: TopicPartition, time: int) -> AssignedPartition:
 
 
 def part(tp: TopicPartition, offset: int = 0, *, time: int = 1) -> PartitionFetch:
-    """A partition as it was owned for the first time, or later."""
+    """Return a fetch of a partition in its first or a later assignment (`time`)."""
     state = Fetching(FetchBuffer(offset))
     return PartitionFetch(partition_of(tp, time), state, state.buffer, offset, 1, 1_000, -1, False)
 
@@ -89,12 +89,12 @@ def test_every_state_and_event(state: str, event: str) -> None:
             assert session.state == f.NewSession(previous_session_id)
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_has_all_states_and_events() -> None:
     states, events = (f.NewSession, f.OpenSession), (f.Accepted, f.Rejected, f.ResponseLost)
     assert set(f.TRANSITIONS) == {(state, event) for state in states for event in events}
 
 
-def test_the_first_request_names_everything_and_later_ones_what_is_new() -> None:
+def test_the_first_request_lists_all_partitions_and_later_ones_the_changes() -> None:
     session = f.FetchSession()
     first = sent(session, part(P0), part(P1))
     assert (first.session_id, first.epoch, len(first.parts)) == (0, 0, 2)
@@ -108,7 +108,7 @@ def test_the_first_request_names_everything_and_later_ones_what_is_new() -> None
     assert (fewer.parts, fewer.forgotten) == ((), ((P0, IDS["orders"]),))
 
 
-def test_a_topic_made_anew_or_a_partition_that_came_back_begins_anew() -> None:
+def test_a_recreated_topic_or_reassigned_partition_opens_a_new_session() -> None:
     session = going(part(P0), part(P1))
     for asked in (
         sent(session, part(P0), part(P1), ids={"orders": UUID(int=6)}),
@@ -118,7 +118,7 @@ def test_a_topic_made_anew_or_a_partition_that_came_back_begins_anew() -> None:
         assert [p.partition.tp for p in asked.parts] == [P0, P1]
 
 
-def test_a_session_is_by_names_or_by_ids() -> None:
+def test_a_session_uses_topic_names_or_ids() -> None:
     session = going(part(P0))
     asked = sent(session, part(P0), ids={"orders": ZERO_UUID})
     assert (asked.session_id, asked.epoch, asked.max_version) == (9, 0, 12)
@@ -127,7 +127,7 @@ def test_a_session_is_by_names_or_by_ids() -> None:
     assert sent(session, part(P0), ids={"orders": ZERO_UUID}).max_version == 12
 
 
-def test_epochs_wrap_to_one() -> None:
+def test_session_epochs_wrap_to_one() -> None:
     session = going(part(P0))
     assert isinstance(session.state, f.OpenSession)
     session.state = f.OpenSession(9, f.MAX_EPOCH, session.state.partitions, None)
@@ -137,14 +137,14 @@ def test_epochs_wrap_to_one() -> None:
 
 
 class Node:
-    """What a broker remembers of sessions."""
+    """The fetch sessions of a broker."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, tuple[int, dict[TopicPartition, int]]] = {}
         self.next_id = 1
 
     def answer(self, asked: f.SessionRequest, *, full: bool) -> tuple[int, int, Any]:
-        """Error, session id, and what is fetched."""
+        """Return the error code, the session id and the fetched partitions."""
         named = {p.partition.tp: p.offset for p in asked.parts}
         if asked.epoch == 0:
             self.sessions.pop(asked.session_id, None)
@@ -170,7 +170,9 @@ OUTCOMES = ["answered", "answered", "answered", "lost before", "lost after", "fo
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 @pytest.mark.slow
-def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataObject) -> None:
+def test_a_broker_fetches_exactly_the_requested_partitions_after_any_loss(
+    data: st.DataObject,
+) -> None:
     session, node = f.FetchSession(), Node()
     tps = parts("orders", 4)
     for _ in range(data.draw(st.integers(1, 15))):
@@ -193,7 +195,7 @@ def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataOb
                     session.handle(f.Accepted(asked, session_id))
 
 
-async def test_idle_fetches_name_nothing() -> None:
+async def test_idle_fetches_list_no_partition() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 20)
         await produce(broker, "orders", 3, numbers(0, 2))
@@ -244,7 +246,7 @@ async def test_paused_partitions_leave_the_session_and_come_back() -> None:
     ],
 )
 @pytest.mark.slow
-async def test_a_session_that_is_broken_is_begun_anew(action: Any) -> None:
+async def test_a_failed_session_is_opened_again(action: Any) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 2))
@@ -259,12 +261,12 @@ async def test_a_session_that_is_broken_is_begun_anew(action: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_fetch_sessions": 1}, {"as_of": "1.0"}])
-async def test_brokers_without_sessions_are_told_everything_each_time(options: Any) -> None:
+async def test_requests_to_brokers_without_sessions_list_all_partitions(options: Any) -> None:
     async with Broker(**options) as broker:
         await broker.create_topic("orders", 2)
         async with consumer(broker) as first, consumer(broker, client_id="second") as reader:
             first.assign([P0])
-            # It has the only session there may be.
+            # It has the only session that the broker allows.
             await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, first)
             reader.assign([P0, P1])
             await reader.getmany(timeout_ms=100)
@@ -280,7 +282,7 @@ async def test_brokers_without_sessions_are_told_everything_each_time(options: A
             )
 
 
-async def test_what_comes_back_in_a_rebalance_is_told_of_anew() -> None:
+async def test_a_partition_assigned_again_is_listed_again() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 2))
@@ -295,16 +297,16 @@ async def test_what_comes_back_in_a_rebalance_is_told_of_anew() -> None:
 
 
 @pytest.mark.parametrize("as_of", ["2.8", "4.3"])
-async def test_a_topic_made_anew_during_a_fetch_is_read_on(as_of: str) -> None:
+async def test_a_topic_recreated_during_a_fetch_is_read(as_of: str) -> None:
     async with Broker(as_of=as_of) as broker:
         for topic in ("orders", "payments"):
             await broker.create_topic(topic, 1)
             await produce(broker, topic, 0, numbers(0, 2))
-        held, let_go = anyio.Event(), anyio.Event()
+        held, released = anyio.Event(), anyio.Event()
 
         async def hold(seen: Any) -> None:
             held.set()
-            await let_go.wait()
+            await released.wait()
 
         async def starts_over() -> bool:
             return await reader.position(P0) == 0
@@ -319,5 +321,5 @@ async def test_a_topic_made_anew_during_a_fetch_is_read_on(as_of: str) -> None:
             await produce(broker, "orders", 0, numbers(0, 2))
             reader._running.cluster.request_update()
             await eventually(starts_over)
-            let_go.set()
+            released.set()
             assert len(await read(reader, 2)) == 2

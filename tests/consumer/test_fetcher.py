@@ -1,4 +1,4 @@
-"""Fetches over the embedded broker: versions, limits, answers that make no sense."""
+"""Fetches from the embedded broker: versions, limits, malformed responses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def session_request(plan: FetchPlan) -> SessionRequest:
     return FetchSession().request(plan.parts, {"orders": TOPIC_ID})
 
 
-def test_a_request_names_topics_and_their_ids() -> None:
+def test_a_request_has_topic_names_and_ids() -> None:
     config = make_config(
         ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"}
     )
@@ -84,7 +84,7 @@ def data(index: int, **fields: Any) -> FetchPartitionData:
     return FetchPartitionData(partition_index=index, **values | fields)
 
 
-def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
+def test_a_fetch_that_leaves_out_a_full_partition_has_a_short_max_wait() -> None:
     config = make_config(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
         fetch_request(session_request(plan()), config, 17, short_wait=short_wait).max_wait_ms
@@ -93,12 +93,14 @@ def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
     assert waits == [SHORT_FETCH_WAIT_MS, 500]
 
 
-def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
+def test_a_response_is_matched_by_name_or_id_and_each_partition_once() -> None:
     whole = plan()
     for naming in ({"topic": "orders"}, {"topic_id": TOPIC_ID}):
-        told = FetchableTopicResponse(partitions=[data(1), data(0), data(1), data(7)], **naming)
+        topic_response = FetchableTopicResponse(
+            partitions=[data(1), data(0), data(1), data(7)], **naming
+        )
         other = FetchableTopicResponse(topic="payments", partitions=[data(0)])
-        response = FetchResponse(responses=[other, told])
+        response = FetchResponse(responses=[other, topic_response])
         got = [
             (entry.part.partition.tp, entry.data.partition_index)
             for entry in match_response(whole, response, {"orders": TOPIC_ID})
@@ -107,7 +109,7 @@ def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
-async def test_old_fetches_grow_for_a_message_that_does_not_fit(release: str) -> None:
+async def test_fetches_before_version_3_grow_for_a_large_message(release: str) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, [b"a" * 100, b"x" * 50_000, b"b"], each=1)
@@ -127,7 +129,7 @@ async def test_old_fetches_grow_for_a_message_that_does_not_fit(release: str) ->
             assert all(len(message.topics[0].partitions) == 1 for message in large)
 
 
-async def test_a_message_beyond_every_limit_is_told() -> None:
+async def test_a_message_larger_than_max_response_bytes_raises() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, [b"x" * 500_000])
@@ -139,13 +141,13 @@ async def test_a_message_beyond_every_limit_is_told() -> None:
         async with consumer(broker, **options) as reader:
             reader.assign([P0])
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(RecordTooLarge) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(RecordTooLarge) as caught:
                     await reader.getone()
-                assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
-                assert (told.value.size_bytes or 0) > 500_000
+                assert (caught.value.topic, caught.value.partition, caught.value.offset) == (*P0, 0)
+                assert (caught.value.size_bytes or 0) > 500_000
 
 
-async def test_versions_with_ids_are_used_where_they_are_known() -> None:
+async def test_versions_with_topic_ids_are_used_if_ids_are_known() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 1))
@@ -155,18 +157,20 @@ async def test_versions_with_ids_are_used_where_they_are_known() -> None:
 
 
 def instead(**fields: Any) -> Any:
-    """Answer every Fetch with this for its first partition."""
+    """Return an action that answers each Fetch with this data for its first partition."""
 
     def respond(seen: SeenRequest) -> FetchResponse:
         topic = seen.message.topics[0]  # type: ignore[attr-defined]
         part = data(topic.partitions[0].partition, **fields)
-        told = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])
-        return FetchResponse(responses=[told])
+        topic_response = FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=[part]
+        )
+        return FetchResponse(responses=[topic_response])
 
     return respond
 
 
-async def test_an_answer_that_does_not_advance_is_told_not_repeated_for_ever() -> None:
+async def test_a_response_without_progress_raises() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10))
@@ -174,12 +178,12 @@ async def test_an_answer_that_does_not_advance_is_told_not_repeated_for_ever() -
         async with consumer(broker) as reader:
             reader.assign([P0])
             reader.seek(P0, 5)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as caught:
                 await reader.getone()
-            assert told.value.offset == 5
+            assert caught.value.offset == 5
 
 
-async def test_a_batch_cut_off_though_it_would_fit_is_damage() -> None:
+async def test_a_truncated_batch_within_the_limit_is_corrupt() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         broker.on(ApiKey.FETCH, instead(records=log(2)[:-1]))
@@ -194,18 +198,18 @@ async def test_a_batch_cut_off_though_it_would_fit_is_damage() -> None:
     [b"\x00" * 40, b"\xff" * 100, log(2)[:-1] + b"\x7f", log(1)[:16] + b"\x09" * 60],
     ids=["zeros", "ones", "bad checksum", "bad format"],
 )
-async def test_records_that_are_none_are_told(records: bytes) -> None:
+async def test_malformed_records_raise(records: bytes) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         broker.on(ApiKey.FETCH, instead(records=records))
         async with consumer(broker) as reader:
             reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as caught:
                 await reader.getone()
-            assert (told.value.topic, told.value.partition) == P0
+            assert (caught.value.topic, caught.value.partition) == P0
 
 
-async def test_a_fetch_that_is_refused_as_a_whole_is_told_once_and_repeated() -> None:
+async def test_an_error_of_a_whole_fetch_is_raised_once_and_the_fetch_repeated() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 1))
@@ -220,7 +224,7 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_told_once_and_repeated() ->
             assert len(await read(reader, 1)) == 1
 
 
-async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() -> None:
+async def test_a_consumer_closes_while_it_checks_for_a_recreated_topic() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, "orders") as reader:
@@ -232,7 +236,7 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
             broker.on(ApiKey.METADATA, Delay(30))
             session.fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
             await anyio.sleep(0.05)
-            # The task that refreshes metadata ends first, and the others hear of it.
+            # The task that refreshes metadata ends first, which wakes the others.
             refreshed = session.cluster._metadata_updater._changed
 
             class Ended(TaskHandle):
@@ -243,7 +247,7 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
         assert not partition.failures
 
 
-async def test_an_offset_that_is_lost_while_the_consumer_is_closed_is_told_to_nobody() -> None:
+async def test_an_offset_out_of_range_during_close_is_ignored() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, "orders") as reader:
@@ -256,13 +260,13 @@ async def test_an_offset_that_is_lost_while_the_consumer_is_closed_is_told_to_no
         assert not partition.failures
 
 
-async def test_the_new_leader_that_an_error_names_is_used() -> None:
+async def test_the_new_leader_in_an_error_response_is_used() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 1, 2)
         await produce(broker, "orders", 0, numbers(0, 1))
         async with consumer(broker, "orders", metadata_max_age_ms=10_000_000) as reader:
             await read(reader, 1)
-            broker.on(ApiKey.METADATA, Answer(ErrorCode.NONE))  # no news from there
+            broker.on(ApiKey.METADATA, Answer(ErrorCode.NONE))  # no metadata updates
             broker.move_leader("orders", 0, 3 - broker.leader("orders", 0))
             await produce(broker, "orders", 0, numbers(1, 2))
             assert (await read(reader, 1))[0].offset == 1
@@ -272,7 +276,7 @@ async def test_the_new_leader_that_an_error_names_is_used() -> None:
 
 
 async def led_elsewhere(broker: Broker) -> None:
-    """A topic led by node 1, whose follower, node 2, stands in the rack "near"."""
+    """Create a topic with leader 1 and follower 2, which is in the rack "near"."""
     await broker.create_topic("orders", 1, 2)
     broker.move_leader("orders", 0, 1)
     await produce(broker, "orders", 0, numbers(0, 3))
@@ -282,7 +286,7 @@ def sources(broker: Broker) -> list[int]:
     return [seen.node_id for seen in broker.requests.of(ApiKey.FETCH)]
 
 
-async def test_the_replica_in_the_own_rack_is_read_from() -> None:
+async def test_the_replica_in_the_clients_rack_is_fetched_from() -> None:
     async with Broker(nodes=2, racks=["far", "near"]) as broker:
         await led_elsewhere(broker)
         async with consumer(broker, "orders", client_rack="near") as reader:
@@ -296,7 +300,7 @@ async def test_the_replica_in_the_own_rack_is_read_from() -> None:
         assert racks == {"near"}
 
 
-async def test_without_a_rack_the_leader_is_read_from() -> None:
+async def test_without_a_rack_the_leader_is_fetched_from() -> None:
     async with Broker(nodes=2, racks=["far", "near"]) as broker:
         await led_elsewhere(broker)
         async with consumer(broker, "orders") as reader:
@@ -304,7 +308,7 @@ async def test_without_a_rack_the_leader_is_read_from() -> None:
         assert set(sources(broker)) == {1}
 
 
-async def test_the_leader_is_asked_again_when_the_metadata_would_be_too_old() -> None:
+async def test_the_leader_is_fetched_from_again_after_metadata_max_age() -> None:
     async with Broker(nodes=2, racks=["far", "near"]) as broker:
         await led_elsewhere(broker)
         async with consumer(
@@ -325,7 +329,7 @@ async def test_the_leader_is_asked_again_when_the_metadata_would_be_too_old() ->
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_what_is_the_matter_with_a_follower_is_left_to_the_leader(code: ErrorCode) -> None:
+async def test_after_an_error_of_a_follower_the_leader_is_fetched_from(code: ErrorCode) -> None:
     async with Broker(nodes=2, racks=["far", "near"]) as broker:
         await led_elsewhere(broker)
         broker.on(ApiKey.FETCH, instead(error_code=code, high_watermark=-1), node=2, times=1)
@@ -337,7 +341,7 @@ async def test_what_is_the_matter_with_a_follower_is_left_to_the_leader(code: Er
         assert sources(broker)[:3] == [1, 2, 1]
 
 
-async def test_a_follower_that_is_down_is_left_for_the_leader() -> None:
+async def test_the_leader_is_fetched_from_when_a_follower_is_down() -> None:
     async with Broker(nodes=2, racks=["far", "near"]) as broker:
         await led_elsewhere(broker)
         async with consumer(broker, "orders", client_rack="near") as reader:
@@ -347,27 +351,27 @@ async def test_a_follower_that_is_down_is_left_for_the_leader() -> None:
             assert [record.offset for record in await read(reader, 2)] == [3, 4]
 
 
-async def test_a_log_that_was_cut_is_told_from_one_of_another_topic_by_the_same_name() -> None:
-    """Fetches of 2.8 bear names; only the metadata tells that the topic was made again."""
+async def test_a_truncated_log_is_distinguished_from_a_recreated_topic() -> None:
+    """Kafka 2.8 fetches by name; only the metadata shows that the topic was recreated."""
     async with Broker(as_of="2.8") as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
 
-        async def make_anew(seen: SeenRequest) -> None:
+        async def recreate(seen: SeenRequest) -> None:
             await broker.delete_topic("orders")
             await broker.create_topic("orders", 1)
             await produce(broker, "orders", 0, numbers(5, 7))
 
         async with consumer(broker, "orders", fetch_max_wait_ms=50) as reader:
             await read(reader, 3)
-            broker.on(ApiKey.FETCH, make_anew, times=1)
+            broker.on(ApiKey.FETCH, recreate, times=1)
             assert [record.value for record in await read(reader, 2)] == numbers(5, 7)
 
 
 # --- refusals and damage ----------------------------------------------------------------------
 
 
-async def test_a_refusal_is_raised_once_and_the_partition_tried_again() -> None:
+async def test_a_partition_error_is_raised_once_and_the_fetch_repeated() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 1))
@@ -375,35 +379,35 @@ async def test_a_refusal_is_raised_once_and_the_partition_tried_again() -> None:
         fault = broker.on(ApiKey.FETCH, refusal, times=2)
         async with consumer(broker, "orders") as reader:
             for _ in range(2):
-                with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as told:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as caught:
                     await reader.getone()
-                assert (told.value.topic, told.value.api) == ("orders", "Fetch")
+                assert (caught.value.topic, caught.value.api) == ("orders", "Fetch")
             assert len(await read(reader, 1)) == 1
             assert fault.hits == 2
 
 
 def lying(offsets: int) -> bytes:
-    """A batch of two records after three good ones, which claims to have so many offsets."""
+    """Return three valid records and a batch of two that claims to have more offsets."""
     damaged = bytearray(log(2, start=3))
     damaged[23:27] = (offsets - 1).to_bytes(4)
     damaged[17:21] = batch_crc(damaged).to_bytes(4)
     return log(3) + bytes(damaged)
 
 
-async def test_a_batch_that_claims_more_offsets_than_the_log_has_is_damage() -> None:
+async def test_a_batch_with_offsets_beyond_the_log_is_corrupt() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         broker.on(ApiKey.FETCH, instead(records=lying(1_000), high_watermark=5))
         async with consumer(broker) as reader:
             reader.assign([P0])
             assert len(await read(reader, 3)) == 3
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord, match="1002") as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord, match="1002") as caught:
                 await reader.getone()
-            assert (told.value.offset, told.value.next_offset) == (3, None)
+            assert (caught.value.offset, caught.value.next_offset) == (3, None)
             assert await reader.position(P0) == 3
 
 
-async def test_an_answer_that_begins_with_damage_says_which() -> None:
+async def test_a_response_that_starts_with_corrupt_data_names_the_cause() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -415,7 +419,7 @@ async def test_an_answer_that_begins_with_damage_says_which() -> None:
                 await reader.getone()
 
 
-async def test_a_long_answer_is_taken_over_while_others_run(
+async def test_other_tasks_run_while_a_long_response_is_handled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetched_range, "CHUNK_BATCHES", 1)
@@ -439,7 +443,7 @@ async def test_a_long_answer_is_taken_over_while_others_run(
     assert len(turns) > 9
 
 
-async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:
+async def test_a_seek_past_corrupt_data_continues() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9), each=3)
@@ -454,14 +458,14 @@ async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:
         async with consumer(broker) as reader:
             reader.assign([P0])
             reader.seek(P0, 3)
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecord) as caught:
                 await reader.getone()
-            assert (told.value.offset, told.value.next_offset) == (3, 6)
-            reader.seek(P0, told.value.next_offset or 0)
+            assert (caught.value.offset, caught.value.next_offset) == (3, 6)
+            reader.seek(P0, caught.value.next_offset or 0)
             assert [record.offset for record in await read(reader, 3)] == [6, 7, 8]
 
 
-async def test_the_session_of_a_node_that_is_gone_is_forgotten() -> None:
+async def test_the_session_of_a_removed_broker_is_forgotten() -> None:
     async with Broker(nodes=3) as broker:
         await broker.create_topic("orders", 3, 3)
         async with consumer(broker, metadata_max_age_ms=20) as reader:

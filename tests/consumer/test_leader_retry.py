@@ -7,7 +7,7 @@ from itertools import pairwise
 from aiokafkawire.consumer.leader_retry import MAX_LEADER_RETRY_S, LeaderRetry
 
 
-def test_leaders_are_looked_for_ever_more_rarely_until_all_are_found() -> None:
+def test_metadata_requests_for_missing_leaders_back_off_until_all_are_found() -> None:
     search, rng = LeaderRetry(0.1), random.Random(1)
     assert search.next_at == math.inf
     now, asked = 0.0, []

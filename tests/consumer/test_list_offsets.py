@@ -37,7 +37,7 @@ async def ends(reader: Consumer, *tps: TopicPartition) -> dict[TopicPartition, i
         lambda seen_version: ListOffsetsResponse(topics=[]),
     ],
 )
-async def test_what_passes_is_asked_again(action: Any) -> None:
+async def test_a_retriable_error_is_retried(action: Any) -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 1, numbers(0, 3))
@@ -52,7 +52,7 @@ async def test_what_passes_is_asked_again(action: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_what_does_not_pass_is_told() -> None:
+async def test_a_fatal_error_is_raised() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker) as reader:
@@ -66,7 +66,7 @@ async def test_what_does_not_pass_is_told() -> None:
             assert isinstance(late.value.__cause__, BrokerError)
 
 
-async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
+async def test_a_backoff_past_the_deadline_hides_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Broker() as broker:
@@ -87,7 +87,7 @@ async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
             assert isinstance(late.value.__cause__, BrokerError)
 
 
-async def test_a_deadline_names_the_reason_why_the_leader_was_not_asked() -> None:
+async def test_a_timeout_names_why_the_leader_was_not_asked() -> None:
     """Bootstrap works, but nothing listens at the address that the leader advertises."""
     async with Broker(advertised_host="127.0.0.2") as broker:
         await broker.create_topic("orders", 1)
@@ -103,7 +103,7 @@ async def test_a_deadline_names_the_reason_why_the_leader_was_not_asked() -> Non
                 assert isinstance(late.value.__cause__, ConnectionFailed)
 
 
-async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
+async def test_a_missing_partition_raises_before_the_deadline() -> None:
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker) as reader:
@@ -114,7 +114,7 @@ async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
                 await ends(reader, TopicPartition("nowhere", 0))
 
 
-async def test_a_partition_that_nobody_is_to_make_is_missing_soon() -> None:
+async def test_a_missing_partition_raises_soon_without_auto_creation() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, allow_auto_create_topics=False) as reader:
@@ -124,7 +124,7 @@ async def test_a_partition_that_nobody_is_to_make_is_missing_soon() -> None:
             assert await ends(reader, P0, P1) == {P0: 0, P1: 0}
 
 
-async def test_version_0_knows_the_ends_but_no_times() -> None:
+async def test_version_0_has_offsets_but_no_timestamps() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))

@@ -5,7 +5,7 @@ import anyio
 from aiokafkawire.consumer.notifier import Notifier
 
 
-async def test_news_wake_all_that_wait() -> None:
+async def test_notify_all_wakes_all_waiting_tasks() -> None:
     notifier = Notifier()
     assert not await notifier.wait(0.0)
     woken: list[bool] = []

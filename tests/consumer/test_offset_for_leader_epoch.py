@@ -1,4 +1,4 @@
-"""Positions against logs that were cut: validated by OffsetForLeaderEpoch and by fetches."""
+"""Positions in truncated logs: validated by OffsetForLeaderEpoch and by fetches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .helpers import TIMEOUT_S, consumer, numbers, produce, read
 from .record_data import P0, P1
 
 
-async def test_another_leader_is_asked_once_a_node_before_it_is_read_from() -> None:
+async def test_a_new_leader_is_asked_once_before_it_is_fetched_from() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 2, 2)
         for partition in (0, 1):
@@ -41,7 +41,7 @@ async def test_another_leader_is_asked_once_a_node_before_it_is_read_from() -> N
             assert {current for _, current in asked} == {1}
 
 
-async def test_a_log_that_was_cut_is_told_until_a_seek() -> None:
+async def test_a_truncated_log_raises_until_a_seek() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
@@ -52,9 +52,9 @@ async def test_a_log_that_was_cut_is_told_until_a_seek() -> None:
             broker.truncate("orders", 0, 6)
             with anyio.fail_after(TIMEOUT_S):
                 for _ in range(2):
-                    with pytest.raises(LogTruncated) as told:
+                    with pytest.raises(LogTruncated) as caught:
                         await reader.getone()
-            error = told.value
+            error = caught.value
             assert (error.topic, error.partition, error.offset) == (*P0, 10)
             assert (error.diverging_offset, error.leader_epoch) == (6, 0)
             assert await reader.position(P0) == 10
@@ -64,7 +64,7 @@ async def test_a_log_that_was_cut_is_told_until_a_seek() -> None:
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-async def test_a_log_that_was_cut_is_read_on_from_there_by_a_policy(
+async def test_a_policy_continues_where_the_log_was_truncated(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Broker() as broker:
@@ -82,7 +82,7 @@ async def test_a_log_that_was_cut_is_read_on_from_there_by_a_policy(
     assert caplog.text.count("the log was truncated") == 1
 
 
-async def test_what_was_fetched_and_is_gone_is_not_given() -> None:
+async def test_fetched_records_that_were_truncated_are_not_delivered() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
@@ -92,13 +92,13 @@ async def test_what_was_fetched_and_is_gone_is_not_given() -> None:
             assert list(await reader.getmany(timeout_ms=20_000, max_records=3))
             broker.truncate("orders", 0, 6)
             await produce(broker, "orders", 0, numbers(100, 102))
-            # Only a fetch finds out: until then what was fetched before may be given.
+            # Only a fetch detects it: until then records fetched before may be delivered.
             await broker.wait_for_request(ApiKey.OFFSET_FOR_LEADER_EPOCH, count=2)
             records = await read(reader, 5)
             assert [record.value for record in records] == [*numbers(3, 6), *numbers(100, 102)]
 
 
-async def test_a_committed_epoch_shows_that_the_log_was_cut_meanwhile() -> None:
+async def test_a_committed_leader_epoch_detects_a_truncation() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=2)
@@ -111,12 +111,12 @@ async def test_a_committed_epoch_shows_that_the_log_was_cut_meanwhile() -> None:
         await produce(broker, "orders", 0, numbers(100, 109))
         async with consumer(broker, group_id="g", auto_offset_reset="none") as reader:
             reader.assign([P0])
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as caught:
                 await reader.getone()
-            assert (told.value.offset, told.value.diverging_offset) == (10, 4)
+            assert (caught.value.offset, caught.value.diverging_offset) == (10, 4)
 
 
-async def test_a_fetch_tells_of_a_cut_where_nobody_tells_of_epochs() -> None:
+async def test_a_fetch_detects_a_truncation_without_epoch_validation() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -128,9 +128,9 @@ async def test_a_fetch_tells_of_a_cut_where_nobody_tells_of_epochs() -> None:
             await read(reader, 3)
             broker.truncate("orders", 0, 0)
             await produce(broker, "orders", 0, numbers(5, 6))
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as caught:
                 await reader.getone()
-            assert (told.value.offset, told.value.diverging_offset) == (3, 0)
+            assert (caught.value.offset, caught.value.diverging_offset) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_a_fetch_tells_of_a_cut_where_nobody_tells_of_epochs() -> None:
         Answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_a_validation_is_repeated_until_it_is_answered(action: Any) -> None:
+async def test_a_validation_is_repeated_until_it_succeeds(action: Any) -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 1, 2)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -156,7 +156,7 @@ async def test_a_validation_is_repeated_until_it_is_answered(action: Any) -> Non
             assert fault.hits == 2
 
 
-async def test_a_validation_that_is_refused_is_told_and_repeated() -> None:
+async def test_a_fatal_validation_error_is_raised_and_the_validation_repeated() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 1, 2)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -179,20 +179,20 @@ def _nothing() -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(topics=[])
 
 
-async def test_a_commit_of_an_epoch_that_nobody_knows_waits_a_while_for_metadata() -> None:
+async def test_a_committed_epoch_newer_than_the_metadata_waits_for_updates() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
         async with consumer(broker, group_id="g", auto_offset_reset="none") as reader:
             reader.assign([P0])
             reader.seek(P0, OffsetAndMetadata(2, leader_epoch=7))
-            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as told:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(LogTruncated) as caught:
                 await reader.getone()
-            assert (told.value.offset, told.value.diverging_offset) == (2, None)
+            assert (caught.value.offset, caught.value.diverging_offset) == (2, None)
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
-async def test_brokers_that_do_not_tell_are_read_from_all_the_same(code: ErrorCode | None) -> None:
+async def test_brokers_without_epoch_validation_are_fetched_from(code: ErrorCode | None) -> None:
     async with Broker(nodes=2, as_of="4.3" if code else "2.0") as broker:
         await broker.create_topic("orders", 1, 2)
         if code is not None:
@@ -228,7 +228,7 @@ async def test_a_leader_may_move_in_every_release(release: str, asked: int) -> N
         assert len(broker.requests.of(ApiKey.OFFSET_FOR_LEADER_EPOCH)) == asked
 
 
-async def test_a_position_is_told_once_it_is_validated() -> None:
+async def test_position_returns_after_validation() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 10), each=2)

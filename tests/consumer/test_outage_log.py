@@ -7,7 +7,7 @@ from aiokafkawire.wire import ErrorCode, error_for
 GONE = RequestTimedOut("silent")
 
 
-def test_an_outage_is_told_once() -> None:
+def test_an_outage_is_reported_once() -> None:
     outage = OutageLog()
     assert outage.record(GONE, 10.0) is None
     assert outage.record(GONE, 10.0 + LOG_OUTAGE_AFTER_S - 1) is None
@@ -15,7 +15,7 @@ def test_an_outage_is_told_once() -> None:
     assert outage.record(GONE, 20.0 + LOG_OUTAGE_AFTER_S) is None
 
 
-def test_a_connection_that_fails_is_left_to_the_log_of_the_cluster_client() -> None:
+def test_failed_connections_are_logged_by_the_cluster_client_only() -> None:
     for failure in (ConnectionFailed("refused"), RequestTimedOut("no connection", sent=False)):
         outage = OutageLog()
         assert outage.record(failure, 0.0) is None
@@ -23,7 +23,7 @@ def test_a_connection_that_fails_is_left_to_the_log_of_the_cluster_client() -> N
         assert "silent" in (outage.record(GONE, 3 * LOG_OUTAGE_AFTER_S) or "")
 
 
-def test_an_answer_ends_an_outage() -> None:
+def test_a_response_ends_an_outage() -> None:
     outage = OutageLog()
     for answer in (None, error_for(ErrorCode.NOT_COORDINATOR)):
         outage.record(GONE, 0.0)

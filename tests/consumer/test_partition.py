@@ -109,16 +109,14 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
         assert (one.position, one.buffer.leader_epoch) == epochs.get(event_name, (5, 3))
 
 
-def test_the_table_has_no_rows_but_these() -> None:
+def test_the_table_has_no_other_rows() -> None:
     rows = {(state.__name__, event.__name__) for state, event in p.TRANSITIONS}
     assert rows == {(state, event) for state, row in EXPECTED.items() for event in row}
 
 
 @pytest.mark.parametrize("state_name", STATES)
 @pytest.mark.parametrize("event_name", EVENTS)
-def test_an_answer_to_a_state_that_is_over_changes_nothing(
-    state_name: str, event_name: str
-) -> None:
+def test_a_response_for_an_earlier_state_changes_nothing(state_name: str, event_name: str) -> None:
     event = EVENTS[event_name](p.AwaitingCommitted())
     if not hasattr(event, "requested_in"):
         return
@@ -129,7 +127,7 @@ def test_an_answer_to_a_state_that_is_over_changes_nothing(
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
-def test_without_a_commit_the_policy_rules(policy: str) -> None:
+def test_without_a_committed_offset_the_policy_decides(policy: str) -> None:
     asked = p.AwaitingCommitted()
     one = partition(asked, policy)
     one.handle(p.CommittedOffsetFetched(asked, None))
@@ -142,7 +140,7 @@ def test_without_a_commit_the_policy_rules(policy: str) -> None:
         assert one.state.timestamp == p.OffsetSpec[policy.upper()]
 
 
-def test_a_time_after_the_last_record_is_the_end() -> None:
+def test_a_timestamp_after_the_last_record_resets_to_the_end() -> None:
     asked = p.Resetting(1_000)
     one = partition(asked)
     one.handle(p.OffsetListed(asked, None))
@@ -151,7 +149,7 @@ def test_a_time_after_the_last_record_is_the_end() -> None:
 
 
 @pytest.mark.parametrize("state_name", ["AwaitingCommitted", "Resetting", "Validating"])
-def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str) -> None:
+def test_a_failed_lookup_is_repeated_or_raised_and_then_repeated(state_name: str) -> None:
     asked = STATES[state_name]()
     one = partition(asked)
     one.handle(p.LookupFailed(asked, LOST, 9.0))
@@ -174,7 +172,10 @@ def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str)
 def read_by(
     leader: LeaderAndEpoch | None, policy: str = "earliest", *, given: int = 4
 ) -> p.AssignedPartition:
-    """A partition with offsets 0 to 3 of epoch 1 and 4, 5 of epoch 2; some of them are given."""
+    """Return a partition with offsets 0 to 3 of epoch 1, and 4 and 5 of epoch 2.
+
+    The first `given` records are delivered.
+    """
     buffer = FetchBuffer(0)
     data = log(4, leader_epoch=1) + log(2, start=4, leader_epoch=2)
     buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
@@ -183,7 +184,7 @@ def read_by(
     return partition(p.Fetching(buffer, leader), policy)
 
 
-def test_another_leader_makes_a_position_doubtful() -> None:
+def test_a_new_leader_starts_a_validation() -> None:
     one = read_by(OLD)
     one.update_leader(None)
     one.update_leader(OLD)
@@ -207,18 +208,18 @@ def test_another_leader_makes_a_position_doubtful() -> None:
 @pytest.mark.parametrize(
     ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), LeaderAndEpoch(3, -1))]
 )
-def test_without_epochs_another_leader_is_believed(
+def test_without_epochs_a_new_leader_is_not_validated(
     buffer: FetchBuffer, leader: LeaderAndEpoch
 ) -> None:
     state = p.Fetching(buffer, OLD)
     one = partition(state)
     one.update_leader(leader)
     assert isinstance(one.state, p.Fetching)
-    assert one.state is not state  # an answer of the old leader comes too late
+    assert one.state is not state  # a response of the old leader is stale
     assert one.state.leader == leader
 
 
-def test_what_the_leader_itself_told_is_not_doubted() -> None:
+def test_an_offset_listed_by_the_leader_is_not_validated() -> None:
     asked = p.Resetting(p.OffsetSpec.LATEST)
     one = partition(asked)
     one.handle(p.OffsetListed(asked, 5, 2, OLD))
@@ -239,7 +240,7 @@ def test_an_offset_with_an_epoch_is_validated_first(event: Any) -> None:
     assert isinstance(one.state, p.Validating)
 
 
-def test_a_log_that_has_what_was_fetched_is_read_on_and_nothing_is_lost() -> None:
+def test_a_log_with_the_fetched_records_continues_and_loses_nothing() -> None:
     one = read_by(OLD)
     one.update_leader(NEW)
     one.handle(p.EpochEndFetched(one.state, 2, 6))
@@ -250,7 +251,7 @@ def test_a_log_that_has_what_was_fetched_is_read_on_and_nothing_is_lost() -> Non
     assert rest.offsets() == [4, 5]
 
 
-def test_what_was_fetched_and_is_gone_is_dropped_and_the_position_validated() -> None:
+def test_truncated_fetched_records_are_discarded_and_the_position_validated() -> None:
     one = read_by(OLD)
     one.update_leader(NEW)
     one.handle(p.EpochEndFetched(one.state, 1, 4))
@@ -263,7 +264,7 @@ def test_what_was_fetched_and_is_gone_is_dropped_and_the_position_validated() ->
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
-def test_a_truncation_resets_to_where_the_logs_part(
+def test_a_truncation_resets_to_the_diverging_offset(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = read_by(OLD, policy, given=6)
@@ -276,7 +277,7 @@ def test_a_truncation_resets_to_where_the_logs_part(
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
-def test_a_truncation_to_nowhere_falls_to_the_policy(policy: str) -> None:
+def test_a_truncation_without_a_diverging_offset_resets_by_the_policy(policy: str) -> None:
     one = read_by(OLD, policy, given=6)
     one.update_leader(NEW)
     one.handle(p.EpochEndFetched(one.state, -1, -1))
@@ -285,7 +286,7 @@ def test_a_truncation_to_nowhere_falls_to_the_policy(policy: str) -> None:
 
 
 @pytest.mark.parametrize("end", [(1, 3), (-1, -1)])
-def test_a_truncation_is_told_where_no_policy_says_otherwise(end: tuple[int, int]) -> None:
+def test_a_truncation_raises_with_policy_none(end: tuple[int, int]) -> None:
     one = read_by(OLD, "none", given=6)
     one.update_leader(NEW)
     one.handle(p.EpochEndFetched(one.state, *end))
@@ -300,7 +301,7 @@ def test_a_truncation_is_told_where_no_policy_says_otherwise(end: tuple[int, int
     assert isinstance(one.state, p.Fetching)
 
 
-def test_a_fetch_that_diverges_is_a_truncation_too() -> None:
+def test_a_diverging_fetch_is_a_truncation() -> None:
     one = read_by(OLD, "none", given=6)
     one.handle(p.EpochEndFetched(one.state, 1, 3))
     assert isinstance(one.take_error(), LogTruncated)
@@ -312,8 +313,8 @@ def test_a_fetch_that_diverges_is_a_truncation_too() -> None:
     assert isinstance(one.state, p.Fetching)
 
 
-def test_an_epoch_that_the_log_does_not_know_is_no_truncation_by_itself() -> None:
-    # ListOffsets tells the leader's epoch, in which nothing may have been written.
+def test_an_epoch_unknown_to_the_log_is_not_a_truncation_by_itself() -> None:
+    # ListOffsets returns the leader's epoch, in which perhaps nothing was written.
     one = partition(p.Fetching(FetchBuffer(7, 5), OLD), "none")
     one.handle(p.EpochEndFetched(one.state, 4, 7))
     assert isinstance(one.state, p.Fetching)
@@ -325,7 +326,7 @@ def test_an_epoch_that_the_log_does_not_know_is_no_truncation_by_itself() -> Non
     "error",
     [UnsupportedVersion("too old"), error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
 )
-def test_brokers_that_do_not_tell_ends_of_epochs_are_believed(error: Any) -> None:
+def test_brokers_without_epoch_ends_skip_the_validation(error: Any) -> None:
     one = read_by(OLD)
     one.update_leader(NEW)
     one.handle(p.LookupFailed(one.state, error, 9.0))
@@ -341,14 +342,14 @@ def test_failed_validations_are_counted() -> None:
         assert (one.state.failures, one.state.not_before) == (failures, 9.0)
 
 
-def test_a_refusal_is_heard_once_and_keeps_what_was_fetched() -> None:
+def test_a_partition_error_is_raised_once_and_keeps_fetched_records() -> None:
     one = read_by(OLD)
     error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     one.handle(p.PartitionFailed(one.state, error))
     assert (one.readable, one.position) == (None, 4)
     assert one.offset_to_commit() == OffsetAndMetadata(0, leader_epoch=1)
-    heard = one.take_error()
-    assert isinstance(heard, BrokerError)
+    reported = one.take_error()
+    assert isinstance(reported, BrokerError)
     assert one.take_error() is None
     assert one.readable is not None
     rest = one.readable.take(9, "a")
@@ -365,11 +366,11 @@ def test_a_refusal_is_heard_once_and_keeps_what_was_fetched() -> None:
         ("by_duration:PT1M", p.BeforeNow(60_000)),
     ],
 )
-def test_where_a_policy_begins(policy: str, point: Any) -> None:
+def test_reset_targets_of_the_policies(policy: str, point: Any) -> None:
     assert p.reset_target(policy) == point
 
 
-def test_lag_is_known_with_the_position_and_the_end() -> None:
+def test_lag_needs_the_position_and_the_end() -> None:
     one = partition(p.AwaitingCommitted())
     assert one.lag is None
     one.handle(p.Seek(3))
@@ -380,7 +381,7 @@ def test_lag_is_known_with_the_position_and_the_end() -> None:
     assert one.lag == 0
 
 
-def test_out_of_range_is_left_until_what_was_fetched_is_given() -> None:
+def test_out_of_range_is_handled_after_fetched_records_are_delivered() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
     buffer.add(fetched(data), len(data), FetchedRange(2, 0))
@@ -393,7 +394,7 @@ def test_out_of_range_is_left_until_what_was_fetched_is_given() -> None:
     assert isinstance(one.state, p.Resetting)
 
 
-def test_a_broken_partition_gives_nothing_and_keeps_what_can_be_committed() -> None:
+def test_a_halted_partition_delivers_nothing_and_keeps_its_offset_to_commit() -> None:
     state = p.Fetching(FetchBuffer(7))
     one = partition(state)
     one.handle(p.CorruptionFound(state, ERROR))
@@ -402,7 +403,7 @@ def test_a_broken_partition_gives_nothing_and_keeps_what_can_be_committed() -> N
     assert one.position == 7
 
 
-def test_what_may_be_read() -> None:
+def test_paused_and_revoked_partitions_are_not_readable() -> None:
     one = partition(p.Fetching(FetchBuffer(7)))
     assert one.readable is one.buffer
     one.paused = True
@@ -411,7 +412,7 @@ def test_what_may_be_read() -> None:
     assert one.readable is None
 
 
-def test_only_what_is_new_is_committed() -> None:
+def test_only_new_offsets_are_committed() -> None:
     asked = p.AwaitingCommitted()
     one = partition(asked)
     one.handle(p.CommittedOffsetFetched(asked, OffsetAndMetadata(5)))
@@ -421,7 +422,7 @@ def test_only_what_is_new_is_committed() -> None:
     assert one.delivered_offset() == OffsetAndMetadata(3, leader_epoch=1)
 
 
-def test_what_was_given_and_is_not_committed_is_known() -> None:
+def test_uncommitted_delivered_records_are_known() -> None:
     one = partition(p.Fetching(FetchBuffer(5)))
     assert not one.has_uncommitted
     mark_delivered(one, 3, 5)
@@ -432,7 +433,7 @@ def test_what_was_given_and_is_not_committed_is_known() -> None:
     assert not one.has_uncommitted
 
 
-def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() -> None:
+def test_records_after_a_backward_seek_do_not_count_as_uncommitted() -> None:
     one = partition(p.Fetching(FetchBuffer(5)))
     mark_delivered(one, 0, 5)
     one.committed = 2
@@ -448,7 +449,7 @@ def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() ->
 
 @given(st.data())
 @pytest.mark.slow
-def test_no_sequence_of_events_leaves_a_position_from_an_old_answer(data: st.DataObject) -> None:
+def test_no_sequence_of_events_leaves_a_position_from_a_stale_response(data: st.DataObject) -> None:
     one = partition(p.AwaitingCommitted(), data.draw(st.sampled_from(["earliest", "none"])))
     states = [one.state]
     sought: int | None = None

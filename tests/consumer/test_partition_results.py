@@ -33,7 +33,7 @@ def test_each_partition_is_found_or_failed() -> None:
     assert (left_out.topic, left_out.partition) == P2
 
 
-def test_only_a_refusal_tells_that_metadata_may_be_stale() -> None:
+def test_only_an_error_code_means_that_metadata_may_be_stale() -> None:
     answers: PartitionResults[int] = PartitionResults("ListOffsets", 3)
     answers.add(P0, 0, 7)
     assert not answers.finish([P0, P1])

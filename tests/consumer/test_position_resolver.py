@@ -27,7 +27,7 @@ from .record_data import P0, P1
         (ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)),
     ],
 )
-async def test_a_position_is_looked_for_until_it_is_found(api: ApiKey, action: Any) -> None:
+async def test_lookups_are_repeated_until_the_position_is_found(api: ApiKey, action: Any) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -37,7 +37,7 @@ async def test_a_position_is_looked_for_until_it_is_found(api: ApiKey, action: A
         assert fault.hits == 2
 
 
-async def test_what_does_not_pass_by_itself_is_told_and_asked_again() -> None:
+async def test_a_fatal_error_is_raised_and_the_lookup_repeated() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -51,14 +51,14 @@ async def test_what_does_not_pass_by_itself_is_told_and_asked_again() -> None:
                     await reader.getmany(timeout_ms=20_000)
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
                     await reader.position(P0)
-            assert fault.hits == 3  # nobody asks while the application has not heard
+            assert fault.hits == 3  # no lookup while an error is pending
             fault.remove()
             assert await reader.position(P0) == 0
             reader.seek(P0, 1)
             assert (await read(reader, 1))[0].offset == 1
 
 
-async def test_partitions_are_asked_for_together() -> None:
+async def test_partitions_are_looked_up_in_one_request() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 5)
         async with consumer(broker, "orders", group_id="g") as reader:
@@ -71,7 +71,7 @@ async def test_partitions_are_asked_for_together() -> None:
         assert len(broker.requests.of(ApiKey.LIST_OFFSETS)) == 1
 
 
-async def test_very_many_partitions_are_asked_for_in_several_requests(
+async def test_many_partitions_are_looked_up_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aiokafkawire.consumer.position_resolver.MAX_PARTITIONS_PER_REQUEST", 2)
@@ -87,7 +87,7 @@ async def test_very_many_partitions_are_asked_for_in_several_requests(
         assert len(broker.requests.of(ApiKey.LIST_OFFSETS)) >= 3
 
 
-async def test_an_idle_consumer_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_consumer_checks_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 5)
         looked_at: list[TopicPartition] = []
@@ -115,7 +115,7 @@ async def test_an_idle_consumer_looks_at_no_partition(monkeypatch: pytest.Monkey
                 assert looked_at == []
 
 
-async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
+async def test_a_seek_wins_over_a_later_response() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -136,7 +136,7 @@ async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
 
 
 @pytest.mark.slow
-async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_for() -> None:
+async def test_a_missing_partition_raises_after_the_timeout_and_is_rarely_requested() -> None:
     absent = TopicPartition("orders", 7)
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -146,15 +146,15 @@ async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_
             assert len(await read(reader, 3)) == 3
             for state in ("Resetting", "Fetching"):
                 with anyio.fail_after(TIMEOUT_S):
-                    with pytest.raises(UnknownTopic, match="no partition 7") as told:
+                    with pytest.raises(UnknownTopic, match="no partition 7") as caught:
                         await reader.getone()
-                assert (told.value.topic, told.value.partition) == absent
+                assert (caught.value.topic, caught.value.partition) == absent
                 if state == "Resetting":
                     reader.seek(absent, 0)
         assert len(broker.requests.of(ApiKey.METADATA)) < 30
 
 
-async def test_a_partition_that_comes_to_be_is_read() -> None:
+async def test_a_partition_created_later_is_read() -> None:
     absent = TopicPartition("orders", 1)
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -166,7 +166,7 @@ async def test_a_partition_that_comes_to_be_is_read() -> None:
             assert len(await read(reader, 3)) == 3
 
 
-async def test_metadata_of_a_topic_under_way_is_not_asked_for_again() -> None:
+async def test_metadata_in_flight_is_not_requested_again() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
@@ -185,7 +185,7 @@ async def test_metadata_of_a_topic_under_way_is_not_asked_for_again() -> None:
         assert len(lookups) == 1
 
 
-async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
+async def test_a_reset_by_duration_counts_from_the_request() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, auto_offset_reset="by_duration:PT1H") as reader:
@@ -197,7 +197,7 @@ async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
             assert 0 <= lookups.timestamp - (before_ms - 3_600_000) < 60_000
 
 
-async def test_a_callback_may_ask_for_a_position_that_is_not_known_yet() -> None:
+async def test_a_callback_may_wait_for_a_position() -> None:
     class Listener(RebalanceListener):
         async def on_partitions_revoked(self, partitions: Any) -> None:
             loading.remove()

@@ -1,7 +1,7 @@
 """A partition, its planner and its fetcher against a log whose leaders change and lose records.
 
-Whatever comes in whatever order: the application is given each offset once and in order, from one
-seek, reset or truncation to the next, and what it was given is at last what the log holds.
+In any sequence of events each offset is delivered once and in order, from one seek, reset or
+truncation to the next, and in the end the delivered records are those of the log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Stored(NamedTuple):
 
 
 class Log:
-    """What the leader has. Values are never the same, so that a record is known again."""
+    """The leader's log. All values differ, so that records can be identified."""
 
     def __init__(self) -> None:
         self.records: list[Stored] = []
@@ -77,7 +77,7 @@ class Log:
         if cut_to is not None:
             del self.records[cut_to:]
 
-    def refusal(self, leader_epoch: int) -> ErrorCode:
+    def error_code(self, leader_epoch: int) -> ErrorCode:
         if leader_epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if leader_epoch > self.epoch else ErrorCode.NONE
@@ -91,7 +91,7 @@ class Log:
         return self.records[before[-1]].epoch, before[-1] + 1
 
     def read(self, offset: int, count: int) -> bytes:
-        """Batches of one epoch each, from the one that holds `offset` on."""
+        """Return batches of one record each, from `offset` on."""
         data = b""
         for at in range(offset, min(offset + count, len(self.records))):
             (view,) = iter_batches(batch(self.records[at].value))
@@ -108,9 +108,9 @@ class World:
         self.leader = LeaderAndEpoch(1, 1)
         self.fetches: list[tuple[FetchPlan, FetchResponse | None]] = []
         self.queries: list[tuple[Any, EpochEndFetched | OffsetListed | LookupFailed | None]] = []
-        self.given: dict[int, bytes] = {}
+        self.delivered: dict[int, bytes] = {}
         self.expected = 0
-        self.lowest_cut = 10_000
+        self.lowest_truncation = 10_000
         assignment = ConsumerAssignment()
         assignment.add(self.partition)
         self.fetcher = Fetcher(
@@ -141,7 +141,7 @@ class World:
         for record in records or ():
             assert record.offset == self.expected
             assert record.value is not None
-            self.given[record.offset] = record.value
+            self.delivered[record.offset] = record.value
             self.expected += 1
         if buffer is not None:
             buffer.mark_processed("a")
@@ -151,44 +151,44 @@ class World:
         if error is None:
             return
         assert isinstance(error, LogTruncated | NoOffsetForPartition)
-        assert self.lowest_cut < self.expected
+        assert self.lowest_truncation < self.expected
         known = getattr(error, "diverging_offset", None)
         self.seek(min(known or 0, len(self.log.records)))
 
     def agrees(self) -> bool:
-        """Whether all that was given is what the log holds."""
+        """Return whether all delivered records are those of the log."""
         return all(
             offset < len(self.log.records) and self.log.records[offset].value == value
-            for offset, value in self.given.items()
+            for offset, value in self.delivered.items()
         )
 
     def notice_reset(self) -> None:
-        """Only a log that was cut takes a position back by itself."""
+        """Accept a position that moved back: only a truncation may do so."""
         position = self.partition.position
         if position is not None and position != self.expected:
-            assert self.lowest_cut < self.expected
+            assert self.lowest_truncation < self.expected
             self.expected = position
-            self.given = {at: value for at, value in self.given.items() if at < position}
+            self.delivered = {at: value for at, value in self.delivered.items() if at < position}
 
     def seek(self, offset: int) -> None:
-        """Without an epoch, nothing is known of what was read before."""
+        """Seek without a leader epoch, so that truncations before it are not detected."""
         self.partition.handle(Seek(offset))
-        self.given.clear()
+        self.delivered.clear()
         self.expected = offset
-        self.lowest_cut = 10_000
+        self.lowest_truncation = 10_000
 
     def pause(self) -> None:
         self.partition.paused = not self.partition.paused
 
-    def cut(self, offset: int) -> None:
-        """An unclean election: another leader, which has not all records."""
+    def truncate(self, offset: int) -> None:
+        """Elect an unclean leader, which lacks the records from `offset` on."""
         self.log.move(min(offset, len(self.log.records)))
-        self.lowest_cut = min(self.lowest_cut, len(self.log.records))
+        self.lowest_truncation = min(self.lowest_truncation, len(self.log.records))
 
     # --- the client and the network ---
 
-    def learn(self) -> None:
-        """Metadata comes in."""
+    def update_metadata(self) -> None:
+        """Update the metadata."""
         self.leader = LeaderAndEpoch(self.log.node, self.log.epoch)
         self.partition.update_leader(self.leader)
 
@@ -201,7 +201,7 @@ class World:
             self.queries.append((state, None))
 
     def serve(self, index: int) -> None:
-        """A broker answers; the answer is on its way."""
+        """Have a broker handle a request. The response is not received yet."""
         if index < len(self.fetches):
             plan, _ = self.fetches[index]
             self.fetches[index] = (plan, self.response(plan))
@@ -215,7 +215,7 @@ class World:
         data = FetchPartitionData(
             partition_index=0, error_code=0, high_watermark=len(self.log.records), records=b""
         )
-        code = self.log.refusal(part.leader_epoch)
+        code = self.log.error_code(part.leader_epoch)
         epoch, end = self.log.end_of(part.fetch_epoch) if part.fetch_epoch >= 0 else (-1, 0)
         if code:
             data.error_code = code
@@ -233,13 +233,13 @@ class World:
         if isinstance(state, Resetting):
             end = 0 if state.timestamp == -2 else len(self.log.records)
             return OffsetListed(state, end, -1)
-        code = self.log.refusal(state.leader.epoch)
+        code = self.log.error_code(state.leader.epoch)
         if code:
             return LookupFailed(state, error_for(code), self.now)
         return EpochEndFetched(state, *self.log.end_of(state.buffer.fetch_epoch))
 
     def deliver(self, index: int) -> None:
-        """An answer arrives, in whatever order; a lost fetch ends without one."""
+        """Receive a response, in any order; a lost fetch ends without one."""
         if index < len(self.fetches):
             plan, response = self.fetches.pop(index)
             if response is not None:
@@ -251,9 +251,9 @@ class World:
                 self.partition.handle(answer)
 
     def flow(self) -> None:
-        """Nothing is lost, and nothing is late."""
+        """Exchange all requests and responses without loss or delay."""
         self.now += 10
-        self.learn()
+        self.update_metadata()
         self.send()
         for index in range(len(self.fetches) + len(self.queries)):
             self.serve(index)
@@ -261,7 +261,7 @@ class World:
             self.deliver(0)
 
     def settle(self) -> None:
-        """All is quiet, and everything is read."""
+        """Read to the end of the log without further events."""
         self.partition.paused = False
         for _ in range(FULL_STEPS):
             self.flow()
@@ -276,8 +276,8 @@ Step = Callable[[World, int], object]
 STEPS: dict[str, tuple[int, Step]] = {
     "append": (3, lambda world, number: world.log.append(number % 6 + 1)),
     "move": (1, lambda world, number: world.log.move()),
-    "cut": (2, lambda world, number: world.cut(number)),
-    "learn": (2, lambda world, number: world.learn()),
+    "truncate": (2, lambda world, number: world.truncate(number)),
+    "update_metadata": (2, lambda world, number: world.update_metadata()),
     "send": (3, lambda world, number: world.send()),
     "serve": (3, lambda world, number: world.serve(number % 3)),
     "deliver": (3, lambda world, number: world.deliver(number % 3)),
@@ -286,7 +286,7 @@ STEPS: dict[str, tuple[int, Step]] = {
     "seek": (1, lambda world, number: world.seek(number % (len(world.log.records) + 1))),
     "pause": (1, lambda world, number: world.pause()),
 }
-"""How often something happens, and what."""
+"""The weight and the function of each step."""
 
 NAMES = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)])
 
@@ -296,7 +296,7 @@ NAMES = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in ra
     st.sampled_from(["earliest", "latest", "none"]),
     st.lists(st.tuples(NAMES, st.integers(0, 30)), min_size=30, max_size=80),
 )
-def test_each_offset_is_given_once_and_what_was_given_is_what_the_log_holds(
+def test_each_offset_is_delivered_once_with_the_record_of_the_log(
     policy: str, steps: list[tuple[str, int]]
 ) -> None:
     world = World(policy)
@@ -305,5 +305,5 @@ def test_each_offset_is_given_once_and_what_was_given_is_what_the_log_holds(
     for name, number in steps:
         world.now += 0.01
         STEPS[name][1](world, number)
-    world.log.append(2)  # what comes later shows where the log was cut
+    world.log.append(2)  # a later record shows where the log was truncated
     world.settle()

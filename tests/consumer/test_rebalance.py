@@ -1,4 +1,4 @@
-"""The owner of partitions with a group's offsets faked."""
+"""The rebalance handler, with a fake offset manager."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GENERATION = Generation("me", 3, "range", ("orders",), leads=False)
 
 
 class FakeOffsets:
-    """Notes what a group's offsets would be told."""
+    """Records the calls of the group's offset manager."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -107,7 +107,7 @@ class Notes(RebalanceListener):
         self.calls.append(("revoked", partitions))
 
 
-async def test_what_is_subscribed_to_no_more_is_not_given_until_it_is_again() -> None:
+async def test_unsubscribed_topics_are_not_delivered_until_subscribed_again() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.rebalance.limit_to_topics(("others",))
@@ -116,7 +116,7 @@ async def test_what_is_subscribed_to_no_more_is_not_given_until_it_is_again() ->
         assert not any(p.pending_revocation for p in it.assignment.values())
 
 
-async def test_a_group_that_is_left_gives_nothing_more_whatever_comes_then() -> None:
+async def test_after_leaving_the_group_nothing_is_delivered_until_assigned_again() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.rebalance.limit_to_topics(())
@@ -128,7 +128,7 @@ async def test_a_group_that_is_left_gives_nothing_more_whatever_comes_then() -> 
         assert [p.pending_revocation for p in it.assignment.values()] == [False]
 
 
-async def test_what_comes_needs_a_position_and_the_listener_first() -> None:
+async def test_added_partitions_wait_for_a_position_and_the_listener() -> None:
     async with owner() as it:
         notes = it.rebalance.listener = Notes()
         it.rebalance.assign((P0, P1))
@@ -142,7 +142,7 @@ async def test_what_comes_needs_a_position_and_the_listener_first() -> None:
         assert notes.calls[-1] == ("assigned", [P0, P1])
 
 
-async def test_callbacks_come_one_after_the_other() -> None:
+async def test_callbacks_run_one_after_the_other() -> None:
     async with owner() as it:
         notes = it.rebalance.listener = Notes()
         it.rebalance.assign((P0,))
@@ -155,7 +155,7 @@ async def test_callbacks_come_one_after_the_other() -> None:
         assert not it.rebalance.in_callback
 
 
-async def test_what_goes_is_withdrawn_committed_and_ended() -> None:
+async def test_revoked_partitions_are_withdrawn_committed_and_removed() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
@@ -175,7 +175,7 @@ async def test_without_auto_commit_nothing_is_committed() -> None:
         assert it.offsets.calls == [("ended", (P0,))]
 
 
-async def test_what_goes_uncommitted_is_remembered_for_the_transaction_that_has_read_it() -> None:
+async def test_partitions_revoked_uncommitted_are_kept_for_the_transaction() -> None:
     async with owner(enable_auto_commit=False) as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 5)
@@ -190,7 +190,7 @@ async def test_what_goes_uncommitted_is_remembered_for_the_transaction_that_has_
         assert list(it.rebalance.released_uncommitted) == [P0, P1]
 
 
-async def test_a_commit_that_fails_does_not_hold_the_rebalance() -> None:
+async def test_a_failed_commit_does_not_block_the_rebalance() -> None:
     async with owner() as it:
         it.offsets.fails = True
         it.rebalance.assign((P0,))
@@ -200,7 +200,7 @@ async def test_a_commit_that_fails_does_not_hold_the_rebalance() -> None:
         assert it.raised == []
 
 
-async def test_what_is_lost_is_not_committed_and_remembered_if_it_was_given() -> None:
+async def test_lost_partitions_are_not_committed_and_kept_if_delivered() -> None:
     async with owner() as it:
         notes = it.rebalance.listener = Notes()
         notes.go_on.set()
@@ -217,8 +217,8 @@ async def test_what_is_lost_is_not_committed_and_remembered_if_it_was_given() ->
         assert notes.calls[-1] == ("revoked", [P0, P1])
 
 
-async def test_a_cancellation_let_out_by_a_callback_does_not_end_the_rebalance() -> None:
-    # On trio nobody but trio itself can raise a cancellation.
+async def test_a_cancellation_raised_by_a_callback_does_not_end_the_rebalance() -> None:
+    # On trio only trio itself can raise a cancellation.
     on_asyncio = anyio.get_cancelled_exc_class() is asyncio.CancelledError
     let_out = asyncio.CancelledError() if on_asyncio else LookupError("cancellation")
 
@@ -249,7 +249,7 @@ async def test_a_callback_that_takes_too_long_is_cancelled() -> None:
         assert len(it.assignment) == 0
 
 
-async def test_what_is_chosen_by_hand_meanwhile_stays() -> None:
+async def test_partitions_assigned_manually_meanwhile_stay() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
@@ -264,7 +264,7 @@ async def test_what_is_chosen_by_hand_meanwhile_stays() -> None:
         assert it.assignment.values() == [by_hand]
 
 
-async def test_a_commit_of_what_is_given_back_is_known() -> None:
+async def test_a_partition_being_revoked_is_known() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.rebalance.withdraw((P0,))
@@ -272,7 +272,7 @@ async def test_a_commit_of_what_is_given_back_is_known() -> None:
         assert not it.rebalance.is_any_being_revoked([P1])
 
 
-async def test_what_a_callback_raises_is_kept_for_the_application() -> None:
+async def test_an_exception_of_a_callback_is_raised_in_the_application() -> None:
     class Angry(RebalanceListener):
         def on_partitions_revoked(self, partitions: Any) -> None:
             raise LookupError("no")
@@ -285,7 +285,7 @@ async def test_what_a_callback_raises_is_kept_for_the_application() -> None:
         assert len(it.assignment) == 0
 
 
-async def test_what_was_lost_during_its_revocation_and_came_back_stays() -> None:
+async def test_a_partition_lost_and_assigned_again_during_its_revocation_stays() -> None:
     class Slow(RebalanceListener):
         async def on_partitions_revoked(self, partitions: Any) -> None:
             it.rebalance.listener = None
@@ -304,7 +304,7 @@ async def test_what_was_lost_during_its_revocation_and_came_back_stays() -> None
         assert not it.rebalance.is_any_being_revoked([P0])
 
 
-async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
+async def test_the_last_commit_is_not_behind_a_manual_commit() -> None:
     async with owner() as it:
         it.rebalance.assign((P0,))
         it.own(P0, 7)
@@ -317,7 +317,7 @@ async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
         assert it.offsets.calls[0] == ("commit", {P0: 7})
 
 
-async def test_a_listener_that_is_far_behind_is_told_no_more(
+async def test_a_listener_that_is_far_behind_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rebalance, "MAX_CALLBACKS", 2)

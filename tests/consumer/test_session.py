@@ -46,7 +46,7 @@ async def session(broker: Broker, **options: Any) -> AsyncIterator[ConsumerSessi
         await host.stop()
 
 
-async def test_an_error_is_raised_once_and_what_comes_on_top_is_logged(
+async def test_an_error_is_raised_once_and_further_ones_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Broker() as broker, session(broker) as it:
@@ -69,7 +69,7 @@ async def test_an_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         assert "no broker was reachable" in caplog.text
 
 
-async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -> None:
+async def test_a_partition_added_to_a_topic_is_read_from_its_beginning_without_a_group() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with session(broker, auto_offset_reset="latest") as it:
@@ -95,7 +95,7 @@ async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -
             assert state.timestamp == OffsetSpec.EARLIEST
 
 
-async def test_a_topic_made_anew_starts_afresh() -> None:
+async def test_a_recreated_topic_is_read_from_its_beginning() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -109,7 +109,7 @@ async def test_a_topic_made_anew_starts_afresh() -> None:
 
 
 @pytest.mark.parametrize("as_of", [None, pytest.param("2.0", id="topics without ids")])
-async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_group(
+async def test_a_topic_recreated_with_fewer_partitions_is_read_without_a_group(
     as_of: str | None,
 ) -> None:
     async with Broker(as_of=as_of) as broker:
@@ -127,7 +127,7 @@ async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_grou
             assert reader.assignment() == frozenset({P0})
 
 
-async def test_partitions_by_hand_come_and_go() -> None:
+async def test_assign_adds_and_removes_partitions() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         async with session(broker, group_id="g") as it:
@@ -142,7 +142,7 @@ async def test_partitions_by_hand_come_and_go() -> None:
                 await it.commit({P0: OffsetAndMetadata(5)})
 
 
-async def test_what_cannot_be_read_changes_nothing() -> None:
+async def test_an_invalid_subscription_changes_nothing() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -159,7 +159,7 @@ async def test_what_cannot_be_read_changes_nothing() -> None:
             reader.assign(P0, P1)
 
 
-async def test_partitions_that_stay_go_on_where_they_were() -> None:
+async def test_partitions_that_stay_assigned_keep_their_position() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -173,7 +173,7 @@ async def test_partitions_that_stay_go_on_where_they_were() -> None:
 
 
 @pytest.mark.slow
-async def test_partitions_by_hand_are_committed_when_they_go() -> None:
+async def test_manually_assigned_partitions_are_committed_when_removed() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -183,11 +183,11 @@ async def test_partitions_by_hand_are_committed_when_they_go() -> None:
             broker.on(ApiKey.OFFSET_COMMIT, Delay(0.1))
             reader.unsubscribe()
             reader.assign(P0)
-            # The record that was given last was still being worked on.
+            # The last record delivered was still being processed.
             assert [r.value for r in await read(reader, 1)] == [b"3"]
 
 
-async def test_what_was_read_by_hand_is_committed_before_the_group_is_joined() -> None:
+async def test_manually_assigned_partitions_are_committed_before_joining_the_group() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -196,11 +196,11 @@ async def test_what_was_read_by_hand_is_committed_before_the_group_is_joined() -
             await read(reader, 4)
             reader.unsubscribe()
             reader.subscribe(["orders"])
-            # The record that was given last was still being worked on.
+            # The last record delivered was still being processed.
             assert [r.value for r in await read(reader, 1)] == [b"3"]
 
 
-async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
+async def test_switching_from_a_group_to_assign_at_once() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -214,12 +214,14 @@ async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
                 await reader.commit({P0: 1})
                 assert [r.value for r in await read(reader, 7)] == numbers(2, 9)
             assert reader.assignment() == {P0}
-            told = (await reader.committed(P0, P1)).values()
-            assert next(offset and offset.offset for offset in told) == 1
+            offsets = (await reader.committed(P0, P1)).values()
+            assert next(offset and offset.offset for offset in offsets) == 1
         assert broker.requests.of(ApiKey.LEAVE_GROUP)
 
 
-async def test_offsets_of_partitions_by_hand_are_asked_for_once_the_group_is_left() -> None:
+async def test_offsets_of_manually_assigned_partitions_are_fetched_after_leaving_the_group() -> (
+    None
+):
     async with Broker() as broker, session(broker, group_id="g") as it:
         await broker.create_topic("orders", 1)
         released = anyio.Event()
@@ -239,7 +241,7 @@ async def test_offsets_of_partitions_by_hand_are_asked_for_once_the_group_is_lef
         released.set()
 
 
-async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -> None:
+async def test_a_commit_waiting_for_a_rebalance_fails_when_the_member_leaves() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -260,13 +262,13 @@ async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -
                 await reader.commit({P0: 5})
 
 
-async def test_without_a_group_there_is_nothing_to_commit_to() -> None:
+async def test_commit_without_a_group_raises() -> None:
     async with Broker() as broker, session(broker) as it:
         with pytest.raises(InvalidOption, match="group_id"):
             await it.commit({})
 
 
-async def test_positions_are_what_is_not_committed_yet() -> None:
+async def test_positions_return_uncommitted_offsets() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -288,7 +290,7 @@ async def test_positions_are_what_is_not_committed_yet() -> None:
             assert reader.positions() == {P0: OffsetAndMetadata(9, leader_epoch=0)}
 
 
-async def test_positions_tell_once_of_what_went_with_records_that_were_given() -> None:
+async def test_positions_raise_once_for_partitions_released_uncommitted() -> None:
     async with Broker() as broker, session(broker, group_id="g", enable_auto_commit=False) as it:
         it.require_group().rebalance.released_uncommitted = {P1: "the partition was given back"}
         with pytest.raises(CommitFailed, match=r"orders-1 \(the partition was given back\)"):
@@ -296,7 +298,7 @@ async def test_positions_tell_once_of_what_went_with_records_that_were_given() -
         assert it.positions() == {}
 
 
-async def test_what_was_lost_is_told_once() -> None:
+async def test_lost_partitions_are_raised_once() -> None:
     async with Broker() as broker, session(broker, group_id="g") as it:
         it.raise_lost_partitions()
         it.require_group().rebalance.lost_uncommitted[P1] = "the session ended"
@@ -305,7 +307,7 @@ async def test_what_was_lost_is_told_once() -> None:
         it.raise_lost_partitions()
 
 
-async def test_a_topic_that_one_answer_leaves_out_keeps_its_position() -> None:
+async def test_a_topic_missing_from_one_response_keeps_its_position() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 2))
@@ -324,7 +326,7 @@ async def test_a_topic_that_one_answer_leaves_out_keeps_its_position() -> None:
             assert [r.value for r in await read(reader, 2)] == numbers(2, 4)
 
 
-async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> None:
+async def test_auto_commit_skips_deleted_topics() -> None:
     payments = TopicPartition("payments", 0)
     async with Broker(auto_create_topics=False) as broker:
         for topic in ("orders", "payments"):
@@ -352,7 +354,7 @@ async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> N
             assert all(topic.name != "orders" for seen in both for topic in seen.message.topics)
 
 
-async def test_leaders_that_move_do_not_have_all_topics_gone_through(
+async def test_a_leader_change_does_not_check_all_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     followed: list[ConsumerSession] = []
@@ -383,17 +385,17 @@ async def test_leaders_that_move_do_not_have_all_topics_gone_through(
         ("take", lambda it: it.take(object(), 1, None, single_partition=False)),
     ],
 )
-async def test_room_is_told_of_though_a_call_raises(
+async def test_the_fetcher_is_notified_even_if_a_call_raises(
     name: str, call: Callable[[ConsumerSession], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
+    notified: list[object] = []
 
     def broken(*_: object, **__: object) -> None:
         raise CorruptRecord("damage")
 
     async with Broker() as broker, session(broker) as it:
         monkeypatch.setattr(it.assignment, name, broken)
-        monkeypatch.setattr(it.fetcher, "on_records_delivered", lambda: told.append(it))
+        monkeypatch.setattr(it.fetcher, "on_records_delivered", lambda: notified.append(it))
         with pytest.raises(CorruptRecord, match="damage"):
             call(it)
-        assert told == [it]
+        assert notified == [it]

@@ -31,7 +31,7 @@ def test_a_topic_is_a_string(names: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 40_000, "\ud800"])
-def test_a_topic_has_a_name_that_a_request_can_bear(name: str) -> None:
+def test_a_topic_name_fits_into_a_request(name: str) -> None:
     with pytest.raises(ValueError, match=r"string|UTF-8"):
         parse_topics(["orders", name])
 
@@ -49,7 +49,7 @@ def test_a_pattern_matches_whole_names_and_no_internal_topics() -> None:
     assert pattern.matches(metadata) == ("orders-eu", "orders-us")
 
 
-def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
+def test_on_partitions_lost_calls_on_partitions_revoked_unless_overridden() -> None:
     class Listener(RebalanceListener):
         def on_partitions_revoked(self, partitions: Any) -> str:
             return f"revoked {partitions}"
@@ -122,7 +122,7 @@ def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
         assert validate_listener(listener) is listener
 
 
-def test_a_regular_expression_among_topics_is_told_where_it_belongs() -> None:
+def test_a_regular_expression_as_topic_name_hints_at_pattern() -> None:
     with pytest.raises(
         ValueError, match=r"'\^ord\.\*' is not a valid topic name: .* subscribe\(pattern=…\)"
     ):

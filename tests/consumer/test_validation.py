@@ -21,7 +21,7 @@ from .record_data import P0, P1, fetched, log, mark_delivered
 
 
 def partition_with_batch() -> tuple[AssignedPartition, Records]:
-    """A partition that has not given the batch."""
+    """Return a partition, and a batch that it has not delivered."""
     data = log(5, leader_epoch=3)
     batch = fetched(data).take(10)
     return AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5))), batch
@@ -33,7 +33,7 @@ def owning(partition: AssignedPartition) -> ConsumerAssignment:
     return assignment
 
 
-def test_a_mapping_says_what_is_committed() -> None:
+def test_a_mapping_is_committed_as_it_is() -> None:
     noted = OffsetAndMetadata(7, "note", 2)
     given: Any = {("orders", 0): 5, P1: noted}
     assert parse_commit_argument(ConsumerAssignment(), given) == {
@@ -51,24 +51,24 @@ def test_a_batch_is_committed_up_to_its_end() -> None:
     }
 
 
-def test_whether_a_batch_of_others_is_committed_is_not_decided_here() -> None:
+def test_a_batch_of_an_unassigned_partition_is_parsed() -> None:
     _, batch = partition_with_batch()
     assert parse_commit_argument(ConsumerAssignment(), batch)[P0].offset == 5
 
 
 @pytest.mark.parametrize("given", [None, (0, 3), (3, 5)])
-def test_a_batch_that_was_given_before_its_partition_was_lost_is_refused(
+def test_a_batch_delivered_before_its_partition_was_lost_is_refused(
     given: tuple[int, int] | None,
 ) -> None:
     partition, batch = partition_with_batch()
     if given is not None:
         mark_delivered(partition, *given)
-    with pytest.raises(CommitFailed, match="lost and assigned again") as told:
+    with pytest.raises(CommitFailed, match="lost and assigned again") as caught:
         parse_commit_argument(owning(partition), batch)
-    assert (told.value.topic, told.value.partition, told.value.offset) == ("orders", 0, 0)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("orders", 0, 0)
 
 
-def test_what_is_neither_is_told() -> None:
+def test_other_types_raise() -> None:
     _, batch = partition_with_batch()
     for wrong in (batch[0], "orders", [P0], 5):
         given: Any = wrong
@@ -87,7 +87,7 @@ def test_an_offset_is_a_whole_number(offset: Any) -> None:
         validate_offset(offset)
 
 
-def test_a_note_is_a_string() -> None:
+def test_offset_metadata_is_a_string() -> None:
     note: Any = b"note"
     with pytest.raises(TypeError, match="the metadata of an offset must be a string, not b'note'"):
         validate_offset(OffsetAndMetadata(5, note))
@@ -101,7 +101,7 @@ def test_an_offset_fits_into_the_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "told"),
+    ("offset", "message"),
     [
         (OffsetAndMetadata(5, leader_epoch=-2), "a leader epoch must be from -1 to"),
         (OffsetAndMetadata(5, leader_epoch=2**31), "a leader epoch must be from -1 to"),
@@ -109,18 +109,20 @@ def test_an_offset_fits_into_the_protocol() -> None:
         (OffsetAndMetadata(5, "\xe9" * 2**14), "at most 32767 bytes"),
     ],
 )
-def test_what_no_request_can_carry_is_refused(offset: OffsetAndMetadata, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_values_out_of_the_protocols_range_are_refused(
+    offset: OffsetAndMetadata, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         validate_offset(offset)
 
 
-def test_times_are_looked_up_by_partition() -> None:
+def test_timestamps_are_given_by_partition() -> None:
     given: Any = {("orders", 0): 5, P1: 0}
     assert validate_timestamps(given) == {P0: 5, P1: 0}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ([P0], "timestamps must be a mapping"),
         ({P0: "5"}, "a timestamp must be a whole number of milliseconds, not '5'"),
@@ -128,11 +130,11 @@ def test_times_are_looked_up_by_partition() -> None:
         ({"orders": 5}, "a partition is"),
     ],
 )
-def test_what_are_no_times_by_partition_is_told(given: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_invalid_timestamps_raise(given: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         validate_timestamps(given)
 
 
-def test_a_time_is_not_negative() -> None:
+def test_a_timestamp_is_not_negative() -> None:
     with pytest.raises(ValueError, match="a timestamp must not be negative, but is -1"):
         validate_timestamps({P0: -1})
