@@ -80,7 +80,7 @@ async def test_a_backoff_past_the_deadline_hides_no_error(
                     raise RequestTimedOut("nothing was learnt")
                 return await looked_up(name, deadline)
 
-            monkeypatch.setattr(cluster, "topic", topic)
+            monkeypatch.setattr(cluster, "topic_metadata", topic)
             broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             with pytest.raises(RequestTimedOut, match="no leader returned the offset") as late:
                 await ends(reader, P0)
