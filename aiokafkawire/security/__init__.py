@@ -1,0 +1,36 @@
+"""SASL mechanisms as step machines of the client and of the broker. This package does no I/O."""
+
+from aiokafkawire.security.mechanism import ClientMechanism, CredentialsRefused, ServerMechanism
+from aiokafkawire.security.oauthbearer import (
+    OAuthBearerClient,
+    OAuthBearerServer,
+    OAuthBearerToken,
+    TokenRefused,
+)
+from aiokafkawire.security.plain import PlainClient, PlainServer
+from aiokafkawire.security.scram import (
+    SCRAM_HASHES,
+    SaltedPasswords,
+    ScramClient,
+    ScramCredential,
+    ScramServer,
+)
+from aiokafkawire.security.secret import Secret
+
+__all__ = (
+    "SCRAM_HASHES",
+    "ClientMechanism",
+    "CredentialsRefused",
+    "OAuthBearerClient",
+    "OAuthBearerServer",
+    "OAuthBearerToken",
+    "PlainClient",
+    "PlainServer",
+    "SaltedPasswords",
+    "ScramClient",
+    "ScramCredential",
+    "ScramServer",
+    "Secret",
+    "ServerMechanism",
+    "TokenRefused",
+)

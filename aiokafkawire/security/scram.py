@@ -1,0 +1,318 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677) as Kafka speaks them (KIP-84, KIP-48).
+
+Kafka prepares neither names nor passwords (no SASLprep), binds no channel, and never sends
+`e=`: a refusal is the error code of SaslAuthenticate.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aiokafkawire.errors import AuthenticationFailed
+from aiokafkawire.security.mechanism import (
+    ClientMechanism,
+    CredentialsRefused,
+    ServerMechanism,
+    invalid_credentials,
+)
+from aiokafkawire.security.secret import Secret
+
+__all__ = (
+    "MAX_ITERATIONS",
+    "MIN_ITERATIONS",
+    "SCRAM_HASHES",
+    "SaltedPasswords",
+    "ScramClient",
+    "ScramCredential",
+    "ScramServer",
+)
+
+SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The hash function of each mechanism."""
+
+MIN_ITERATIONS = 4_096
+"""RFC 7677 and Kafka's brokers ask for at least so many."""
+
+MAX_ITERATIONS = 1 << 20
+"""Above Kafka's own limit of 16,384; a hostile broker must not occupy the client for minutes."""
+
+INLINE_ITERATIONS = 20_000
+"""PBKDF2 takes about 0.2 microseconds an iteration: below this the event loop does not notice."""
+
+MAX_SALTED_PASSWORDS = 64
+
+CHANNEL_BINDING = base64.b64encode(b"n,,").decode()
+
+
+class SaltedPasswords:
+    """PBKDF2 results by password, salt and iterations, so that 50 connections hash once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Secret, bytes, int], bytes] = {}
+
+    def get(self, algorithm: str, password: Secret, salt: bytes, iterations: int) -> bytes:
+        """Return the salted password; compute it on first use."""
+        key = (algorithm, password, salt, iterations)
+        found = self._found.get(key)
+        if found is None:
+            found = hashlib.pbkdf2_hmac(algorithm, password.reveal().encode(), salt, iterations)
+            if len(self._found) >= MAX_SALTED_PASSWORDS:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def has(self, algorithm: str, password: Secret, salt: bytes, iterations: int) -> bool:
+        """Return whether `get` has the result already."""
+        return (algorithm, password, salt, iterations) in self._found
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self._found)} entries)"
+
+
+class ScramClient(ClientMechanism):
+    """Prove the knowledge of a password without sending it, and have the broker prove it too.
+
+    Args:
+        mechanism: A key of `SCRAM_HASHES`.
+        username: User name, or the token id of a delegation token.
+        password: Password, or the base64 HMAC of a delegation token.
+        nonce: Printable ASCII without commas, unique for each authentication.
+        salted_passwords: Shared by the connections of a client.
+        token_auth: The credentials are a delegation token (KIP-48).
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        username: str,
+        password: Secret,
+        nonce: str,
+        salted_passwords: SaltedPasswords,
+        *,
+        token_auth: bool = False,
+    ) -> None:
+        self.name = mechanism
+        self._algorithm = SCRAM_HASHES[mechanism]
+        self._password = password
+        self._nonce = nonce
+        self._salted_passwords = salted_passwords
+        extension = ",tokenauth=true" if token_auth else ""
+        self._first_bare = f"n={_escape(username)},r={nonce}{extension}"
+        self._server_signature: bytes | None = None
+
+    def first(self) -> bytes:
+        return f"n,,{self._first_bare}".encode()
+
+    def blocks(self, token: bytes) -> bool:
+        if self._server_signature is not None:
+            return False
+        try:
+            _, salt, iterations = self._server_first(token)
+        except AuthenticationFailed:
+            return False
+        return iterations > INLINE_ITERATIONS and not self._salted_passwords.has(
+            self._algorithm, self._password, salt, iterations
+        )
+
+    def _next(self, token: bytes) -> bytes | None:
+        if self._server_signature is None:
+            return self._final(token)
+        attributes = self._attributes(token, "v")
+        if not hmac.compare_digest(self._base64(attributes["v"], "v"), self._server_signature):
+            raise self._failed("the broker does not know the password (its signature is wrong)")
+        return None
+
+    def _final(self, token: bytes) -> bytes:
+        nonce, salt, iterations = self._server_first(token)
+        salted = self._salted_passwords.get(self._algorithm, self._password, salt, iterations)
+        without_proof = f"c={CHANNEL_BINDING},r={nonce}"
+        signed = f"{self._first_bare},{token.decode()},{without_proof}".encode()
+        client_key = _hmac(self._algorithm, salted, b"Client Key")
+        stored_key = hashlib.new(self._algorithm, client_key).digest()
+        proof = _xor(client_key, _hmac(self._algorithm, stored_key, signed))
+        server_key = _hmac(self._algorithm, salted, b"Server Key")
+        self._server_signature = _hmac(self._algorithm, server_key, signed)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _server_first(self, token: bytes) -> tuple[str, bytes, int]:
+        """Return nonce, salt and iterations of the server-first message."""
+        attributes = self._attributes(token, "r", "s", "i")
+        nonce = attributes["r"]
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise self._failed("the broker's nonce does not extend the client's")
+        salt = self._base64(attributes["s"], "s")
+        if not salt:
+            raise self._failed("the broker's salt is empty")
+        text = attributes["i"]
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ITERATIONS))):
+            raise self._failed(f"the broker's iteration count is {text[:20]!r}")
+        if not MIN_ITERATIONS <= (iterations := int(text)) <= MAX_ITERATIONS:
+            raise self._failed(
+                f"the broker asks for {iterations} iterations; {MIN_ITERATIONS} to"
+                f" {MAX_ITERATIONS} are accepted"
+            )
+        return nonce, salt, iterations
+
+    def _attributes(self, token: bytes, *names: str) -> dict[str, str]:
+        """Return the attributes of a message that begins with `names`, in this order."""
+        try:
+            parts = [part.partition("=") for part in token.decode().split(",")]
+        except UnicodeDecodeError:
+            raise self._failed("the broker's message is not UTF-8") from None
+        if [name for name, _, _ in parts[: len(names)]] != [*names]:
+            raise self._failed(f"the broker's message has no {', '.join(names)}")
+        return {name: value for name, _, value in parts[: len(names)]}
+
+    def _base64(self, text: str, name: str) -> bytes:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise self._failed(f"the broker's {name}= is not base64") from None
+
+    def _failed(self, reason: str) -> AuthenticationFailed:
+        return AuthenticationFailed(f"{self.name}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScramCredential:
+    """What a broker stores of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @classmethod
+    def from_password(
+        cls, mechanism: str, password: Secret, salt: bytes, iterations: int = MIN_ITERATIONS
+    ) -> ScramCredential:
+        """Return the credential of a password."""
+        algorithm = SCRAM_HASHES[mechanism]
+        salted = hashlib.pbkdf2_hmac(algorithm, password.reveal().encode(), salt, iterations)
+        client_key = _hmac(algorithm, salted, b"Client Key")
+        return cls(
+            salt=salt,
+            stored_key=hashlib.new(algorithm, client_key).digest(),
+            server_key=_hmac(algorithm, salted, b"Server Key"),
+            iterations=iterations,
+        )
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations}, ***)"
+
+
+class ScramServer(ServerMechanism):
+    """Check a client's proof of its password.
+
+    Args:
+        mechanism: A key of `SCRAM_HASHES`.
+        credential_of: Returns the credential of a user name, or None. The second argument says
+            that the name is the id of a delegation token.
+        nonce: Printable ASCII without commas, unique for each authentication.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        credential_of: Callable[[str, bool], ScramCredential | None],
+        nonce: str,
+    ) -> None:
+        self.name = mechanism
+        self._algorithm = SCRAM_HASHES[mechanism]
+        self._credential_of = credential_of
+        self._nonce = nonce
+        self._credential: ScramCredential | None = None
+        self._username = ""
+        self._first = ""
+        self._header = ""
+
+    def next(self, token: bytes) -> bytes:
+        try:
+            message = token.decode()
+        except UnicodeDecodeError:
+            raise self._refused() from None
+        return self._answer_first(message) if self._credential is None else self._check(message)
+
+    def _answer_first(self, message: str) -> bytes:
+        flag, authorization_id, bare = _split(message, 3)
+        parts = bare.split(",") if bare else []
+        attributes = dict(part.partition("=")[::2] for part in parts)
+        if flag != "n" or [part[:2] for part in parts[:2]] != ["n=", "r="] or not attributes["r"]:
+            raise self._refused()
+        username = _unescape(attributes["n"])
+        if username is None or any("=" not in part for part in parts):
+            raise self._refused()
+        if authorization_id not in {"", f"a={attributes['n']}"}:
+            raise self._refused(
+                "Authentication failed: Client requested an authorization id that is different"
+                " from username"
+            )
+        token_auth = attributes.get("tokenauth") == "true"
+        credential = self._credential_of(username, token_auth)
+        if credential is None:
+            raise self._refused()
+        self._credential, self._username = credential, username
+        self._header = f"{flag},{authorization_id},"
+        self._nonce = attributes["r"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._first = f"{bare},{answer}"
+        return answer.encode()
+
+    def _check(self, message: str) -> bytes:
+        assert self._credential is not None
+        without_proof, found, text = message.rpartition(",p=")
+        header = base64.b64encode(self._header.encode()).decode()
+        if not found or without_proof != f"c={header},r={self._nonce}":
+            raise self._refused()
+        try:
+            proof = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise self._refused() from None
+        signed = f"{self._first},{without_proof}".encode()
+        signature = _hmac(self._algorithm, self._credential.stored_key, signed)
+        if len(proof) != len(signature):
+            raise self._refused()
+        client_key = _xor(proof, signature)
+        stored_key = hashlib.new(self._algorithm, client_key).digest()
+        if not hmac.compare_digest(stored_key, self._credential.stored_key):
+            raise self._refused()
+        self.principal = self._username
+        verifier = _hmac(self._algorithm, self._credential.server_key, signed)
+        return b"v=" + base64.b64encode(verifier)
+
+    def _refused(self, message: str = "") -> CredentialsRefused:
+        return CredentialsRefused(message) if message else invalid_credentials(self.name)
+
+
+def _split(message: str, count: int) -> list[str]:
+    parts = message.split(",", count - 1)
+    return parts + [""] * (count - len(parts))
+
+
+def _hmac(algorithm: str, key: bytes, message: bytes) -> bytes:
+    return hmac.new(key, message, algorithm).digest()
+
+
+def _xor(one: bytes, two: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, two, strict=True))
+
+
+def _escape(username: str) -> str:
+    return username.replace("=", "=3D").replace(",", "=2C")
+
+
+def _unescape(name: str) -> str | None:
+    """Return the user name of a saslname, or None if Kafka's brokers refuse it.
+
+    A broker's pattern takes no character beyond ASCII: such a user exists, but cannot log in.
+    """
+    plain = name.replace("=2C", ",").replace("=3D", "=")
+    if _escape(plain) != name or not name.isascii() or "\0" in name or not name:
+        return None
+    return plain

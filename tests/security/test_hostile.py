@@ -1,0 +1,161 @@
+"""Tokens of a hostile peer end in a typed error, and in bounded time."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.errors import AuthenticationFailed
+from aiokafkawire.security import (
+    ClientMechanism,
+    CredentialsRefused,
+    OAuthBearerClient,
+    OAuthBearerServer,
+    OAuthBearerToken,
+    PlainClient,
+    PlainServer,
+    SaltedPasswords,
+    ScramClient,
+    ScramCredential,
+    ScramServer,
+    Secret,
+    ServerMechanism,
+)
+from aiokafkawire.security.mechanism import MAX_TOKEN_BYTES
+from aiokafkawire.security.scram import INLINE_ITERATIONS, MAX_ITERATIONS, MIN_ITERATIONS
+
+SECRET = "hunter2"
+SALTED = SaltedPasswords()
+CREDENTIAL = ScramCredential.from_password("SCRAM-SHA-256", Secret(SECRET), b"salt")
+SALT = base64.b64encode(b"salt").decode()
+
+
+def scram(nonce: str = "abc") -> ScramClient:
+    return ScramClient("SCRAM-SHA-256", "bob", Secret(SECRET), nonce, SALTED)
+
+
+CLIENTS: dict[str, Callable[[], ClientMechanism]] = {
+    "PLAIN": lambda: PlainClient("bob", Secret(SECRET)),
+    "SCRAM": scram,
+    "OAUTHBEARER": lambda: OAuthBearerClient(OAuthBearerToken(Secret(SECRET))),
+}
+SERVERS: dict[str, Callable[[], ServerMechanism]] = {
+    "PLAIN": lambda: PlainServer(lambda _: Secret(SECRET)),
+    "SCRAM": lambda: ScramServer("SCRAM-SHA-256", lambda *_: CREDENTIAL, "server"),
+    "OAUTHBEARER": lambda: OAuthBearerServer(lambda token, _: token.reveal()),
+}
+
+# Bytes that look like messages reach deeper than random ones.
+PIECES = (
+    *(b"n,,", b"n=bob", b"r=abc", b"r=abcserver", b",", b"s=" + SALT.encode(), b"i=4096", b"i=-1"),
+    *(b"c=biws", b"p=", b"v=", b"=", b"\x01", b"auth=Bearer x", b"\0", b"bob", b"a=", b"\xff"),
+)
+pieces = st.sampled_from(PIECES)
+tokens = st.one_of(st.binary(max_size=80), st.lists(pieces, max_size=12).map(b",".join))
+tokens |= st.lists(pieces, max_size=12).map(b"".join)
+
+
+def refused_by(
+    step: Callable[[bytes], bytes | None], token: bytes, expected: type[Exception]
+) -> Exception | None:
+    """Return the error of a step; any other error is raised."""
+    try:
+        step(token)
+    except expected as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@given(sent=st.lists(tokens, max_size=3))
+def test_a_client_raises_only_authentication_failed(name: str, sent: list[bytes]) -> None:
+    client = CLIENTS[name]()
+    client.first()
+    for token in sent:
+        client.blocks(token)
+        if error := refused_by(client.next, token, AuthenticationFailed):
+            assert SECRET not in str(error)
+            break
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@given(sent=st.lists(tokens, max_size=3))
+def test_a_server_raises_only_credentials_refused(name: str, sent: list[bytes]) -> None:
+    server = SERVERS[name]()
+    for token in sent:
+        if error := refused_by(server.next, token, CredentialsRefused):
+            assert SECRET not in str(error)
+            assert not server.is_complete
+            break
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_token_has_a_longest_length(name: str) -> None:
+    client = CLIENTS[name]()
+    client.first()
+    with pytest.raises(AuthenticationFailed, match=f"more than {MAX_TOKEN_BYTES}"):
+        client.next(bytes(MAX_TOKEN_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (f"r=abcx,s={SALT},i=1", "asks for 1 iterations"),
+        (f"r=abcx,s={SALT},i={MIN_ITERATIONS - 1}", "asks for 4095 iterations"),
+        (f"r=abcx,s={SALT},i={MAX_ITERATIONS + 1}", "asks for 1048577 iterations"),
+        (f"r=abcx,s={SALT},i={1 << 31}", "iteration count is '2147483648'"),
+        (f"r=abcx,s={SALT},i=-1", "iteration count is '-1'"),
+        (f"r=abcx,s={SALT},i=\N{SUPERSCRIPT TWO}", "iteration count is '²'"),
+        (f"r=abcx,s={SALT},i=", "iteration count is ''"),
+        (f"r=abc,s={SALT},i=4096", "nonce does not extend"),
+        (f"r=xabc,s={SALT},i=4096", "nonce does not extend"),
+        ("r=abcx,s=,i=4096", "salt is empty"),
+        ("r=abcx,s=%%%%,i=4096", "s= is not base64"),
+        (f"m=x,r=abcx,s={SALT},i=4096", "has no r, s, i"),
+        (f"s={SALT},r=abcx,i=4096", "has no r, s, i"),
+        ("", "has no r, s, i"),
+    ],
+)
+def test_a_broker_that_lies_in_scram_is_refused(message: str, reason: str) -> None:
+    client = scram()
+    client.first()
+    with pytest.raises(AuthenticationFailed, match=f"^SCRAM-SHA-256: .*{reason}"):
+        client.next(message.encode())
+
+
+def test_many_iterations_block_until_they_are_known() -> None:
+    salted = SaltedPasswords()
+
+    def client() -> ScramClient:
+        made = ScramClient("SCRAM-SHA-256", "bob", Secret(SECRET), "abc", salted)
+        made.first()
+        return made
+
+    few, many = (
+        f"r=abcx,s={SALT},i={count}".encode() for count in (MIN_ITERATIONS, INLINE_ITERATIONS + 1)
+    )
+    assert not client().blocks(few)
+    first = client()
+    assert first.blocks(many)
+    first.next(many)
+    assert not client().blocks(many)
+
+
+def test_a_final_message_needs_the_signature() -> None:
+    client = scram()
+    client.first()
+    client.next(f"r=abcx,s={SALT},i=4096".encode())
+    for token in (b"", b"v=", b"v=AAAA", b"e=other-error"):
+        with pytest.raises(AuthenticationFailed):
+            client.next(token)
+
+
+def test_salted_passwords_are_bounded() -> None:
+    salted = SaltedPasswords()
+    for number in range(200):
+        salted.get("sha256", Secret(SECRET), number.to_bytes(2, "big"), 1)
+    assert int(repr(salted).split("(")[1].split()[0]) <= 64
