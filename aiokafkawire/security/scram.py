@@ -36,7 +36,7 @@ SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "
 """The hash function of each mechanism."""
 
 MIN_ITERATIONS = 4_096
-"""RFC 7677 and Kafka's brokers ask for at least so many."""
+"""The minimum of RFC 7677 and of Kafka's brokers."""
 
 MAX_ITERATIONS = 1 << 20
 """Above Kafka's own limit of 16,384; a hostile broker must not occupy the client for minutes."""
