@@ -11,7 +11,7 @@ from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make_config
 from aiokafkawire.config.name_hints import CONSUMER_HINTS
 from aiokafkawire.connection import ByVersion, parse_pin
 from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
-from aiokafkawire.group.assignors import assignors_of
+from aiokafkawire.group.assignors import create_assignors
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
@@ -109,7 +109,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """
         self.config = make_config(ConsumerConfig, options)
         parse_pin(self.config.api_version)
-        self._assignors = assignors_of(self.config.partition_assignment_strategy)
+        self._assignors = create_assignors(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
         who = f"consumer {self.config.client_id}"
         super().__init__(
@@ -417,7 +417,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """
         session = self._running
         group = session.require_group()
-        group.member.touched()
+        group.member.record_poll()
         if isinstance(offsets, Mapping):
             wanted: dict[TopicPartition, OffsetAndMetadata] = {}
             async for items in in_slices([*offsets.items()]):
@@ -781,7 +781,7 @@ class RecordIterator:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         session = consumer._running
-        self._record_poll = None if session.group is None else session.group.member.touched
+        self._record_poll = None if session.group is None else session.group.member.record_poll
         self._cursor = RecordCursor((), UnprocessedRange(0))
 
     def __aiter__(self) -> Self:

@@ -8,8 +8,8 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
-from aiokafkawire.group.coordinator import GroupMember
-from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
+from aiokafkawire.group.member import GroupMember
+from aiokafkawire.group.offsets import CommitIdentity, Committed, GroupOffsets
 from aiokafkawire.runtime import Host, Runtime
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -48,8 +48,8 @@ class GroupSession:
             cluster,
             runtime,
             config.group_id,
-            credentials=self.credentials,
-            on_doubt=self._verify_membership,
+            commit_identity=self.commit_identity,
+            on_rejected=self._verify_membership,
             on_committed=on_committed,
             storage=config.offsets_storage,
         )
@@ -62,9 +62,9 @@ class GroupSession:
         self.manual = False
         self.manual_commits = 0
 
-    def credentials(self) -> Credentials | None:
+    def commit_identity(self) -> CommitIdentity | None:
         """Return the generation and member id to commit with; None if no commit is possible."""
-        return Credentials() if self.member.away else self.member.credentials()
+        return CommitIdentity() if self.member.is_outside_group else self.member.commit_identity()
 
     def metadata(self) -> GroupMetadata:
         """Return the group metadata for a transaction's offsets (KIP-447)."""
@@ -72,7 +72,7 @@ class GroupSession:
 
     def _verify_membership(self) -> None:
         if not self.manual:
-            self.member.doubt()
+            self.member.verify_membership()
 
     async def wait_until_left(self, deadline: float) -> bool:
         """Wait until the member has left the group, if partitions are assigned manually.
@@ -80,7 +80,7 @@ class GroupSession:
         Returns:
             False at the deadline.
         """
-        while self.manual and not self.member.away:
+        while self.manual and not self.member.is_outside_group:
             if not await self._notifier.wait(deadline):
                 return False
         return True
@@ -103,5 +103,5 @@ class GroupSession:
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
         """Return the committed offsets, after all commits in flight are acknowledged."""
         await self.require_not_member(deadline, "OffsetFetch")
-        await self.offsets.quiet(partitions, deadline)
+        await self.offsets.wait_idle(partitions, deadline)
         return await self.offsets.fetch(partitions, deadline)

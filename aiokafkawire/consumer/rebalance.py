@@ -112,10 +112,12 @@ class RebalanceHandler:
 
     # --- PartitionOwner ---
 
-    def entered_generation(self, generation: Generation, owned: Collection[TopicPartition]) -> None:
+    def on_generation_joined(
+        self, generation: Generation, owned: Collection[TopicPartition]
+    ) -> None:
         """Note a new generation, in which the owned partitions may be committed."""
         self._callbacks.counters.rebalances += 1
-        self._offsets.rejoined(generation.number, owned)
+        self._offsets.on_rejoined(generation.number, owned)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Add partitions; they are read after the listener has returned.
@@ -140,12 +142,12 @@ class RebalanceHandler:
         subscribed next.
         """
         if not topics:
-            self.withdraw(tuple(self._owned))
+            self.prepare_revoke(tuple(self._owned))
         for tp, partition in self._owned.items():
             if tp not in self._being_revoked:
                 partition.pending_revocation = tp.topic not in topics
 
-    def withdraw(self, partitions: Collection[TopicPartition]) -> None:
+    def prepare_revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Stop delivery of these partitions. They may be committed until they are revoked."""
         self._being_revoked = frozenset(partitions)
         for partition in self._find_owned(partitions):
@@ -171,7 +173,7 @@ class RebalanceHandler:
                 self.released_uncommitted[partition.tp] = REVOKED
                 uncommitted.append(partition.tp)
         self._log_revoked(partitions, uncommitted)
-        self._offsets.ended(partitions, REVOKED, lost=False)
+        self._offsets.end_ownership(partitions, REVOKED, lost=False)
         self._callbacks.on_state_changed()
 
     def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
@@ -182,7 +184,7 @@ class RebalanceHandler:
                 self.lost_uncommitted[partition.tp] = self.released_uncommitted[partition.tp] = (
                     reason
                 )
-        self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
+        self._offsets.end_ownership(partitions, f"the partition was lost: {reason}", lost=True)
         logger.warning(
             "Group %s: lost %s without a commit: %s (%s)",
             self._config.group_id,
@@ -229,15 +231,15 @@ class RebalanceHandler:
         """Return whether one is being revoked: its commit cannot wait for the rebalance."""
         return any(tp in self._owned and self._owned[tp].pending_revocation for tp in partitions)
 
-    def interrupt(self) -> None:
+    def interrupt_poll(self) -> None:
         """End the current delivery, because a revocation waits for the application's next call."""
         self._callbacks.stop_delivery()
 
-    def heard(self, failure: KafkaError | None) -> None:
+    def on_coordinator_result(self, failure: KafkaError | None) -> None:
         """Note a response of the coordinator (None), or the error of a request."""
         self._callbacks.on_result(failure)
 
-    def changed(self) -> None:
+    def on_state_changed(self) -> None:
         """Wake waiting calls, because the membership state has changed."""
         self._callbacks.on_state_changed()
 
@@ -252,18 +254,18 @@ class RebalanceHandler:
         count = 0
         async for some in in_slices(partitions):
             owned = [p for p in some if self._is_owned(p)]
-            offsets = self._offsets.pending(partition.tp for partition in owned)
+            offsets = self._offsets.pending_offsets(partition.tp for partition in owned)
             if self._config.enable_auto_commit:
                 offsets |= offsets_to_commit(owned, offsets)
             if offsets:
-                tickets.append(self._offsets.submit(offsets, last=True))
+                tickets.append(self._offsets.submit(offsets, before_revocation=True))
                 count += len(offsets)
         if not tickets:
             return
         timeout_s = self._config.request_timeout_ms / 1000
         deadline = min(self._clock.now() + timeout_s, self.close_deadline)
         try:
-            await self._offsets.acknowledged(tickets, deadline)
+            await self._offsets.wait_acknowledged(tickets, deadline)
         except KafkaError as error:
             self._callbacks.counters.commit_failures += 1
             logger.warning(

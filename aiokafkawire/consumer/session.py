@@ -148,9 +148,9 @@ class ConsumerSession(Session):
         """True if `close` must wait for the coordinator: for a commit, or for the member id."""
         if self.group is None:
             return False
-        if self.group.member.unnamed:
+        if self.group.member.awaiting_member_id:
             return True
-        if self.group.manual_commits or self.group.offsets.is_awaited:
+        if self.group.manual_commits or self.group.offsets.has_waiters:
             return True
         return self.config.enable_auto_commit and any(
             partition.offset_to_commit() is not None for partition in self.assignment.values()
@@ -201,9 +201,9 @@ class ConsumerSession(Session):
         error = self._take_error()
         if error is not None:
             return error
-        if self.group is None or self.group.member.untold is None:
+        if self.group is None or self.group.member.unreported_error is None:
             return None
-        return copy_of(self.group.member.untold)
+        return copy_of(self.group.member.unreported_error)
 
     # --- subscription ---
 
@@ -247,7 +247,9 @@ class ConsumerSession(Session):
         """Remove manually assigned partitions, and commit their processed records."""
         group = self.group
         if group is not None and self.config.enable_auto_commit:
-            offsets = offsets_to_commit(partitions, group.offsets.pending(p.tp for p in partitions))
+            offsets = offsets_to_commit(
+                partitions, group.offsets.pending_offsets(p.tp for p in partitions)
+            )
             if offsets:
                 group.manual_commits += 1
                 self._host.spawn(self._commit_before_joining, group, offsets, name="commit")
@@ -353,7 +355,7 @@ class ConsumerSession(Session):
         recreated = self._restart_recreated(update.recreated_topics)
         if recreated and self.group is not None:
             reason = "the topic was deleted and created again"
-            self.group.offsets.ended([p.tp for p in recreated], reason, lost=True)
+            self.group.offsets.end_ownership([p.tp for p in recreated], reason, lost=True)
         self._apply_subscription()
         if self.group is not None and not self.group.manual:
             self.group.member.metadata_changed()
@@ -366,12 +368,12 @@ class ConsumerSession(Session):
         self._stop_delivery()
         self.assignment.mark_processed(caller)
         if self.group is not None:
-            self.group.member.entered()
+            self.group.member.poll_started()
 
     def poll_finished(self) -> None:
         """Note that the call for records returns."""
         if self.group is not None:
-            self.group.member.left()
+            self.group.member.poll_finished()
 
     def next_buffered(self, owner: object) -> Record | None:
         """Return the next record of this owner's cursor, if any; this resets the poll timer."""
@@ -387,7 +389,7 @@ class ConsumerSession(Session):
     def record_poll(self) -> None:
         """Reset the poll timer of the group member."""
         if self.group is not None:
-            self.group.member.touched()
+            self.group.member.record_poll()
 
     def next_record(self, owner: object, caller: object) -> Record | None:
         """Return the next record, and open a cursor for those after it."""
@@ -454,7 +456,7 @@ class ConsumerSession(Session):
         if raised is not None:
             raise raised
         if self.group is not None and (error := self.group.member.error) is not None:
-            self.group.member.told()
+            self.group.member.mark_error_reported()
             raise copy_of(error)
         self.raise_failed()
         subscription = self.subscription
@@ -502,8 +504,8 @@ class ConsumerSession(Session):
 
     def on_state_changed(self) -> None:
         """Wake all tasks and waiting calls, because partitions, positions or leaders changed."""
-        if self.group is not None and self.group.member.away:
-            self.group.offsets.rejoined(NO_GENERATION, ())
+        if self.group is not None and self.group.member.is_outside_group:
+            self.group.offsets.on_rejoined(NO_GENERATION, ())
         self._notifier.notify_all()
         self.fetcher.wake()
         self.position_resolver.wake()
@@ -587,7 +589,7 @@ class ConsumerSession(Session):
             and self.assignment.get(partition.tp) is partition
             and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
-        return offsets_to_commit(owned, group.offsets.pending(p.tp for p in owned))
+        return offsets_to_commit(owned, group.offsets.pending_offsets(p.tp for p in owned))
 
     async def _commit_quietly(
         self, group: GroupSession, tickets: Sequence[int], count: int
@@ -596,7 +598,7 @@ class ConsumerSession(Session):
         clock = self.runtime.clock
         deadline = clock.now() + self.config.default_api_timeout_ms / 1000
         try:
-            await group.offsets.acknowledged(tickets, deadline)
+            await group.offsets.wait_acknowledged(tickets, deadline)
         except KafkaError as error:
             self.counters.commit_failures += 1
             logger.log(
@@ -638,9 +640,9 @@ class ConsumerSession(Session):
         await checkpoint()
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
         await group.require_not_member(deadline, "OffsetCommit")
-        last = group.rebalance.is_any_being_revoked(offsets)
+        before_revocation = group.rebalance.is_any_being_revoked(offsets)
         try:
-            await group.offsets.commit(offsets, deadline, last=last)
+            await group.offsets.commit(offsets, deadline, before_revocation=before_revocation)
         except KafkaError:
             self.counters.commit_failures += 1
             raise

@@ -7,45 +7,45 @@ from dataclasses import dataclass
 
 from aiokafkawire.types import NodeId
 
-from .states import Assignment, Generation, JoinedMember
+from .states import Assignment, Generation, JoinResponseMember
 
 __all__ = (
     "AssignPartitions",
-    "Effect",
+    "ComputeAssignment",
     "EnterGeneration",
     "FindCoordinator",
     "ForgetCoordinator",
-    "Interrupt",
+    "InterruptPoll",
+    "LogMessage",
     "LosePartitions",
-    "MakeAssignment",
-    "Note",
+    "MembershipEffect",
     "RevokePartitions",
     "SendHeartbeat",
     "SendJoin",
     "SendLeave",
     "SendSync",
-    "WatchPartitions",
+    "WatchPartitionCounts",
 )
 
 
-class Effect:
+class MembershipEffect:
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class FindCoordinator(Effect):
+class FindCoordinator(MembershipEffect):
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetCoordinator(Effect):
+class ForgetCoordinator(MembershipEffect):
     """`silent` is the node that answered nothing: what waits there would wait for long."""
 
-    silent: NodeId | None = None
+    unresponsive_node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SendJoin(Effect):
+class SendJoin(MembershipEffect):
     """`owned` are the partitions that the member keeps, as of `generation`."""
 
     request: int
@@ -59,21 +59,21 @@ class SendJoin(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class MakeAssignment(Effect):
+class ComputeAssignment(MembershipEffect):
     request: int
     protocol: str
-    members: tuple[JoinedMember, ...]
+    members: tuple[JoinResponseMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WatchPartitions(Effect):
+class WatchPartitionCounts(MembershipEffect):
     """The coordinator keeps the old assignment: only changes of the topics matter."""
 
-    members: tuple[JoinedMember, ...]
+    members: tuple[JoinResponseMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SendSync(Effect):
+class SendSync(MembershipEffect):
     request: int
     node: NodeId
     generation: Generation
@@ -81,7 +81,7 @@ class SendSync(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class SendHeartbeat(Effect):
+class SendHeartbeat(MembershipEffect):
     request: int
     node: NodeId
     generation: Generation
@@ -89,8 +89,8 @@ class SendHeartbeat(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class SendLeave(Effect):
-    """`request` is answered by `LeftGroup` in any case."""
+class SendLeave(MembershipEffect):
+    """`request` is answered by `GroupLeft` in any case."""
 
     request: int
     member_id: str
@@ -99,20 +99,20 @@ class SendLeave(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class RevokePartitions(Effect):
-    """Run the callback, commit, give the partitions back; answer with `Revoked`."""
+class RevokePartitions(MembershipEffect):
+    """Run the callback, commit, give the partitions back; answer with `PartitionsRevoked`."""
 
     request: int
     partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupt(Effect):
+class InterruptPoll(MembershipEffect):
     """A revocation is due: the application's next call must be heard of."""
 
 
 @dataclass(frozen=True, slots=True)
-class LosePartitions(Effect):
+class LosePartitions(MembershipEffect):
     """The partitions are not this member's any more; nothing may be committed for them."""
 
     partitions: Assignment
@@ -120,7 +120,7 @@ class LosePartitions(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class EnterGeneration(Effect):
+class EnterGeneration(MembershipEffect):
     """The rebalance is over. `owned` is what may be committed in the new generation.
 
     That is all that was assigned, and what is still to be given back.
@@ -131,14 +131,14 @@ class EnterGeneration(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignPartitions(Effect):
+class AssignPartitions(MembershipEffect):
     """These are the member's from now on, beside what it kept; the application is to be told."""
 
     partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class Note(Effect):
+class LogMessage(MembershipEffect):
     """A line for the log."""
 
     text: str

@@ -1,7 +1,6 @@
 """What a member of a consumer group can hear.
 
-An `Answer` carries the number of the request that it answers, so that a late one is told from the
-one that the state waits for.
+A `RequestCompleted` event has the number of its request, so that late events are recognized.
 """
 
 from __future__ import annotations
@@ -12,91 +11,91 @@ from dataclasses import dataclass
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import NodeId
 
-from .states import Assignment, JoinedMember
+from .states import Assignment, JoinResponseMember
 
 __all__ = (
-    "Answer",
-    "ApplicationEntered",
-    "AssignmentMade",
-    "Closing",
-    "Contradicted",
+    "AssignmentComputed",
+    "CloseRequested",
+    "CommitRejected",
     "CoordinatorFound",
-    "CoordinatorLoading",
-    "CoordinatorLost",
-    "CoordinatorMissing",
-    "Doubted",
-    "Event",
-    "GenerationOutdated",
-    "HeartbeatAnswered",
+    "CoordinatorLoadInProgress",
+    "CoordinatorNotFound",
+    "CoordinatorUnavailable",
+    "DeadlineReached",
+    "ErrorReported",
+    "FatalErrorOccurred",
+    "GroupLeft",
+    "HeartbeatSucceeded",
+    "IllegalGeneration",
     "InstanceFenced",
     "JoinedAsFollower",
     "JoinedAsLeader",
-    "LeftGroup",
     "MemberIdAssigned",
-    "MemberUnknown",
-    "RebalanceBegan",
-    "Refused",
-    "Rejoin",
-    "Revoked",
-    "ServerFailed",
-    "SessionTimeoutRefused",
+    "MembershipEvent",
+    "PartitionsRevoked",
+    "PollStarted",
+    "ProtocolViolation",
+    "RebalanceInProgress",
+    "RejoinRequested",
+    "RequestCompleted",
+    "SessionTimeoutRejected",
     "Subscribed",
     "Synced",
-    "Tick",
-    "Told",
+    "UnknownMemberId",
+    "UnknownServerErrorReceived",
     "Unsubscribed",
 )
 
 
-class Event:
+class MembershipEvent:
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed(Event):
+class Subscribed(MembershipEvent):
     """The topics to read are these from now on (sorted; not empty)."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribed(Event):
+class Unsubscribed(MembershipEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Closing(Event):
+class CloseRequested(MembershipEvent):
     deadline: float
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationEntered(Event):
+class PollStarted(MembershipEvent):
     """The application called: what it was given before counts as processed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rejoin(Event):
+class RejoinRequested(MembershipEvent):
     """What was assigned is out of date: the leader saw that a topic's partitions changed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Doubted(Event):
+class CommitRejected(MembershipEvent):
     """A commit was refused: a heartbeat at once tells why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Event):
+class ErrorReported(MembershipEvent):
     """The application was told why nothing comes any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tick(Event):
+class DeadlineReached(MembershipEvent):
     """A deadline may have come."""
 
 
-class Answer(Event):
+class RequestCompleted(MembershipEvent):
     """An event that answers the request of this number."""
 
     __slots__ = ()
@@ -104,20 +103,20 @@ class Answer(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorFound(Answer):
+class CoordinatorFound(RequestCompleted):
     request: int
     node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorMissing(Answer):
+class CoordinatorNotFound(RequestCompleted):
     """No broker could say who the coordinator is; later one may."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedAsFollower(Answer):
+class JoinedAsFollower(RequestCompleted):
     request: int
     member_id: str
     generation: int
@@ -125,19 +124,19 @@ class JoinedAsFollower(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedAsLeader(Answer):
+class JoinedAsLeader(RequestCompleted):
     """`skip_assignment` is set for a static member that came back: the old assignment stands."""
 
     request: int
     member_id: str
     generation: int
     protocol: str
-    members: tuple[JoinedMember, ...]
+    members: tuple[JoinResponseMember, ...]
     skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class MemberIdAssigned(Answer):
+class MemberIdAssigned(RequestCompleted):
     """MEMBER_ID_REQUIRED: join again under this id."""
 
     request: int
@@ -145,13 +144,13 @@ class MemberIdAssigned(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTimeoutRefused(Answer):
+class SessionTimeoutRejected(RequestCompleted):
     request: int
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentMade(Answer):
+class AssignmentComputed(RequestCompleted):
     """The assignor's result: the encoded assignment of each member id."""
 
     request: int
@@ -159,47 +158,47 @@ class AssignmentMade(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(Answer):
+class Synced(RequestCompleted):
     request: int
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswered(Answer):
+class HeartbeatSucceeded(RequestCompleted):
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceBegan(Answer):
+class RebalanceInProgress(RequestCompleted):
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorLost(Answer):
+class CoordinatorUnavailable(RequestCompleted):
     """It is another broker, or it cannot be reached, or did not answer."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorLoading(Answer):
+class CoordinatorLoadInProgress(RequestCompleted):
     """It is the right broker, and is reading the group's state."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class MemberUnknown(Answer):
+class UnknownMemberId(RequestCompleted):
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationOutdated(Answer):
+class IllegalGeneration(RequestCompleted):
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class Contradicted(Answer):
+class ProtocolViolation(RequestCompleted):
     """The answer contradicts itself or what was asked."""
 
     request: int
@@ -207,13 +206,13 @@ class Contradicted(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceFenced(Answer):
+class InstanceFenced(RequestCompleted):
     request: int
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFailed(Answer):
+class UnknownServerErrorReceived(RequestCompleted):
     """The coordinator failed inside, and does not say of what: it may pass, or not."""
 
     request: int
@@ -221,7 +220,7 @@ class ServerFailed(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Answer):
+class FatalErrorOccurred(RequestCompleted):
     """An error that no repetition mends."""
 
     request: int
@@ -229,14 +228,14 @@ class Refused(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked(Answer):
+class PartitionsRevoked(RequestCompleted):
     """The application gave its partitions back."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeftGroup(Answer):
+class GroupLeft(RequestCompleted):
     """LeaveGroup was answered, or could not be."""
 
     request: int

@@ -19,18 +19,24 @@ from aiokafkawire.wire.consumer_protocol import (
     flatten_by_topic,
 )
 
-from . import states as s
+from . import states
 from .assignors import Assignor, MemberSubscription
 
-__all__ = ("Leader", "divide", "failing_as_group", "replica_racks", "subscriptions_of")
+__all__ = (
+    "GroupLeader",
+    "compute_assignments",
+    "decode_subscriptions",
+    "raising_group_failed",
+    "replica_racks",
+)
 
 logger = logging.getLogger("aiokafkawire.group")
 
 
-class Leader:
+class GroupLeader:
     """Divides the partitions of a group, and watches whether there are more or fewer of them.
 
-    The topics of all members stay in the metadata until `stand_down`.
+    The topics of all members stay in the metadata until `stop_watching`.
     """
 
     def __init__(
@@ -49,24 +55,26 @@ class Leader:
         self._assignors = assignors
         self._counts: dict[str, int] = {}
 
-    async def assign(self, protocol: str, joined: Sequence[s.JoinedMember]) -> dict[str, bytes]:
+    async def assign(
+        self, protocol: str, joined: Sequence[states.JoinResponseMember]
+    ) -> dict[str, bytes]:
         """The encoded assignment of each member. Raises `GroupFailed`."""
         members = self._read(joined)
         counts = await self._count(topics_of(members))
         racks = replica_racks(self._cluster.metadata, counts)
-        return divide(self._assignors[protocol], counts, members, racks)
+        return compute_assignments(self._assignors[protocol], counts, members, racks)
 
-    async def watch(self, joined: Sequence[s.JoinedMember]) -> None:
+    async def watch(self, joined: Sequence[states.JoinResponseMember]) -> None:
         """Watch without having assigned."""
         await self._count(topics_of(self._read(joined)))
 
-    def stand_down(self) -> None:
+    def stop_watching(self) -> None:
         """Another one leads, or nobody does."""
         if self._counts:
             self._cluster.remove_topics(self._counts)
             self._counts = {}
 
-    def outdated(self) -> str | None:
+    def find_changed_topic(self) -> str | None:
         """Why what was assigned is out of date, if it is."""
         metadata = self._cluster.metadata
         for topic, count in self._counts.items():
@@ -76,8 +84,8 @@ class Leader:
                 return f"topic {topic!r} has {now} partitions, not {count}"
         return None
 
-    def _read(self, joined: Sequence[s.JoinedMember]) -> list[MemberSubscription]:
-        members, unreadable = subscriptions_of(joined)
+    def _read(self, joined: Sequence[states.JoinResponseMember]) -> list[MemberSubscription]:
+        members, unreadable = decode_subscriptions(joined)
         for member_id, error in unreadable.items():
             logger.log(
                 self._limit.level(logging.WARNING, member_id, self._clock.now()),
@@ -93,7 +101,7 @@ class Leader:
 
     async def _count(self, topics: Sequence[str]) -> dict[str, int]:
         """How many partitions each topic has; topics that do not exist (yet) are left out."""
-        self.stand_down()
+        self.stop_watching()
         self._counts = dict.fromkeys(topics, 0)
         self._cluster.add_topics(topics)
         deadline = self._clock.now() + self._cluster.config.request_timeout_ms / 1000
@@ -110,10 +118,10 @@ class Leader:
         return {topic: count for topic, count in counts.items() if count}
 
 
-def subscriptions_of(
-    members: Iterable[s.JoinedMember],
+def decode_subscriptions(
+    members: Iterable[states.JoinResponseMember],
 ) -> tuple[list[MemberSubscription], dict[str, MalformedMessage]]:
-    """What the members told the leader, and whose words cannot be read.
+    """What the members subscription the leader, and whose words cannot be read.
 
     Such a member is taken for one that subscribes to nothing: the others are not to suffer for it.
     """
@@ -121,7 +129,7 @@ def subscriptions_of(
     unreadable: dict[str, MalformedMessage] = {}
     for member in members:
         try:
-            told = decode_subscription(member.metadata)
+            subscription = decode_subscription(member.metadata)
         except MalformedMessage as error:
             unreadable[member.member_id] = error
             nothing = MemberSubscription(member.member_id, (), member.group_instance_id)
@@ -130,12 +138,12 @@ def subscriptions_of(
         subscriptions.append(
             MemberSubscription(
                 member.member_id,
-                tuple(told.topics),
+                tuple(subscription.topics),
                 member.group_instance_id,
-                told.user_data,
-                tuple(flatten_by_topic(told.owned_partitions)),
-                told.generation_id,
-                told.rack_id,
+                subscription.user_data,
+                tuple(flatten_by_topic(subscription.owned_partitions)),
+                subscription.generation_id,
+                subscription.rack_id,
             )
         )
     return subscriptions, unreadable
@@ -164,7 +172,7 @@ def replica_racks(
 
 
 @contextmanager
-def failing_as_group(assignor: Assignor) -> Iterator[None]:
+def raising_group_failed(assignor: Assignor) -> Iterator[None]:
     """What an assignor raises is `GroupFailed`: it may be the application's own."""
     try:
         yield
@@ -172,14 +180,14 @@ def failing_as_group(assignor: Assignor) -> Iterator[None]:
         raise GroupFailed(f"the assignor {assignor.name!r} failed: {error!r}") from error
 
 
-def divide(
+def compute_assignments(
     assignor: Assignor,
     counts: Mapping[str, int],
     members: Sequence[MemberSubscription],
     racks: Mapping[TopicPartition, tuple[str, ...]],
 ) -> dict[str, bytes]:
     """Run an assignor, and hold its result to what it must be. Raises `GroupFailed`."""
-    with failing_as_group(assignor):
+    with raising_group_failed(assignor):
         assignment = assignor.assign(counts, members, racks)
     known = {member.member_id: member for member in members}
     owners: dict[TopicPartition, str] = {}
@@ -188,14 +196,14 @@ def divide(
             if member_id not in known or owners.setdefault(tp, member_id) != member_id:
                 raise GroupFailed(f"the assignor {assignor.name!r} gives {tp} to the wrong member")
     if assignor.cooperative:
-        _check_handover(assignor, members, owners)
+        _check_not_taken(assignor, members, owners)
     return {
         member.member_id: encode_assignment(assignment.get(member.member_id, ()))
         for member in members
     }
 
 
-def _check_handover(
+def _check_not_taken(
     assignor: Assignor,
     members: Sequence[MemberSubscription],
     owners: Mapping[TopicPartition, str],
@@ -205,14 +213,14 @@ def _check_handover(
     Of several that say so the newest generation is believed, and none if that is not one member.
     """
     newest: dict[TopicPartition, int] = {}
-    holders: dict[TopicPartition, list[str]] = {}
+    owners_by_claim: dict[TopicPartition, list[str]] = {}
     for member in members:
         for tp in member.owned:
             if member.generation > newest.get(tp, -2):
-                newest[tp], holders[tp] = member.generation, []
+                newest[tp], owners_by_claim[tp] = member.generation, []
             if member.generation == newest[tp]:
-                holders[tp].append(member.member_id)
-    for tp, held_by in holders.items():
+                owners_by_claim[tp].append(member.member_id)
+    for tp, held_by in owners_by_claim.items():
         if len(held_by) == 1 and owners.get(tp, held_by[0]) != held_by[0]:
             raise GroupFailed(
                 f"the assignor {assignor.name!r} gives {tp} away while another member owns it"

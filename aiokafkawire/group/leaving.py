@@ -7,128 +7,166 @@ from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import FencedInstanceId
 
-from . import events as on
-from . import states as s
-from . import steps
-from .steps import Outcome
+from . import actions, events, states
+from .actions import Outcome
 
 if TYPE_CHECKING:
-    from .membership import Membership
+    from .membership_machine import MembershipMachine
 
 
-MAX_SETTLING_S = 0.3
+LEAVE_DURING_REBALANCE_TIMEOUT_S = 0.3
 """How long a member that shall leave in the middle of a rebalance waits for its end."""
 
 
-def fence(m: Membership, state: s.State, event: on.InstanceFenced, now: float) -> Outcome:
+def fence(
+    m: MembershipMachine, state: states.MembershipState, event: events.InstanceFenced, now: float
+) -> Outcome:
     error = FencedInstanceId(
         f"another member runs with group_instance_id {m.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,
     )
-    return steps.or_leave(m, state, (s.Fenced(error), steps.lose(state, str(error))))
+    return actions.or_finish_leave(
+        m, state, (states.Fenced(error), actions.lose_partitions(state, str(error)))
+    )
 
 
-def fail(m: Membership, state: s.State, event: on.Refused, now: float) -> Outcome:
-    effects = steps.lose(state, str(event.error))
-    if isinstance(state, s.Arriving):
+def fail(
+    m: MembershipMachine,
+    state: states.MembershipState,
+    event: events.FatalErrorOccurred,
+    now: float,
+) -> Outcome:
+    effects = actions.lose_partitions(state, str(event.error))
+    if isinstance(state, states.AwaitingAssignment):
         # The others wait for this member until its session ends, unless it says goodbye.
-        leave = steps.quiet_leave(m, state.generation.member_id, now, "it failed")
+        leave = actions.leave_no_wait(m, state.generation.member_id, now, "it failed")
         effects = (*effects, *leave)
-    return steps.or_leave(m, state, (s.Failed(event.error), effects))
+    return actions.or_finish_leave(m, state, (states.JoinFailed(event.error), effects))
 
 
-def told(m: Membership, state: s.Failed | s.Fenced, event: on.Told, now: float) -> Outcome:
-    return replace(state, told=True), ()
+def mark_reported(
+    m: MembershipMachine,
+    state: states.JoinFailed | states.Fenced,
+    event: events.ErrorReported,
+    now: float,
+) -> Outcome:
+    return replace(state, reported=True), ()
 
 
-def try_anew(m: Membership, state: s.Failed, event: on.ApplicationEntered, now: float) -> Outcome:
+def retry_after_failure(
+    m: MembershipMachine, state: states.JoinFailed, event: events.PollStarted, now: float
+) -> Outcome:
     """What it failed of may be mended by now: rights, settings of the other members."""
-    if not state.told:
+    if not state.reported:
         return state, ()
-    m.contradictions = m.server_failures = 0
-    return steps.ended(m, s.After.JOIN)
+    m.protocol_violations = m.unknown_server_errors = 0
+    return actions.close_or_join(m, states.NextAction.JOIN)
 
 
-def farewell(
-    m: Membership, event: on.Unsubscribed | on.Closing, now: float
-) -> tuple[s.After, float]:
+def begin_leave(
+    m: MembershipMachine, event: events.Unsubscribed | events.CloseRequested, now: float
+) -> tuple[states.NextAction, float]:
     m.topics = ()
-    if isinstance(event, on.Closing):
-        return s.After.CLOSE, event.deadline
-    return s.After.LEAVE, now + m.settings.request_timeout_ms / 1000
+    if isinstance(event, events.CloseRequested):
+        return states.NextAction.CLOSE, event.deadline
+    return states.NextAction.LEAVE, now + m.settings.request_timeout_ms / 1000
 
 
-def leave_early(
-    m: Membership, state: s.State, event: on.Unsubscribed | on.Closing, now: float
+def leave_without_partitions(
+    m: MembershipMachine,
+    state: states.MembershipState,
+    event: events.Unsubscribed | events.CloseRequested,
+    now: float,
 ) -> Outcome:
-    after, deadline = farewell(m, event, now)
-    identity = steps.identity_of(state)
+    next_action, deadline = begin_leave(m, event, now)
+    identity = actions.join_identity(state)
     static = m.settings.group_instance_id is not None
-    if isinstance(state, s.Joining) and not identity.member_id and not static:
+    if isinstance(state, states.Joining) and not identity.member_id and not static:
         # Left alone, the member that this JoinGroup makes would be a ghost in the group.
-        return s.AwaitingIdentity(state.request, after, deadline), ()
-    return steps.leave(m, identity.member_id, after, deadline, now)
+        return states.AwaitingMemberId(state.request, next_action, deadline), ()
+    return actions.leave(m, identity.member_id, next_action, deadline, now)
 
 
-def leave_as_owner(
-    m: Membership, state: s.Owner, event: on.Unsubscribed | on.Closing, now: float
+def revoke_and_leave(
+    m: MembershipMachine,
+    state: states.Assigned,
+    event: events.Unsubscribed | events.CloseRequested,
+    now: float,
 ) -> Outcome:
-    after, deadline = farewell(m, event, now)
+    next_action, deadline = begin_leave(m, event, now)
     if not state.assignment:
-        return steps.leave(m, state.generation.member_id, after, deadline, now)
-    return steps.revoke(m, state, state.assignment, after)
+        return actions.leave(m, state.generation.member_id, next_action, deadline, now)
+    return actions.revoke(m, state, state.assignment, next_action)
 
 
-def leave_when_settled(
-    m: Membership, state: s.Busy, event: on.Unsubscribed | on.Closing, now: float
+def leave_after_rebalance(
+    m: MembershipMachine,
+    state: states.CooperativeRejoinInFlight,
+    event: events.Unsubscribed | events.CloseRequested,
+    now: float,
 ) -> Outcome:
-    after, deadline = farewell(m, event, now)
-    by = min(deadline, now + MAX_SETTLING_S)
-    if state.leaving is not None:
-        by = min(by, state.leaving.by)
-        if state.leaving.after is s.After.CLOSE:
-            after = s.After.CLOSE
-    return replace(state, leaving=s.Departure(after, by)), ()  # type: ignore[type-var]
+    next_action, deadline = begin_leave(m, event, now)
+    deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
+    if state.pending_leave is not None:
+        deadline = min(deadline, state.pending_leave.deadline)
+        if state.pending_leave.next_action is states.NextAction.CLOSE:
+            next_action = states.NextAction.CLOSE
+    return replace(state, pending_leave=states.PendingLeave(next_action, deadline)), ()  # type: ignore[type-var]
 
 
 def leave_after_revocation(
-    m: Membership, state: s.Revoking, event: on.Unsubscribed | on.Closing, now: float
-) -> Outcome:
-    after, _ = farewell(m, event, now)
-    if state.after is s.After.CLOSE:
-        return state, ()
-    return replace(state, after=after), ()
-
-
-def leave_known(
-    m: Membership,
-    state: s.AwaitingIdentity,
-    event: on.JoinedAsFollower | on.JoinedAsLeader | on.MemberIdAssigned,
+    m: MembershipMachine,
+    state: states.Revoking,
+    event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    return steps.leave(m, event.member_id, state.after, state.until, now)
+    next_action, _ = begin_leave(m, event, now)
+    if state.next_action is states.NextAction.CLOSE:
+        return state, ()
+    return replace(state, next_action=next_action), ()
+
+
+def leave_with_member_id(
+    m: MembershipMachine,
+    state: states.AwaitingMemberId,
+    event: events.JoinedAsFollower | events.JoinedAsLeader | events.MemberIdAssigned,
+    now: float,
+) -> Outcome:
+    return actions.leave(m, event.member_id, state.next_action, state.until, now)
 
 
 def left(
-    m: Membership, state: s.AwaitingIdentity | s.Leaving, event: on.Event, now: float
+    m: MembershipMachine,
+    state: states.AwaitingMemberId | states.Leaving,
+    event: events.MembershipEvent,
+    now: float,
 ) -> Outcome:
-    if isinstance(event, on.Tick) and now < state.until:
+    if isinstance(event, events.DeadlineReached) and now < state.until:
         return state, ()
-    return steps.ended(m, state.after)
+    return actions.close_or_join(m, state.next_action)
 
 
-def hurry(
-    m: Membership, state: s.AwaitingIdentity | s.Leaving, event: on.Closing, now: float
+def shorten_leave(
+    m: MembershipMachine,
+    state: states.AwaitingMemberId | states.Leaving,
+    event: events.CloseRequested,
+    now: float,
 ) -> Outcome:
     m.topics = ()
-    return replace(state, after=s.After.CLOSE, until=min(state.until, event.deadline)), ()
+    return replace(
+        state, next_action=states.NextAction.CLOSE, until=min(state.until, event.deadline)
+    ), ()
 
 
-def stay_away(m: Membership, state: s.State, event: on.Unsubscribed, now: float) -> Outcome:
+def stay_left(
+    m: MembershipMachine, state: states.MembershipState, event: events.Unsubscribed, now: float
+) -> Outcome:
     m.topics = ()
     return state, ()
 
 
-def come_back(m: Membership, state: s.Lapsed, event: on.ApplicationEntered, now: float) -> Outcome:
-    return steps.ended(m, s.After.JOIN)
+def rejoin_after_poll_timeout(
+    m: MembershipMachine, state: states.PollTimedOut, event: events.PollStarted, now: float
+) -> Outcome:
+    return actions.close_or_join(m, states.NextAction.JOIN)

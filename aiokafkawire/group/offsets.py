@@ -43,29 +43,29 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-from .answers import group_error
-from .commits import (
-    Answered,
+from .commit_machine import (
+    ChunkCommitted,
     CommitDue,
     CommitEffect,
-    Commits,
-    Doubt,
-    Ended,
+    CommitMachine,
+    CommitRequestFailed,
+    CommitResponseReceived,
+    CompleteCommit,
     ForgetCoordinator,
-    Kept,
-    PartKept,
+    OwnershipEnded,
+    RebalanceContinues,
     Rejoined,
+    ReportCommitted,
     SendCommit,
-    Settle,
-    Unanswered,
-    Waiting,
+    VerifyMembership,
 )
+from .responses import group_error
 from .states import NO_GENERATION
 
 __all__ = (
     "MAX_OFFSETS",
+    "CommitIdentity",
     "Committed",
-    "Credentials",
     "GroupOffsets",
     "commit_request",
     "fetch_request",
@@ -82,28 +82,28 @@ MAX_OFFSETS = 10_000
 OffsetCommit make a batch of records that brokers refuse (INVALID_COMMIT_OFFSET_SIZE)."""
 
 
-class Credentials(NamedTuple):
+class CommitIdentity(NamedTuple):
     """As whom to commit. The defaults are those of a consumer that assigns its own partitions."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-    keeping: bool = False
+    in_cooperative_rejoin: bool = False
     """Whether the member is on its way into the next generation, with what it owns."""
 
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
-class Storage(NamedTuple):
-    """Where offsets are kept: whom to ask for them, and in which versions of both APIs."""
+class OffsetStorage(NamedTuple):
+    """Where offsets are committed: whom to ask for them, and in which versions of both APIs."""
 
     route: ToCoordinator | ToAnyNode
     min_version: int
     max_version: int | None
 
     @classmethod
-    def of(cls, kind: str, group_id: str) -> Storage:
+    def from_option(cls, kind: str, group_id: str) -> OffsetStorage:
         """Version 0 means ZooKeeper, which any broker writes to; later ones mean Kafka."""
         if kind == "zookeeper":
             return cls(ToAnyNode(), 0, 0)
@@ -118,8 +118,8 @@ P_co = TypeVar("P_co", covariant=True)
 class GroupOffsets:
     """Commits one at a time and fetches what was committed.
 
-    `storage` is "kafka" or "zookeeper". `credentials` gives the present membership, None while
-    there is none. `on_doubt` is called when the coordinator refuses it, `on_committed` with the
+    `storage` is "kafka" or "zookeeper". `commit_identity` gives the current membership, None while
+    there is none. `on_rejected` is called when the coordinator refuses it, `on_committed` with the
     offsets of each acknowledged commit.
     """
 
@@ -129,8 +129,8 @@ class GroupOffsets:
         runtime: Runtime,
         group_id: str,
         *,
-        credentials: Callable[[], Credentials | None],
-        on_doubt: Callable[[], None],
+        commit_identity: Callable[[], CommitIdentity | None],
+        on_rejected: Callable[[], None],
         on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
         storage: str = "kafka",
     ) -> None:
@@ -138,61 +138,63 @@ class GroupOffsets:
         self._cluster = cluster
         self._runtime = runtime
         self._group_id = group_id
-        self._storage = Storage.of(storage, group_id)
-        self._credentials = credentials
-        self._on_doubt = on_doubt
+        self._storage = OffsetStorage.from_option(storage, group_id)
+        self._commit_identity = commit_identity
+        self._on_rejected = on_rejected
         self._on_committed = on_committed
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._machine = Commits(self._backoff, runtime.rng)
-        self._waiting: dict[int, Promise[None]] = {}
+        self._machine = CommitMachine(self._backoff, runtime.rng)
+        self._waiters: dict[int, Promise[None]] = {}
         self._changed = Signal()
-        self._settled = Signal()
+        self._progressed = Signal()
 
     async def run(self) -> None:
         """Send commits as they become due, for ever."""
         while True:
             now = self._runtime.clock.now()
-            if self._machine.overdue(now):
-                self._look_after_rebalance(now)
-            if not self._machine.due(now):
+            if self._machine.needs_rebalance_check(now):
+                self._check_rebalance(now)
+            if not self._machine.can_send(now):
                 await self._changed.wait(self._machine.next_deadline())
                 continue
-            credentials = self._credentials()
-            generation = NO_GENERATION if credentials is None else credentials.generation
+            commit_identity = self._commit_identity()
+            generation = NO_GENERATION if commit_identity is None else commit_identity.generation
             for effect in self._machine.handle(CommitDue(generation), now):
                 if isinstance(effect, SendCommit):
-                    event = await self._send(effect, credentials)
+                    event = await self._send(effect, commit_identity)
                     self._perform(self._machine.handle(event, self._runtime.clock.now()))
 
-    def _look_after_rebalance(self, now: float) -> None:
-        present = self._credentials()
-        event: Waiting | Rejoined = Waiting()
-        if present is not None and not present.keeping:
+    def _check_rebalance(self, now: float) -> None:
+        current = self._commit_identity()
+        event: RebalanceContinues | Rejoined = RebalanceContinues()
+        if current is not None and not current.in_cooperative_rejoin:
             # Whatever made the coordinator refuse the commit, this member is in no rebalance.
-            event = Rejoined(present.generation, list(self._machine.wanted))
+            event = Rejoined(current.generation, list(self._machine.pending_offsets))
         self._perform(self._machine.handle(event, now))
 
     @property
-    def is_awaited(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether a call waits for a commit; one that timed out or was cancelled does not."""
-        return bool(self._waiting)
+        return bool(self._waiters)
 
-    def pending(
+    def pending_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What was asked to be committed of these and is not acknowledged yet."""
-        wanted = self._machine.wanted
-        if not wanted:
+        pending = self._machine.pending_offsets
+        if not pending:
             return {}
-        return {tp: wanted[tp].offset for tp in partitions if tp in wanted}
+        return {tp: pending[tp].offset for tp in partitions if tp in pending}
 
-    async def quiet(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+    async def wait_idle(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait until no commit of these partitions is under way or still to be sent.
 
         What is fetched before would be older than what was processed. Raises `RequestTimedOut`.
         """
-        while self._machine.wanted and any(tp in self._machine.wanted for tp in partitions):
-            if not await self._settled.wait(deadline):
+        while self._machine.pending_offsets and any(
+            tp in self._machine.pending_offsets for tp in partitions
+        ):
+            if not await self._progressed.wait(deadline):
                 raise RequestTimedOut(
                     "a commit is not acknowledged yet", api="OffsetCommit", group=self._group_id
                 )
@@ -202,30 +204,37 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline: float,
         *,
-        last: bool = False,
+        before_revocation: bool = False,
     ) -> None:
         """Commit, and wait until these or newer offsets are acknowledged.
 
         Cancelling the wait does not take the commit back. Raises `CommitFailed`, `BrokerError`,
         `RequestTimedOut` at the deadline.
         """
-        await self.acknowledged([self.submit(offsets, last=last)], deadline)
+        await self.wait_acknowledged(
+            [self.submit(offsets, before_revocation=before_revocation)], deadline
+        )
 
     def submit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, last: bool = False
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        before_revocation: bool = False,
     ) -> int:
-        """Begin to commit, as `commit`, and return the ticket for `acknowledged`."""
-        ticket, effects = self._machine.submit(offsets, self._runtime.clock.now(), last=last)
-        self._waiting[ticket] = Promise()
+        """Begin to commit, as `commit`, and return the commit_id for `acknowledged`."""
+        commit_id, effects = self._machine.submit(
+            offsets, self._runtime.clock.now(), before_revocation=before_revocation
+        )
+        self._waiters[commit_id] = Promise()
         self._perform(effects)
         self._changed.set()
-        return ticket
+        return commit_id
 
-    async def acknowledged(self, tickets: Sequence[int], deadline: float) -> None:
+    async def wait_acknowledged(self, commit_ids: Sequence[int], deadline: float) -> None:
         """Wait until what `submit` began is acknowledged. Raises as `commit`."""
         try:
-            for ticket in tickets:
-                await self._waiting[ticket].wait(deadline)
+            for commit_id in commit_ids:
+                await self._waiters[commit_id].wait(deadline)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -235,17 +244,21 @@ class GroupOffsets:
                 group=self._group_id,
             ) from None
         finally:
-            for ticket in tickets:
-                self._waiting.pop(ticket, None)
-                self._machine.abandon(ticket)
+            for commit_id in commit_ids:
+                self._waiters.pop(commit_id, None)
+                self._machine.abandon(commit_id)
 
-    def ended(self, partitions: Collection[TopicPartition], reason: str, *, lost: bool) -> None:
+    def end_ownership(
+        self, partitions: Collection[TopicPartition], reason: str, *, lost: bool
+    ) -> None:
         """These partitions are not owned any more: their commits fail."""
         self._perform(
-            self._machine.handle(Ended(partitions, lost, reason), self._runtime.clock.now())
+            self._machine.handle(
+                OwnershipEnded(partitions, lost, reason), self._runtime.clock.now()
+            )
         )
 
-    def rejoined(self, generation: int, owned: Collection[TopicPartition]) -> None:
+    def on_rejoined(self, generation: int, owned: Collection[TopicPartition]) -> None:
         """A rebalance is over, or the group was left (`NO_GENERATION`, nothing owned)."""
         self._perform(self._machine.handle(Rejoined(generation, owned), self._runtime.clock.now()))
         self._changed.set()
@@ -281,47 +294,47 @@ class GroupOffsets:
                         " is committed (KIP-447)"
                     )
                 else:
-                    _explain(error)
+                    _explain_unsupported(error)
                 raise
             try:
-                return read_fetched(response, self._group_id, partitions, ids)
+                return read_committed_offsets(response, self._group_id, partitions, ids)
             except KafkaError as error:
                 error.group, error.broker = self._group_id, broker
-                again_at = self._runtime.clock.now() + self._backoff.delay(
+                retry_at = self._runtime.clock.now() + self._backoff.delay(
                     attempt, self._runtime.rng
                 )
-                if not error.retriable or again_at >= deadline:
+                if not error.retriable or retry_at >= deadline:
                     raise
-                await self._runtime.clock.sleep_until(again_at)
+                await self._runtime.clock.sleep_until(retry_at)
 
     async def _send(
-        self, effect: SendCommit, credentials: Credentials | None
-    ) -> Answered | Unanswered:
-        if credentials is None:
+        self, effect: SendCommit, commit_identity: CommitIdentity | None
+    ) -> CommitResponseReceived | CommitRequestFailed:
+        if commit_identity is None:
             error = CommitFailed("this consumer is not a member of its group at present")
-            return Unanswered(effect.request, error)
+            return CommitRequestFailed(effect.request, error)
         if len(effect.offsets) <= MAX_OFFSETS:
-            return await self._send_request(effect, credentials)
-        answers: list[Answered | Unanswered] = []
+            return await self._send_request(effect, commit_identity)
+        results: list[CommitResponseReceived | CommitRequestFailed] = []
 
-        async def send(part: SendCommit) -> None:
-            answer = await self._send_request(part, credentials)
-            if isinstance(answer, Answered) and not any(answer.codes.values()):
-                kept = PartKept(part.request, part.offsets.keys())
-                self._perform(self._machine.handle(kept, self._runtime.clock.now()))
+        async def send(chunk: SendCommit) -> None:
+            result = await self._send_request(chunk, commit_identity)
+            if isinstance(result, CommitResponseReceived) and not any(result.codes.values()):
+                committed = ChunkCommitted(chunk.request, chunk.offsets.keys())
+                self._perform(self._machine.handle(committed, self._runtime.clock.now()))
             else:
-                answers.append(answer)
+                results.append(result)
 
         async with anyio.create_task_group() as tasks:
             async for some in in_slices([*effect.offsets.items()], MAX_OFFSETS):
                 tasks.start_soon(send, SendCommit(effect.request, dict(some)))
-        return joined(effect.request, answers)
+        return merge_results(effect.request, results)
 
     async def _send_request(
-        self, effect: SendCommit, credentials: Credentials
-    ) -> Answered | Unanswered:
+        self, effect: SendCommit, commit_identity: CommitIdentity
+    ) -> CommitResponseReceived | CommitRequestFailed:
         ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
-        message = commit_request(self._group_id, credentials, effect.offsets, ids)
+        message = commit_request(self._group_id, commit_identity, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
             response, broker = await self._cluster.request_with_broker(
@@ -334,26 +347,26 @@ class GroupOffsets:
             )
         except KafkaError as error:
             if isinstance(error, UnsupportedVersion):
-                _explain(error)
-            return Unanswered(effect.request, error)
-        codes = read_committed(response, ids)
-        self._log_commit(effect.offsets, codes, credentials, broker)
-        present = self._credentials()
-        keeping = present is not None and present.keeping
-        return Answered(effect.request, codes, keeping, broker)
+                _explain_unsupported(error)
+            return CommitRequestFailed(effect.request, error)
+        codes = read_commit_codes(response, ids)
+        self._log_commit(effect.offsets, codes, commit_identity, broker)
+        current = self._commit_identity()
+        in_cooperative_rejoin = current is not None and current.in_cooperative_rejoin
+        return CommitResponseReceived(effect.request, codes, in_cooperative_rejoin, broker)
 
     def _log_commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         codes: Mapping[TopicPartition, int],
-        credentials: Credentials,
+        commit_identity: CommitIdentity,
         broker: str,
     ) -> None:
         if not logger.isEnabledFor(logging.DEBUG):
             return
         refused = {tp: code for tp, code in codes.items() if code != ErrorCode.NONE}
-        kept = {tp: offset.offset for tp, offset in offsets.items() if tp not in refused}
-        text = f"committed {list_offsets(kept)}"
+        committed = {tp: offset.offset for tp, offset in offsets.items() if tp not in refused}
+        text = f"committed {list_offsets(committed)}"
         if refused:
             text += f"; refused (error codes): {list_offsets(refused)}"
         logger.debug(
@@ -363,31 +376,31 @@ class GroupOffsets:
             extra=log_fields(
                 client_id=self._cluster.config.client_id,
                 group=self._group_id,
-                member_id=credentials.member_id or None,
-                generation=credentials.generation,
+                member_id=commit_identity.member_id or None,
+                generation=commit_identity.generation,
                 broker=broker,
                 partitions=len(offsets),
             ),
         )
 
     def _perform(self, effects: Iterable[CommitEffect]) -> None:
-        self._settled.set()
+        self._progressed.set()
         for effect in effects:
             match effect:
-                case Kept(offsets):
+                case ReportCommitted(offsets):
                     self._on_committed(offsets)
-                case Settle(ticket, error):
+                case CompleteCommit(commit_id, error):
                     if error is not None:
                         error.group = self._group_id
-                    promise = self._waiting.get(ticket)
+                    promise = self._waiters.get(commit_id)
                     if promise is None:
                         continue
                     if error is None:
                         promise.resolve(None)
                     else:
                         promise.fail(error)
-                case Doubt():
-                    self._on_doubt()
+                case VerifyMembership():
+                    self._on_rejected()
                 case ForgetCoordinator():
                     if isinstance(self._storage.route, ToCoordinator):
                         self._cluster.mark_coordinator_unknown(
@@ -395,7 +408,7 @@ class GroupOffsets:
                         )
 
 
-def _explain(error: UnsupportedVersion) -> None:
+def _explain_unsupported(error: UnsupportedVersion) -> None:
     error.reason += (
         '; brokers from 0.8.2 keep offsets in Kafka (offsets_storage="kafka"), those from 0.8.1 to'
         ' 2.8 in ZooKeeper (offsets_storage="zookeeper"), and 0.8.0 keeps none'
@@ -407,7 +420,7 @@ def _explain(error: UnsupportedVersion) -> None:
 
 def commit_request(
     group_id: str,
-    credentials: Credentials,
+    commit_identity: CommitIdentity,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, UUID],
 ) -> OffsetCommitRequest:
@@ -424,9 +437,9 @@ def commit_request(
 
     return OffsetCommitRequest(
         group_id=group_id,
-        generation_id_or_member_epoch=credentials.generation,
-        member_id=credentials.member_id,
-        group_instance_id=credentials.group_instance_id,
+        generation_id_or_member_epoch=commit_identity.generation,
+        member_id=commit_identity.member_id,
+        group_instance_id=commit_identity.group_instance_id,
         topics=[
             OffsetCommitRequestTopic(
                 name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=[*map(partition, tps)]
@@ -436,26 +449,28 @@ def commit_request(
     )
 
 
-def joined(request: int, answers: Iterable[Answered | Unanswered]) -> Answered | Unanswered:
-    """The answer of a commit that went out in parts, for all that was not kept.
+def merge_results(
+    request: int, results: Iterable[CommitResponseReceived | CommitRequestFailed]
+) -> CommitResponseReceived | CommitRequestFailed:
+    """The answer of a commit that went out in parts, for all that was not committed.
 
     What went wrong with one part alone is the answer for all: they are sent again, or refused.
     """
-    whole = Answered(request, {})
-    for answer in answers:
-        if isinstance(answer, Unanswered):
-            return answer
-        whole = replace(answer, codes={**whole.codes, **answer.codes})
-    return whole
+    merged = CommitResponseReceived(request, {})
+    for result in results:
+        if isinstance(result, CommitRequestFailed):
+            return result
+        merged = replace(result, codes={**merged.codes, **result.codes})
+    return merged
 
 
-def read_committed(
+def read_commit_codes(
     response: OffsetCommitResponse, ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, int]:
     """The error code of each partition."""
     return {
         TopicPartition(name, partition.partition_index): partition.error_code
-        for name, partitions in _named(response.topics, ids)
+        for name, partitions in _with_topic_names(response.topics, ids)
         for partition in partitions
     }
 
@@ -498,7 +513,7 @@ def fetch_request(
     return ByVersion(ApiKey.OFFSET_FETCH, build), max_version
 
 
-def read_fetched(
+def read_committed_offsets(
     response: OffsetFetchResponse,
     group_id: str,
     partitions: Sequence[TopicPartition],
@@ -514,15 +529,15 @@ def read_fetched(
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
         raise group_error(error_code, "OffsetFetch")
-    named: Iterator[tuple[str, Sequence[FetchedPartition]]] = _named(topics, ids)
-    told = {
+    with_names: Iterator[tuple[str, Sequence[FetchedPartition]]] = _with_topic_names(topics, ids)
+    returned = {
         TopicPartition(name, partition.partition_index): partition
-        for name, entries in named
+        for name, entries in with_names
         for partition in entries
     }
     committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for tp in partitions:
-        entry = told.get(tp)
+        entry = returned.get(tp)
         if entry is None:
             raise ProtocolError(
                 "the answer leaves a partition out",
@@ -546,7 +561,7 @@ def read_fetched(
     return committed
 
 
-class _Topic(Protocol[P_co]):
+class _ResponseTopic(Protocol[P_co]):
     """A topic in a response; from some version on it bears its id alone."""
 
     @property
@@ -556,8 +571,8 @@ class _Topic(Protocol[P_co]):
     def partitions(self) -> Sequence[P_co]: ...
 
 
-def _named(
-    topics: Iterable[_Topic[P_co]], ids: Mapping[str, UUID]
+def _with_topic_names(
+    topics: Iterable[_ResponseTopic[P_co]], ids: Mapping[str, UUID]
 ) -> Iterator[tuple[str, Sequence[P_co]]]:
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
     for topic in topics:

@@ -1,6 +1,6 @@
 """What a member of a consumer group can be in. A state owns its data.
 
-`membership` holds the table that binds states and events.
+`membership_machine` holds the table that binds states and events.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from aiokafkawire.runtime.base import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = (
-    "NOBODY",
+    "NEW_MEMBER",
     "NO_GENERATION",
-    "After",
-    "Arriving",
+    "Assigned",
     "Assigning",
     "Assignment",
-    "AwaitingIdentity",
+    "AttemptingJoin",
+    "AwaitingAssignment",
+    "AwaitingMemberId",
     "BackingOff",
-    "Busy",
-    "Closed",
-    "Departure",
-    "Failed",
+    "CooperativeRejoin",
+    "CooperativeRejoinInFlight",
     "Fenced",
     "FindingCoordinator",
     "Generation",
-    "Identity",
-    "Inside",
-    "JoinedMember",
+    "HeartbeatState",
+    "InGeneration",
+    "JoinFailed",
+    "JoinIdentity",
+    "JoinResponseMember",
     "Joining",
-    "Keeper",
-    "Lapsed",
     "Leaving",
-    "Outside",
-    "Owner",
-    "Pulse",
+    "MembershipClosed",
+    "MembershipState",
+    "NextAction",
+    "PendingLeave",
+    "PollTimedOut",
     "Reassigning",
+    "RejoinBackoff",
     "Rejoining",
     "Resyncing",
-    "Returning",
     "RevocationDue",
     "Revoking",
     "Stable",
-    "State",
     "Syncing",
     "Unjoined",
 )
@@ -56,7 +56,7 @@ NO_GENERATION = -1
 Assignment = tuple[TopicPartition, ...]
 
 
-class After(enum.Enum):
+class NextAction(enum.Enum):
     """What a member does once its partitions are given back."""
 
     JOIN = "join"
@@ -73,11 +73,11 @@ class Generation:
     protocol: str
     topics: tuple[str, ...]
     """The subscription that it was joined with."""
-    leads: bool
+    is_leader: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatState:
     """The heartbeats of a member. Times are absolute seconds."""
 
     node: NodeId | None
@@ -88,7 +88,7 @@ class Pulse:
     session_ends: float
     """Without an answer by then the coordinator has forgotten the member, or is not there."""
     attempt: int = 0
-    silent: bool = False
+    timeout_logged: bool = False
     """Whether a whole session has passed without an answer, and that was told."""
 
     @property
@@ -99,7 +99,7 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinResponseMember:
     """One member as the leader sees it; `metadata` is its encoded subscription."""
 
     member_id: str
@@ -107,7 +107,7 @@ class JoinedMember:
     metadata: bytes
 
 
-class State:
+class MembershipState:
     """What all states answer: which requests they wait for, and when they want to be woken."""
 
     __slots__ = ()
@@ -122,34 +122,34 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjoined(State):
+class Unjoined(MembershipState):
     """No subscription, no membership."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class JoinIdentity:
     """Who wants to come in: "" until the coordinator gave a member id."""
 
     member_id: str = ""
-    previous: int = NO_GENERATION
+    last_generation: int = NO_GENERATION
     """The last generation that this member id had."""
     attempt: int = 0
     """Failures in a row."""
 
 
-NOBODY = Identity()
+NEW_MEMBER = JoinIdentity()
 
 
-class Outside(State):
+class AttemptingJoin(MembershipState):
     """On the way in."""
 
     __slots__ = ()
-    identity: Identity
+    identity: JoinIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class FindingCoordinator(Outside):
-    identity: Identity
+class FindingCoordinator(AttemptingJoin):
+    identity: JoinIdentity
     request: int
 
     @property
@@ -158,10 +158,10 @@ class FindingCoordinator(Outside):
 
 
 @dataclass(frozen=True, slots=True)
-class BackingOff(Outside):
+class BackingOff(AttemptingJoin):
     """Waits before the next attempt: at `node` if that is known, else it is looked for."""
 
-    identity: Identity
+    identity: JoinIdentity
     node: NodeId | None
     until: float
 
@@ -171,10 +171,10 @@ class BackingOff(Outside):
 
 
 @dataclass(frozen=True, slots=True)
-class Joining(Outside):
+class Joining(AttemptingJoin):
     """A JoinGroup is under way; the coordinator may park it for the whole rebalance timeout."""
 
-    identity: Identity
+    identity: JoinIdentity
     node: NodeId
     topics: tuple[str, ...]
     request: int
@@ -184,23 +184,23 @@ class Joining(Outside):
         return (self.request,)
 
 
-class Inside(State):
+class InGeneration(MembershipState):
     """A member of a generation; its heartbeats go on in every such state."""
 
     __slots__ = ()
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.pulse.request,)
+        return (self.heartbeat.request,)
 
     @property
     def deadline(self) -> float:
-        return self.pulse.deadline
+        return self.heartbeat.deadline
 
 
-class Arriving(Inside):
+class AwaitingAssignment(InGeneration):
     """A member that waits for what the generation gives it; `request` is for that."""
 
     __slots__ = ()
@@ -209,30 +209,30 @@ class Arriving(Inside):
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.pulse.request)
+        return (self.request, self.heartbeat.request)
 
 
 @dataclass(frozen=True, slots=True)
-class Assigning(Arriving):
+class Assigning(AwaitingAssignment):
     """The leader: its assignor divides the partitions."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     request: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class Syncing(Arriving):
+class Syncing(AwaitingAssignment):
     """A SyncGroup is under way; its answer brings the partitions."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     request: int
     attempt: int
 
 
-class Owner(Inside):
+class Assigned(InGeneration):
     """A member that owns partitions; only a `Stable` one may own none."""
 
     __slots__ = ()
@@ -240,154 +240,151 @@ class Owner(Inside):
 
 
 @dataclass(frozen=True, slots=True)
-class Stable(Owner):
+class Stable(Assigned):
     """A member with its partitions, and no rebalance that it knows of."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class RevocationDue(Owner):
+class RevocationDue(Assigned):
     """Partitions have to go, and the application is still at work on what it was given.
 
-    `going` are all of them (eager), or those that the new generation takes away (cooperative):
-    `coming` are then what it brings, to be told of afterwards.
+    `to_revoke` are all of them (eager), or those that the new generation takes away (cooperative):
+    `to_add` are then what it brings, to be told of afterwards.
     """
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
-    going: Assignment
-    coming: Assignment | None = None
+    to_revoke: Assignment
+    to_add: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Revoking(Owner):
-    """The application's callback and the commit run; then `going` is given back."""
+class Revoking(Assigned):
+    """The application's callback and the commit run; then `to_revoke` is given back."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
-    going: Assignment
+    to_revoke: Assignment
     request: int
-    after: After
-    coming: Assignment | None = None
+    next_action: NextAction
+    to_add: Assignment | None = None
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.pulse.request)
+        return (self.request, self.heartbeat.request)
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class PendingLeave:
     """A member that shall leave lets the rebalance come to its end first, up to `by` (seconds).
 
     In the middle of it the coordinator takes no commits.
     """
 
-    after: After
-    by: float
+    next_action: NextAction
+    deadline: float
 
 
-class Keeper(Owner):
+class CooperativeRejoin(Assigned):
     """A member on its way into the next generation, which goes on with what it owns (KIP-429)."""
 
     __slots__ = ()
     attempt: int
 
     @property
-    def departure(self) -> Departure | None:
+    def pending_leave(self) -> PendingLeave | None:
         return None
 
 
-class Busy(Keeper):
+class CooperativeRejoinInFlight(CooperativeRejoin):
     """A keeper that waits for an answer."""
 
     __slots__ = ()
     request: int
-    leaving: Departure | None
-
-    @property
-    def departure(self) -> Departure | None:
-        return self.leaving
 
     @property
     def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.pulse.request)
+        return (self.request, self.heartbeat.request)
 
     @property
     def deadline(self) -> float:
-        return min(self.pulse.deadline, self.leaving.by if self.leaving else NEVER)
+        return min(
+            self.heartbeat.deadline, self.pending_leave.deadline if self.pending_leave else NEVER
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Returning(Keeper):
+class RejoinBackoff(CooperativeRejoin):
     """Waits before it joins again, and for the coordinator if that is being looked for."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
     attempt: int
     until: float
 
     @property
     def deadline(self) -> float:
-        if self.pulse.node is None:
-            return self.pulse.deadline
-        return min(self.until, self.pulse.deadline)
+        if self.heartbeat.node is None:
+            return self.heartbeat.deadline
+        return min(self.until, self.heartbeat.deadline)
 
 
 @dataclass(frozen=True, slots=True)
-class Rejoining(Busy):
+class Rejoining(CooperativeRejoinInFlight):
     """A JoinGroup is under way at `node`, of a member of an earlier generation."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
     attempt: int
     request: int
     node: NodeId
     topics: tuple[str, ...]
-    leaving: Departure | None = None
+    pending_leave: PendingLeave | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigning(Busy, Arriving):
+class Reassigning(CooperativeRejoinInFlight, AwaitingAssignment):
     """As `Assigning`, with the partitions of the generation before."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
     request: int
     attempt: int
-    leaving: Departure | None = None
+    pending_leave: PendingLeave | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Resyncing(Busy, Arriving):
+class Resyncing(CooperativeRejoinInFlight, AwaitingAssignment):
     """As `Syncing`, with the partitions of the generation before."""
 
     generation: Generation
-    pulse: Pulse
+    heartbeat: HeartbeatState
     assignment: Assignment
     request: int
     attempt: int
-    leaving: Departure | None = None
+    pending_leave: PendingLeave | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Lapsed(State):
+class PollTimedOut(MembershipState):
     """Left, because the application did not call for max_poll_interval_ms; joins when it does."""
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitingIdentity(State):
+class AwaitingMemberId(MembershipState):
     """Wants to leave, but only the answer to its first JoinGroup says as whom."""
 
     request: int
-    after: After
+    next_action: NextAction
     until: float
 
     @property
@@ -400,9 +397,9 @@ class AwaitingIdentity(State):
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving(State):
+class Leaving(MembershipState):
     request: int
-    after: After
+    next_action: NextAction
     until: float
 
     @property
@@ -415,21 +412,21 @@ class Leaving(State):
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced(State):
+class Fenced(MembershipState):
     """Another member runs under the same group_instance_id."""
 
     error: KafkaError
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(State):
+class JoinFailed(MembershipState):
     """The group could not be joined. Once the application was `told`, its next call tries anew."""
 
     error: KafkaError
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Closed(State):
+class MembershipClosed(MembershipState):
     pass

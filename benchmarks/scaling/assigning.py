@@ -15,8 +15,8 @@ from aiokafkawire.group.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from aiokafkawire.group.assignors.claims import encode_generation, encode_owned
-from aiokafkawire.group.leader import divide
+from aiokafkawire.group.assignors.previous_assignment import encode_generation, encode_owned
+from aiokafkawire.group.leader import compute_assignments
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from benchmarks.scaling.curve import Curve, without_collector
@@ -74,13 +74,13 @@ def after_a_departure(assignor: Assignor, group: Group) -> Group:
     """A member has left; the others have what they were given when it was there."""
     more = [*group.members, MemberSubscription("member-9999", group.members[0].topics)]
     before = replace(group, members=more)
-    given = divide(assignor, before.counts, before.members, before.racks)
+    given = compute_assignments(assignor, before.counts, before.members, before.racks)
     return replace(group, members=owning(group, assignor, given))
 
 
 def after_an_absence(assignor: Assignor, group: Group) -> Group:
     """All but one member missed a generation: their claims are old ones."""
-    given = divide(assignor, group.counts, group.members, group.racks)
+    given = compute_assignments(assignor, group.counts, group.members, group.racks)
     members = owning(group, assignor, given)
     newest = replace(members[0], generation=2, owned=members[0].owned)
     data = encode_generation(2) if assignor.cooperative else encode_owned(newest.owned, 2)
@@ -141,7 +141,7 @@ def cpu_ms(kind: type[Assignor], case: Case, partitions: int, members: int, repe
         assignor = kind()
         with without_collector():
             began = time.process_time()
-            divide(assignor, group.counts, group.members, group.racks)
+            compute_assignments(assignor, group.counts, group.members, group.racks)
             times.append(time.process_time() - began)
     return statistics.median(times) * 1000
 

@@ -22,7 +22,7 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .record_data import P0, P1, mark_delivered
 
-GENERATION = Generation("me", 3, "range", ("orders",), leads=False)
+GENERATION = Generation("me", 3, "range", ("orders",), is_leader=False)
 
 
 class FakeOffsets:
@@ -33,23 +33,23 @@ class FakeOffsets:
         self.waiting: dict[TopicPartition, OffsetAndMetadata] = {}
         self.fails = False
 
-    def submit(self, offsets: Any, *, last: bool = False) -> int:
-        assert last
+    def submit(self, offsets: Any, *, before_revocation: bool = False) -> int:
+        assert before_revocation
         self.calls.append(("commit", {tp: offset.offset for tp, offset in offsets.items()}))
         return len(self.calls)
 
-    async def acknowledged(self, tickets: Any, deadline: float) -> None:
+    async def wait_acknowledged(self, tickets: Any, deadline: float) -> None:
         assert tickets
         if self.fails:
             raise CommitFailed("too late")
 
-    def ended(self, partitions: Any, reason: str, *, lost: bool) -> None:
+    def end_ownership(self, partitions: Any, reason: str, *, lost: bool) -> None:
         self.calls.append(("lost" if lost else "ended", tuple(partitions)))
 
-    def rejoined(self, generation: int, owned: Any) -> None:
+    def on_rejoined(self, generation: int, owned: Any) -> None:
         self.calls.append(("rejoined", generation, tuple(owned)))
 
-    def pending(self, partitions: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    def pending_offsets(self, partitions: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         return {tp: self.waiting[tp] for tp in partitions if tp in self.waiting}
 
 
@@ -159,7 +159,7 @@ async def test_revoked_partitions_are_withdrawn_committed_and_removed() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
-        it.rebalance.withdraw((P0,))
+        it.rebalance.prepare_revoke((P0,))
         assert it.stops == 1
         assert it.assignment.get(P0).pending_revocation  # type: ignore[union-attr]
         await it.rebalance.revoke((P0,))
@@ -253,7 +253,7 @@ async def test_partitions_assigned_manually_meanwhile_stay() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
-        it.rebalance.withdraw((P0, P1))
+        it.rebalance.prepare_revoke((P0, P1))
         by_hand = AssignedPartition(P0, "earliest", AwaitingCommitted())
         it.assignment.add(by_hand)
         await it.rebalance.revoke((P0, P1))
@@ -267,7 +267,7 @@ async def test_partitions_assigned_manually_meanwhile_stay() -> None:
 async def test_a_partition_being_revoked_is_known() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
-        it.rebalance.withdraw((P0,))
+        it.rebalance.prepare_revoke((P0,))
         assert it.rebalance.is_any_being_revoked([P1, P0])
         assert not it.rebalance.is_any_being_revoked([P1])
 

@@ -11,52 +11,62 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from aiokafkawire.group import effects as do
-from aiokafkawire.group import entering
-from aiokafkawire.group import events as on
-from aiokafkawire.group import states as s
-from aiokafkawire.group.membership import TRANSITIONS, Membership
+from aiokafkawire.group import events, joining, states
+from aiokafkawire.group.effects import MembershipEffect
+from aiokafkawire.group.membership_machine import TRANSITIONS, MembershipMachine
 
 from .machines import GENERATION, NODE, P0, P1, TOPICS, machine
-from .test_membership import EVENTS, STATES
+from .test_membership_machine import EVENTS, STATES
 
-FRAMES: Mapping[str, tuple[type[s.State], ...]] = {
-    "OnTheWayIn": (s.FindingCoordinator, s.BackingOff, s.Joining),
-    "Arriving": (s.Assigning, s.Syncing),
-    "Owner": (s.Stable, s.RevocationDue, s.Revoking),
-    "Keeper": (s.Returning, s.Rejoining, s.Reassigning, s.Resyncing),
-    "Out": (s.Unjoined, s.AwaitingIdentity, s.Leaving, s.Closed),
+FRAMES: Mapping[str, tuple[type[states.MembershipState], ...]] = {
+    "AttemptingJoin": (states.FindingCoordinator, states.BackingOff, states.Joining),
+    "AwaitingAssignment": (states.Assigning, states.Syncing),
+    "Assigned": (states.Stable, states.RevocationDue, states.Revoking),
+    "CooperativeRejoin": (
+        states.RejoinBackoff,
+        states.Rejoining,
+        states.Reassigning,
+        states.Resyncing,
+    ),
+    "NotMember": (
+        states.Unjoined,
+        states.AwaitingMemberId,
+        states.Leaving,
+        states.MembershipClosed,
+    ),
 }
 """States that are drawn together."""
 
 Destinations = dict[tuple[str, str], tuple[str, ...]]
 
 
-def states_like(state: s.State) -> Iterator[s.State]:
+def states_like(state: states.MembershipState) -> Iterator[states.MembershipState]:
     """The state, and as it may be otherwise."""
     yield state
     names = {field.name for field in fields(state)}  # type: ignore[arg-type]
     changes: list[dict[str, Any]] = []
     if "identity" in names:
-        changes += [{"identity": s.NOBODY}, {"node": None}]
-    if "pulse" in names:
-        changes += [{"pulse": replace(state.pulse, node=None)}]  # type: ignore[attr-defined]
-    if isinstance(state, s.Stable):
+        changes += [{"identity": states.NEW_MEMBER}, {"node": None}]
+    if "heartbeat" in names:
+        changes += [{"heartbeat": replace(state.heartbeat, node=None)}]  # type: ignore[attr-defined]
+    if isinstance(state, states.Stable):
         changes += [{"assignment": ()}]
-    if isinstance(state, s.Revoking):
-        changes += [{"assignment": (P0, P1)}, {"coming": (P1,)}]
-        changes += [{"after": after} for after in s.After]
-        changes += [{"after": after, "assignment": (P0, P1)} for after in s.After]
-    if isinstance(state, s.RevocationDue):
-        changes += [{"coming": (P1,)}]
+    if isinstance(state, states.Revoking):
+        changes += [{"assignment": (P0, P1)}, {"to_add": (P1,)}]
+        changes += [{"next_action": after} for after in states.NextAction]
+        changes += [{"next_action": after, "assignment": (P0, P1)} for after in states.NextAction]
+    if isinstance(state, states.RevocationDue):
+        changes += [{"to_add": (P1,)}]
     if "attempt" in names:
         changes += [{"attempt": 3}]
-    if "leaving" in names:
-        changes += [{"leaving": s.Departure(after, 1.0)} for after in s.After]
-    if isinstance(state, s.AwaitingIdentity | s.Leaving):
-        changes += [{"after": after} for after in s.After]
-    if isinstance(state, s.Failed):
-        changes += [{"told": True}]
+    if "pending_leave" in names:
+        changes += [
+            {"pending_leave": states.PendingLeave(after, 1.0)} for after in states.NextAction
+        ]
+    if isinstance(state, states.AwaitingMemberId | states.Leaving):
+        changes += [{"next_action": after} for after in states.NextAction]
+    if isinstance(state, states.JoinFailed):
+        changes += [{"reported": True}]
     for change in changes:
         if change.keys() <= names:
             yield replace(state, **change)  # type: ignore[type-var]
@@ -65,46 +75,46 @@ def states_like(state: s.State) -> Iterator[s.State]:
 def events_like(event: Any) -> Iterator[Any]:
     """The event, and as it may be otherwise."""
     yield event
-    if isinstance(event, on.Synced):
+    if isinstance(event, events.Synced):
         yield replace(event, assignment=())
         yield replace(event, assignment=(P1._replace(topic="strange"),))
-    elif isinstance(event, on.JoinedAsFollower | on.JoinedAsLeader):
+    elif isinstance(event, events.JoinedAsFollower | events.JoinedAsLeader):
         yield replace(event, generation=GENERATION.number + 2)
         yield replace(event, member_id="somebody-else")
-        if isinstance(event, on.JoinedAsLeader):
+        if isinstance(event, events.JoinedAsLeader):
             yield replace(event, skip_assignment=True)
-    elif isinstance(event, on.CoordinatorFound):
+    elif isinstance(event, events.CoordinatorFound):
         yield replace(event, node=NODE)
-    elif isinstance(event, on.Subscribed):
+    elif isinstance(event, events.Subscribed):
         yield replace(event, topics=TOPICS)
         yield replace(event, topics=(*TOPICS, "payments"))
 
 
-def machines_like(state: s.State) -> Iterator[Membership]:
+def machines_like(state: states.MembershipState) -> Iterator[MembershipMachine]:
     """Machines in a state, in all circumstances."""
     both = (False, True)
     for cooperative, static, waiting, tired in itertools.product(both, repeat=4):
-        if isinstance(state, s.Keeper) and not cooperative:
+        if isinstance(state, states.CooperativeRejoin) and not cooperative:
             continue
         for topics in (TOPICS, ("payments",), ()):
             instance_id = "i" if static else None
             found = machine(state, cooperative=cooperative, group_instance_id=instance_id)
             found.topics = topics
-            found.presence.waiting = int(waiting)
+            found.poll_timer.open_polls = int(waiting)
             if tired:
-                found.contradictions = entering.MAX_CONTRADICTIONS - 1
-                found.server_failures = entering.MAX_SERVER_FAILURES - 1
-                found.session_timeout_ms = entering.OLD_BROKERS_SESSION_TIMEOUT_MS
+                found.protocol_violations = joining.MAX_PROTOCOL_VIOLATIONS - 1
+                found.unknown_server_errors = joining.MAX_UNKNOWN_SERVER_ERRORS - 1
+                found.session_timeout_ms = joining.OLD_BROKERS_SESSION_TIMEOUT_MS
             yield found
 
 
 class Step(NamedTuple):
     """One try of a row."""
 
-    before: s.State
-    event: on.Event
-    effects: Sequence[do.Effect]
-    membership: Membership
+    before: states.MembershipState
+    event: events.MembershipEvent
+    effects: Sequence[MembershipEffect]
+    membership: MembershipMachine
 
 
 def steps() -> Iterator[Step]:
@@ -114,7 +124,7 @@ def steps() -> Iterator[Step]:
             continue
         for before, happens in itertools.product(states_like(state), events_like(event)):
             awaited = [request for request in before.awaited if request is not None]
-            for request in awaited if isinstance(happens, on.Answer) else [None]:
+            for request in awaited if isinstance(happens, events.RequestCompleted) else [None]:
                 told = happens if request is None else replace(happens, request=request)
                 for now in (0.5, 400.0):
                     for membership in machines_like(before):
@@ -153,7 +163,7 @@ def diagram(found: Destinations) -> str:
         for end in inside:
             ways[start, event, end] = None
     for frame, members in FRAMES.items():
-        names = [cls.__name__ for cls in members if cls is not s.Closed]
+        names = [cls.__name__ for cls in members if cls is not states.MembershipClosed]
         for start, event, end in list(ways):
             if start not in names or end == frame or frame_of.get(end) == frame:
                 continue
@@ -167,7 +177,7 @@ def diagram(found: Destinations) -> str:
 
 def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield "stateDiagram-v2"
-    yield f"    [*] --> {s.Unjoined.__name__}"
+    yield f"    [*] --> {states.Unjoined.__name__}"
     for frame, members in FRAMES.items():
         yield f"    state {frame} {{"
         yield from (f"        {member.__name__}" for member in members)
@@ -175,9 +185,9 @@ def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     labels: dict[tuple[str, str], list[str]] = {}
     for start, event, end in ways:
         labels.setdefault((start, end), []).append(event)
-    for (start, end), events in labels.items():
-        yield f"    {start} --> {end}: {', '.join(events)}"
-    yield f"    {s.Closed.__name__} --> [*]"
+    for (start, end), names in labels.items():
+        yield f"    {start} --> {end}: {', '.join(names)}"
+    yield f"    {states.MembershipClosed.__name__} --> [*]"
 
 
 def table(found: Destinations) -> str:
@@ -189,9 +199,9 @@ def table(found: Destinations) -> str:
         for (start, event), ends in found.items():
             if start == name:
                 same.setdefault(ends, []).append(event)
-        for ends, events in same.items():
+        for ends, names in same.items():
             there = "—" if ends == (name,) else ", ".join(ends)
-            lines.append(f"| {name} | {', '.join(events)} | {there} |")
+            lines.append(f"| {name} | {', '.join(names)} | {there} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,23 +6,31 @@ import random
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import effects as do
-from aiokafkawire.group import events as on
-from aiokafkawire.group import states as s
-from aiokafkawire.group.membership import GroupSettings, Membership
+from aiokafkawire.group import events, states
+from aiokafkawire.group.effects import (
+    AssignPartitions,
+    FindCoordinator,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
+)
+from aiokafkawire.group.membership_machine import GroupSettings, MembershipMachine
 from aiokafkawire.types import TopicPartition
 
 NODE = 7
 REQUEST = 100
-PULSE_REQUEST = 101
+HEARTBEAT_REQUEST = 101
 TOPICS = ("orders",)
 P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
-GENERATION = s.Generation("me", 5, "range", TOPICS, leads=False)
-PULSE = s.Pulse(NODE, PULSE_REQUEST, next_at=3.0, session_ends=45.0)
-KNOWN = s.Identity("me", 5, 0)
+GENERATION = states.Generation("me", 5, "range", TOPICS, is_leader=False)
+HEARTBEAT = states.HeartbeatState(NODE, HEARTBEAT_REQUEST, next_at=3.0, session_ends=45.0)
+KNOWN = states.JoinIdentity("me", 5, 0)
 ERROR = KafkaError("refused")
-MEMBERS = (s.JoinedMember("me", None, b""), s.JoinedMember("other", None, b""))
+MEMBERS = (
+    states.JoinResponseMember("me", None, b""),
+    states.JoinResponseMember("other", None, b""),
+)
 
 
 def settings(**changes: Any) -> GroupSettings:
@@ -40,19 +48,19 @@ def settings(**changes: Any) -> GroupSettings:
     return GroupSettings(**values | changes)
 
 
-def machine(state: s.State | None = None, **changes: Any) -> Membership:
-    membership = Membership(settings(**changes), random.Random(1), now=0.0)
+def machine(state: states.MembershipState | None = None, **changes: Any) -> MembershipMachine:
+    membership = MembershipMachine(settings(**changes), random.Random(1), now=0.0)
     if state is not None:
         membership.state = state
-        if not isinstance(state, s.Unjoined):
+        if not isinstance(state, states.Unjoined):
             membership.topics = TOPICS
     membership._last_request = 1_000
     return membership
 
 
-def addressed(event: Any, state: s.State) -> Any:
+def addressed(event: Any, state: states.MembershipState) -> Any:
     """The event as the answer to a request that the state waits for."""
-    if not isinstance(event, on.Answer) or not state.awaited:
+    if not isinstance(event, events.RequestCompleted) or not state.awaited:
         return event
     awaited = state.awaited[0]
     fields = {name: getattr(event, name) for name in type(event).__dataclass_fields__}  # type: ignore[attr-defined]
@@ -65,40 +73,40 @@ def only(effects: Any, cls: type) -> Any:
     return found[0]
 
 
-def joining(**changes: Any) -> tuple[Membership, Any]:
+def joining(**changes: Any) -> tuple[MembershipMachine, Any]:
     membership = machine(**changes)
-    find = only(membership.handle(on.Subscribed(TOPICS), 0.0), do.FindCoordinator)
-    join = only(membership.handle(on.CoordinatorFound(find.request, NODE), 0.0), do.SendJoin)
+    find = only(membership.handle(events.Subscribed(TOPICS), 0.0), FindCoordinator)
+    join = only(membership.handle(events.CoordinatorFound(find.request, NODE), 0.0), SendJoin)
     return membership, join
 
 
-def stable(now: float = 0.0, **changes: Any) -> Membership:
+def stable(now: float = 0.0, **changes: Any) -> MembershipMachine:
     membership, join = joining(**changes)
-    joined = on.JoinedAsFollower(join.request, "me", 1, "range")
-    sync = only(membership.handle(joined, now), do.SendSync)
-    assign = only(membership.handle(on.Synced(sync.request, (P1, P0)), now), do.AssignPartitions)
+    joined = events.JoinedAsFollower(join.request, "me", 1, "range")
+    sync = only(membership.handle(joined, now), SendSync)
+    assign = only(membership.handle(events.Synced(sync.request, (P1, P0)), now), AssignPartitions)
     assert assign.partitions == (P0, P1)
     return membership
 
 
-def beaten(membership: Membership, until: float) -> None:
+def beaten(membership: MembershipMachine, until: float) -> None:
     """Answer heartbeats until then."""
     while (now := membership.next_deadline()) < until:
-        beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
-        membership.handle(on.HeartbeatAnswered(beat.request), now)
+        beat = only(membership.handle(events.DeadlineReached(), now), SendHeartbeat)
+        membership.handle(events.HeartbeatSucceeded(beat.request), now)
 
 
-def keeper(group_instance_id: str | None = None) -> tuple[Membership, Any]:
+def keeper(group_instance_id: str | None = None) -> tuple[MembershipMachine, Any]:
     """A cooperative member of generation 1 with both partitions, and its JoinGroup for the next."""
     membership = stable(cooperative=True, group_instance_id=group_instance_id)
-    beat = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
-    join = only(membership.handle(on.RebalanceBegan(beat.request), 3.0), do.SendJoin)
-    assert isinstance(membership.state, s.Rejoining)
+    beat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
+    join = only(membership.handle(events.RebalanceInProgress(beat.request), 3.0), SendJoin)
+    assert isinstance(membership.state, states.Rejoining)
     return membership, join
 
 
-def resyncing() -> tuple[Membership, Any]:
+def resyncing() -> tuple[MembershipMachine, Any]:
     """The same, with its SyncGroup in generation 2."""
     membership, join = keeper()
-    joined = on.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
-    return membership, only(membership.handle(joined, 3.0), do.SendSync)
+    joined = events.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
+    return membership, only(membership.handle(joined, 3.0), SendSync)

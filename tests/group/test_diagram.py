@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aiokafkawire.group import states as s
-from aiokafkawire.group.membership import TRANSITIONS
+from aiokafkawire.group import states
+from aiokafkawire.group.membership_machine import TRANSITIONS
 
 from .diagram import BEGIN, END, Destinations, Step, destinations, generated
-from .test_membership import EXPECTED, check_invariants, check_step
+from .test_membership_machine import EXPECTED, check_invariants, check_step
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +40,11 @@ def test_the_table_leads_where_it_should(found: Destinations) -> None:
 
 
 def test_every_state_is_reached_and_left(found: Destinations) -> None:
-    names = {state.__name__ for state, _ in TRANSITIONS} | {s.Closed.__name__}
+    names = {state.__name__ for state, _ in TRANSITIONS} | {states.MembershipClosed.__name__}
     reached = {end for (start, _), ends in found.items() for end in ends if end != start}
     assert reached == names
     left = {start for (start, _), ends in found.items() if set(ends) - {start}}
-    assert left == names - {s.Closed.__name__}
+    assert left == names - {states.MembershipClosed.__name__}
 
 
 def test_the_documentation_shows_the_table_as_it_is(found: Destinations) -> None:

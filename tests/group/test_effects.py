@@ -9,70 +9,84 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import effects as do
-from aiokafkawire.group import events as on
-from aiokafkawire.group import states as s
+from aiokafkawire.group import events, states
+from aiokafkawire.group.effects import (
+    ComputeAssignment,
+    FindCoordinator,
+    MembershipEffect,
+    RevokePartitions,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+)
 
 from .machines import NODE, P0, P1, machine
-from .test_membership import check_invariants, check_step
+from .test_membership_machine import check_invariants, check_step
 
 ERROR = KafkaError("refused")
 
 COMMON: tuple[Any, ...] = (
-    on.CoordinatorLost,
-    on.CoordinatorLoading,
-    on.MemberUnknown,
-    on.GenerationOutdated,
-    on.RebalanceBegan,
+    events.CoordinatorUnavailable,
+    events.CoordinatorLoadInProgress,
+    events.UnknownMemberId,
+    events.IllegalGeneration,
+    events.RebalanceInProgress,
 )
 
 
-def answers(effect: do.Effect, data: st.DataObject) -> on.Event:
+def answers(effect: MembershipEffect, data: st.DataObject) -> events.MembershipEvent:
     """One of the answers that the world may give to a request."""
     request = effect.request  # type: ignore[attr-defined]
     failures = [make(request) for make in COMMON]
-    failures += [on.InstanceFenced(request, ERROR), on.Refused(request, ERROR)]
-    failures += [on.Contradicted(request, "nonsense"), on.ServerFailed(request, ERROR)]
+    failures += [events.InstanceFenced(request, ERROR), events.FatalErrorOccurred(request, ERROR)]
+    failures += [
+        events.ProtocolViolation(request, "nonsense"),
+        events.UnknownServerErrorReceived(request, ERROR),
+    ]
     match effect:
-        case do.FindCoordinator():
-            good: list[Any] = [on.CoordinatorFound(request, NODE)]
-            failures = [on.CoordinatorMissing(request), on.Refused(request, ERROR)]
-            failures += [on.ServerFailed(request, ERROR)]
-        case do.SendJoin(member_id=member_id):
+        case FindCoordinator():
+            good: list[Any] = [events.CoordinatorFound(request, NODE)]
+            failures = [
+                events.CoordinatorNotFound(request),
+                events.FatalErrorOccurred(request, ERROR),
+            ]
+            failures += [events.UnknownServerErrorReceived(request, ERROR)]
+        case SendJoin(member_id=member_id):
             generation = data.draw(st.integers(max(effect.generation, 0), 9))
             me = member_id or "me"
-            member = s.JoinedMember(me, None, b"")
+            member = states.JoinResponseMember(me, None, b"")
             good = [
-                on.JoinedAsFollower(request, me, generation, "range"),
-                on.JoinedAsLeader(request, me, generation, "range", (member,)),
-                on.MemberIdAssigned(request, "me"),
-                on.SessionTimeoutRefused(request, ERROR),
+                events.JoinedAsFollower(request, me, generation, "range"),
+                events.JoinedAsLeader(request, me, generation, "range", (member,)),
+                events.MemberIdAssigned(request, "me"),
+                events.SessionTimeoutRejected(request, ERROR),
             ]
-        case do.MakeAssignment():
-            good = [on.AssignmentMade(request, {"me": b""})]
-            failures = [on.Refused(request, ERROR)]
-        case do.SendSync():
+        case ComputeAssignment():
+            good = [events.AssignmentComputed(request, {"me": b""})]
+            failures = [events.FatalErrorOccurred(request, ERROR)]
+        case SendSync():
             given = data.draw(st.sampled_from([(P0, P1), (P1, P0), (P0,), (P1,), ()]))
-            good = [on.Synced(request, given)]
-        case do.SendHeartbeat():
-            good = [on.HeartbeatAnswered(request)]
-        case do.SendLeave():
-            return on.LeftGroup(request)
-        case do.RevokePartitions():
-            return on.Revoked(request)
+            good = [events.Synced(request, given)]
+        case SendHeartbeat():
+            good = [events.HeartbeatSucceeded(request)]
+        case SendLeave():
+            return events.GroupLeft(request)
+        case RevokePartitions():
+            return events.PartitionsRevoked(request)
         case _:
             raise AssertionError(effect)
     return data.draw(st.sampled_from(good * 3 + failures))
 
 
 REQUESTS = (
-    do.FindCoordinator,
-    do.SendJoin,
-    do.MakeAssignment,
-    do.SendSync,
-    do.SendHeartbeat,
-    do.SendLeave,
-    do.RevokePartitions,
+    FindCoordinator,
+    SendJoin,
+    ComputeAssignment,
+    SendSync,
+    SendHeartbeat,
+    SendLeave,
+    RevokePartitions,
 )
 
 
@@ -81,13 +95,13 @@ class World:
 
     def __init__(self, data: st.DataObject, *, cooperative: bool) -> None:
         self.machine = machine(cooperative=cooperative)
-        self.waiting: list[do.Effect] = []
+        self.waiting: list[MembershipEffect] = []
         self.now = 0.0
         self._data = data
 
-    def handle(self, event: on.Event) -> None:
+    def handle(self, event: events.MembershipEvent) -> None:
         before = self.machine.state
-        late = isinstance(event, on.Answer) and event.request not in before.awaited
+        late = isinstance(event, events.RequestCompleted) and event.request not in before.awaited
         effects = self.machine.handle(event, self.now)
         check_invariants(self.machine)
         if not late:
@@ -100,7 +114,7 @@ class World:
 
     def tick(self) -> None:
         self.now = min(self.machine.next_deadline(), self.now + 400)
-        self.handle(on.Tick())
+        self.handle(events.DeadlineReached())
 
 
 @settings(max_examples=100, deadline=None)
@@ -111,9 +125,9 @@ def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
 ) -> None:
     world = World(data, cooperative=cooperative)
     m = world.machine
-    world.handle(on.Subscribed(("orders",)))
+    world.handle(events.Subscribed(("orders",)))
     for _ in range(data.draw(st.integers(1, 60))):
-        if m.done:
+        if m.is_closed:
             break
         match data.draw(st.sampled_from(["answer"] * 5 + ["tick", "tick", "enter", "say"])):
             case "answer" if world.waiting:
@@ -121,30 +135,30 @@ def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
             case "tick":
                 world.tick()
             case "enter":
-                m.presence.enter(world.now)
-                world.handle(on.ApplicationEntered())
+                m.poll_timer.start_poll(world.now)
+                world.handle(events.PollStarted())
                 if m.error is not None:
-                    world.handle(on.Told())
+                    world.handle(events.ErrorReported())
                 if data.draw(st.booleans()):
-                    m.presence.leave(world.now)
+                    m.poll_timer.finish_poll(world.now)
             case "say":
                 said = [
-                    on.Subscribed(("orders",)),
-                    on.Subscribed(("orders", "payments")),
-                    on.Subscribed(("payments",)),
-                    on.Unsubscribed(),
-                    on.Rejoin("grew"),
-                    on.Doubted(),
-                    on.Closing(world.now + 5),
+                    events.Subscribed(("orders",)),
+                    events.Subscribed(("orders", "payments")),
+                    events.Subscribed(("payments",)),
+                    events.Unsubscribed(),
+                    events.RejoinRequested("grew"),
+                    events.CommitRejected(),
+                    events.CloseRequested(world.now + 5),
                 ]
                 world.handle(data.draw(st.sampled_from(said)))
-    if not m.done:
-        world.handle(on.Closing(world.now + 5))
+    if not m.is_closed:
+        world.handle(events.CloseRequested(world.now + 5))
     for _ in range(30):
-        if m.done:
+        if m.is_closed:
             break
         if world.waiting:
             world.answer(-1)
         else:
             world.tick()
-    assert m.done
+    assert m.is_closed

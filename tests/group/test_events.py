@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.group import events as on
-from aiokafkawire.group.membership import TRANSITIONS
+from aiokafkawire.group import events
+from aiokafkawire.group.membership_machine import TRANSITIONS
 
-from .test_membership import EVENTS
+from .test_membership_machine import EVENTS
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_event_is_of_use_somewhere_and_answers_name_their_request(event: on.Event) -> None:
+def test_every_event_is_of_use_somewhere_and_answers_name_their_request(
+    event: events.MembershipEvent,
+) -> None:
     assert any(known is type(event) for _, known in TRANSITIONS)
-    assert isinstance(event, on.Answer) == hasattr(event, "request")
+    assert isinstance(event, events.RequestCompleted) == hasattr(event, "request")
 
 
 def test_all_events_are_public() -> None:
-    assert {type(event).__name__ for event in EVENTS} | {"Answer", "Event"} == set(on.__all__)
+    assert {type(event).__name__ for event in EVENTS} | {
+        "RequestCompleted",
+        "MembershipEvent",
+    } == set(events.__all__)

@@ -26,13 +26,24 @@ from hypothesis.stateful import (
 from aiokafkawire.broker.groups import events as broker
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import answers
-from aiokafkawire.group import effects as do
-from aiokafkawire.group import events as on
-from aiokafkawire.group import states as s
-from aiokafkawire.group.assignors import Assignor, assignors_of
-from aiokafkawire.group.leader import divide, subscriptions_of
-from aiokafkawire.group.membership import Membership
+from aiokafkawire.group import events, responses, states
+from aiokafkawire.group.assignors import Assignor, create_assignors
+from aiokafkawire.group.effects import (
+    AssignPartitions,
+    ComputeAssignment,
+    EnterGeneration,
+    FindCoordinator,
+    LosePartitions,
+    MembershipEffect,
+    RevokePartitions,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    WatchPartitionCounts,
+)
+from aiokafkawire.group.leader import compute_assignments, decode_subscriptions
+from aiokafkawire.group.membership_machine import MembershipMachine
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.consumer_protocol import encode_subscription
@@ -41,7 +52,7 @@ from aiokafkawire.wire.messages.join_group import JoinGroupResponse, JoinGroupRe
 from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 
 from .machines import settings as group_settings
-from .test_membership import check_invariants, check_step
+from .test_membership_machine import check_invariants, check_step
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +72,7 @@ class Letter:
     effect: Any
     lane: str
     sent_at: float
-    answer: on.Answer | None = None
+    answer: events.RequestCompleted | None = None
     arrived: bool = False
 
 
@@ -70,7 +81,7 @@ class ClassicGroupMember:
     """A machine, its application and its side of the network."""
 
     name: str
-    machine: Membership
+    machine: MembershipMachine
     assignors: dict[str, Assignor]
     topics: tuple[str, ...]
     instance_id: str | None
@@ -81,12 +92,12 @@ class ClassicGroupMember:
 
     @property
     def ended(self) -> bool:
-        return self.dead or self.machine.done
+        return self.dead or self.machine.is_closed
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
         state = self.machine.state
-        return state.assignment if isinstance(state, s.Owner) else ()
+        return state.assignment if isinstance(state, states.Assigned) else ()
 
 
 class GroupModel(RuleBasedStateMachine):
@@ -121,7 +132,7 @@ class GroupModel(RuleBasedStateMachine):
     def add(self, strategy: int, both: bool) -> None:
         self.made += 1
         names = self.strategies[strategy % len(self.strategies)]
-        assignors = assignors_of(names)
+        assignors = create_assignors(names)
         instance_id = f"i{self.made % MAX_MEMBERS}" if self.static else None
         config = group_settings(
             cooperative=all(each.cooperative for each in assignors),
@@ -129,16 +140,16 @@ class GroupModel(RuleBasedStateMachine):
         )
         member = ClassicGroupMember(
             f"m{self.made}",
-            Membership(config, random.Random(self.made), self.now),
+            MembershipMachine(config, random.Random(self.made), self.now),
             {each.name: each for each in assignors},
             ("orders", "payments") if both and not self.static else ("orders",),
             instance_id,
         )
         if any(other.instance_id == instance_id for other in self.alive) and self.static:
             self.faulty = True
-        member.machine.presence.enter(self.now)
+        member.machine.poll_timer.start_poll(self.now)
         self.members.append(member)
-        self.tell(member, on.Subscribed(member.topics))
+        self.tell(member, events.Subscribed(member.topics))
 
     def pick(self, number: int) -> ClassicGroupMember:
         return self.alive[number % len(self.alive)]
@@ -148,7 +159,7 @@ class GroupModel(RuleBasedStateMachine):
     def close(self, number: int) -> None:
         if len(self.alive) < 2:
             return
-        self.tell(self.pick(number), on.Closing(self.now + 30))
+        self.tell(self.pick(number), events.CloseRequested(self.now + 30))
 
     # A static member that comes back with other topics is not enough for a rebalance, in Kafka too.
     @precondition(lambda self: self.alive and not self.static)
@@ -158,19 +169,19 @@ class GroupModel(RuleBasedStateMachine):
         if not member.machine.topics:
             return
         member.topics = ("orders", "payments") if both else ("orders",)
-        self.tell(member, on.Subscribed(member.topics))
+        self.tell(member, events.Subscribed(member.topics))
 
     @precondition(lambda self: self.alive)
     @rule(number=st.integers(0, 9))
     def call(self, number: int) -> None:
         """The application comes back for more, or goes to work."""
         member = self.pick(number)
-        presence = member.machine.presence
-        if presence.waiting:
-            presence.leave(self.now)
+        poll_timer = member.machine.poll_timer
+        if poll_timer.open_polls:
+            poll_timer.finish_poll(self.now)
         else:
-            presence.enter(self.now)
-            self.tell(member, on.ApplicationEntered())
+            poll_timer.start_poll(self.now)
+            self.tell(member, events.PollStarted())
 
     @precondition(lambda self: self.alive)
     @rule(number=st.integers(0, 9))
@@ -202,10 +213,10 @@ class GroupModel(RuleBasedStateMachine):
     def look_after(self, member: ClassicGroupMember) -> None:
         """A leader sees what `Leader.outdated` tells."""
         generation = member.machine.generation
-        leads = generation is not None and generation.leads
-        settled = isinstance(member.machine.state, s.Stable)
-        if leads and settled and member.counted != self.partitions:
-            self.tell(member, on.Rejoin("grown"))
+        is_leader = generation is not None and generation.is_leader
+        settled = isinstance(member.machine.state, states.Stable)
+        if is_leader and settled and member.counted != self.partitions:
+            self.tell(member, events.RejoinRequested("grown"))
 
     # --- the network ---
 
@@ -260,12 +271,12 @@ class GroupModel(RuleBasedStateMachine):
             first.member.letters.remove(letter)
         for letter in lost:
             request = letter.effect.request
-            if isinstance(letter.effect, do.FindCoordinator):
-                self.tell(first.member, on.CoordinatorMissing(request))
-            elif isinstance(letter.effect, do.SendLeave):
-                self.tell(first.member, on.LeftGroup(request))
+            if isinstance(letter.effect, FindCoordinator):
+                self.tell(first.member, events.CoordinatorNotFound(request))
+            elif isinstance(letter.effect, SendLeave):
+                self.tell(first.member, events.GroupLeft(request))
             else:
-                self.tell(first.member, answers.failure(request, LOST))
+                self.tell(first.member, responses.failure_event(request, LOST))
 
     @precondition(lambda self: self.bundle_of_faults)
     @rule()
@@ -277,29 +288,29 @@ class GroupModel(RuleBasedStateMachine):
         if letter.answer is not None or letter.lane == "local":
             letter.member.letters.remove(letter)
             answer = letter.answer or self.locally(letter)
-            if isinstance(answer, on.Synced):
+            if isinstance(answer, events.Synced):
                 state = letter.member.machine.state
-                if isinstance(state, s.Inside) and answer.request in state.awaited:
+                if isinstance(state, states.InGeneration) and answer.request in state.awaited:
                     generation = state.generation
                     assignor = letter.member.assignors[generation.protocol]
-                    assignor.assigned(answer.assignment, generation.number)
+                    assignor.on_assignment(answer.assignment, generation.number)
             self.tell(letter.member, answer)
         else:
             self.carry_out(letter)
 
-    def locally(self, letter: Letter) -> on.Answer:
+    def locally(self, letter: Letter) -> events.RequestCompleted:
         effect, member = letter.effect, letter.member
-        if isinstance(effect, do.RevokePartitions):
+        if isinstance(effect, RevokePartitions):
             self.commit_all(member, effect.partitions)
-            return on.Revoked(effect.request)
-        assert isinstance(effect, do.MakeAssignment)
+            return events.PartitionsRevoked(effect.request)
+        assert isinstance(effect, ComputeAssignment)
         member.counted = dict(self.partitions)
-        subscriptions, unreadable = subscriptions_of(effect.members)
+        subscriptions, unreadable = decode_subscriptions(effect.members)
         assert not unreadable
-        assigned = divide(
+        assigned = compute_assignments(
             member.assignors[effect.protocol], dict(self.partitions), subscriptions, {}
         )
-        return on.AssignmentMade(effect.request, assigned)
+        return events.AssignmentComputed(effect.request, assigned)
 
     # --- the coordinator ---
 
@@ -307,10 +318,10 @@ class GroupModel(RuleBasedStateMachine):
         letter.arrived = True
         effect, member = letter.effect, letter.member
         match effect:
-            case do.FindCoordinator(request):
-                letter.answer = on.CoordinatorFound(request, NODE)
+            case FindCoordinator(request):
+                letter.answer = events.CoordinatorFound(request, NODE)
                 return
-            case do.SendJoin():
+            case SendJoin():
                 self.made += 1
                 protocols = tuple(
                     (
@@ -336,7 +347,7 @@ class GroupModel(RuleBasedStateMachine):
                     requires_known_member_id=True,
                     supports_skipping_assignment=True,
                 )
-            case do.SendSync(generation=generation):
+            case SendSync(generation=generation):
                 event = broker.Sync(
                     reply=letter,
                     member_id=generation.member_id,
@@ -345,14 +356,14 @@ class GroupModel(RuleBasedStateMachine):
                     instance_id=member.instance_id,
                     protocol=generation.protocol,
                 )
-            case do.SendHeartbeat(generation=generation):
+            case SendHeartbeat(generation=generation):
                 event = broker.Heartbeat(
                     reply=letter,
                     member_id=generation.member_id,
                     generation=generation.number,
                     instance_id=member.instance_id,
                 )
-            case do.SendLeave(member_id=member_id):
+            case SendLeave(member_id=member_id):
                 event = broker.Leave(reply=letter, member_id=member_id)
             case _:
                 raise AssertionError(effect)
@@ -397,42 +408,42 @@ class GroupModel(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.now += seconds
         late = [x for m in self.alive for x in m.letters if self.now - x.sent_at > PATIENCE_S]
-        away = [m for m in self.alive if m.machine.presence.deadline < self.now + 100]
+        away = [m for m in self.alive if m.machine.poll_timer.deadline < self.now + 100]
         if late or away:
             self.faulty = True
         if self.group.next_deadline() <= self.now:
             self.reply(self.group.handle(broker.GroupDeadlineReached(), self.now))
         for member in self.alive:
             if member.machine.next_deadline() <= self.now:
-                self.tell(member, on.Tick())
+                self.tell(member, events.DeadlineReached())
 
     # --- the machines ---
 
-    def tell(self, member: ClassicGroupMember, event: on.Event) -> None:
+    def tell(self, member: ClassicGroupMember, event: events.MembershipEvent) -> None:
         if member.ended:
             return
         machine = member.machine
         before = machine.state
-        late = isinstance(event, on.Answer) and event.request not in before.awaited
+        late = isinstance(event, events.RequestCompleted) and event.request not in before.awaited
         effects = machine.handle(event, self.now)
         check_invariants(machine)
         if not late:
             check_step(before, event, effects, machine.state)
         for effect in effects:
             self.perform(member, effect)
-        if any(isinstance(effect, do.EnterGeneration) for effect in effects):
+        if any(isinstance(effect, EnterGeneration) for effect in effects):
             self.look_after(member)
 
-    def perform(self, member: ClassicGroupMember, effect: do.Effect) -> None:
+    def perform(self, member: ClassicGroupMember, effect: MembershipEffect) -> None:
         lane = LANES.get(type(effect))
         if lane is not None:
             member.letters.append(Letter(member, effect, lane, self.now))
-        elif isinstance(effect, do.WatchPartitions):
+        elif isinstance(effect, WatchPartitionCounts):
             member.counted = dict(self.partitions)
-        elif isinstance(effect, do.AssignPartitions):
+        elif isinstance(effect, AssignPartitions):
             for tp in effect.partitions:
                 member.positions[tp] = self.committed.get(tp, 0)
-        elif isinstance(effect, do.LosePartitions):
+        elif isinstance(effect, LosePartitions):
             assert self.faulty, f"{member.name} lost {effect.partitions}: {effect.reason}"
 
     # --- what is always so ---
@@ -447,7 +458,7 @@ class GroupModel(RuleBasedStateMachine):
             for tp in member.owned:
                 assert holders.setdefault(tp, member.name) == member.name, f"{tp} has two owners"
 
-    def in_charge(self, generation: s.Generation) -> bool:
+    def in_charge(self, generation: states.Generation) -> bool:
         return (
             generation.number == self.group.generation
             and generation.member_id in self.group.members
@@ -456,17 +467,17 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def nobody_fails(self) -> None:
         for member in self.alive:
-            assert not isinstance(member.machine.state, s.Failed), member.machine.error
-            if isinstance(member.machine.state, s.Fenced):
+            assert not isinstance(member.machine.state, states.JoinFailed), member.machine.error
+            if isinstance(member.machine.state, states.Fenced):
                 assert self.static
                 member.dead = True
 
     def teardown(self) -> None:
         """Without further faults the group comes to rest, and every partition has its owner."""
         for member in self.alive:
-            if not member.machine.presence.waiting:
-                member.machine.presence.enter(self.now)
-                self.tell(member, on.ApplicationEntered())
+            if not member.machine.poll_timer.open_polls:
+                member.machine.poll_timer.start_poll(self.now)
+                self.tell(member, events.PollStarted())
         for _ in range(3_000):
             if heads := self.heads():
                 self.arrive(heads[0])
@@ -497,34 +508,37 @@ class GroupModel(RuleBasedStateMachine):
         ids = set()
         for member in self.alive:
             state = member.machine.state
-            if not isinstance(state, s.Stable) or state.generation.number != self.group.generation:
+            if (
+                not isinstance(state, states.Stable)
+                or state.generation.number != self.group.generation
+            ):
                 return False
             ids.add(state.generation.member_id)
         settled = self.group.state in {broker.GroupState.STABLE, broker.GroupState.EMPTY}
         return settled and ids == set(self.group.members) and not self.group.pending_members
 
 
-LANES: dict[type[do.Effect], str] = {
-    do.FindCoordinator: "general",
-    do.SendJoin: "join",
-    do.SendSync: "join",
-    do.SendHeartbeat: "general",
-    do.SendLeave: "general",
-    do.MakeAssignment: "local",
-    do.RevokePartitions: "local",
+LANES: dict[type[MembershipEffect], str] = {
+    FindCoordinator: "general",
+    SendJoin: "join",
+    SendSync: "join",
+    SendHeartbeat: "general",
+    SendLeave: "general",
+    ComputeAssignment: "local",
+    RevokePartitions: "local",
 }
 
 
-def answer_of(letter: Letter, result: broker.Result) -> on.Answer:
+def answer_of(letter: Letter, result: broker.Result) -> events.RequestCompleted:
     effect = letter.effect
-    if isinstance(effect, do.SendLeave):
-        return on.LeftGroup(effect.request)
-    if isinstance(effect, do.SendHeartbeat):
+    if isinstance(effect, SendLeave):
+        return events.GroupLeft(effect.request)
+    if isinstance(effect, SendHeartbeat):
         assert isinstance(result, ErrorCode)
-        return answers.heartbeat_answer(effect.request, HeartbeatResponse(error_code=result))
+        return responses.heartbeat_event(effect.request, HeartbeatResponse(error_code=result))
     if isinstance(result, broker.SyncResult):
         sync = SyncGroupResponse(error_code=result.code, assignment=result.assignment)
-        return answers.sync_answer(effect.request, sync)
+        return responses.sync_event(effect.request, sync)
     assert isinstance(result, broker.JoinResult)
     join = JoinGroupResponse(
         error_code=result.code,
@@ -542,7 +556,7 @@ def answer_of(letter: Letter, result: broker.Result) -> on.Answer:
             for member in result.members
         ],
     )
-    return answers.join_answer(effect.request, join, list(letter.member.assignors))
+    return responses.join_event(effect.request, join, list(letter.member.assignors))
 
 
 COOPERATIVE = ("cooperative-sticky",)

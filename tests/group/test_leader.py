@@ -11,8 +11,13 @@ from aiokafkawire.cluster.metadata import NodeInfo, PartitionMetadata
 from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.errors import GroupFailed, MalformedMessage
 from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
-from aiokafkawire.group.leader import Leader, divide, replica_racks, subscriptions_of
-from aiokafkawire.group.states import JoinedMember
+from aiokafkawire.group.leader import (
+    GroupLeader,
+    compute_assignments,
+    decode_subscriptions,
+    replica_racks,
+)
+from aiokafkawire.group.states import JoinResponseMember
 from aiokafkawire.runtime import Address, Host, RealRuntime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
@@ -30,15 +35,15 @@ def test_subscriptions_are_read_for_the_assignor() -> None:
     data = encode_subscription(
         ["b", "a"], user_data=b"u", owned_partitions=[P0], generation_id=4, rack_id="r"
     )
-    (told,), unreadable = subscriptions_of([JoinedMember("me", "i", data)])
+    (told,), unreadable = decode_subscriptions([JoinResponseMember("me", "i", data)])
     assert (told.member_id, told.topics, told.group_instance_id) == ("me", ("a", "b"), "i")
     assert (told.user_data, told.owned, told.generation, told.rack) == (b"u", (P0,), 4, "r")
     assert not unreadable
 
 
 def test_a_member_that_cannot_be_understood_subscribes_to_nothing() -> None:
-    good = JoinedMember("me", None, encode_subscription(["orders"]))
-    members, unreadable = subscriptions_of([JoinedMember("odd", "i", b"\0"), good])
+    good = JoinResponseMember("me", None, encode_subscription(["orders"]))
+    members, unreadable = decode_subscriptions([JoinResponseMember("odd", "i", b"\0"), good])
     assert members[0] == MemberSubscription("odd", (), "i")
     assert members[1].topics == ("orders",)
     assert isinstance(unreadable["odd"], MalformedMessage)
@@ -75,7 +80,7 @@ def test_an_assignment_that_cannot_be_is_not_handed_out(
     given: dict[str, list[TopicPartition]],
 ) -> None:
     with pytest.raises(GroupFailed, match="'fixed' gives orders-"):
-        divide(Fixed(given), {"orders": 2}, [member("a"), member("b")], {})
+        compute_assignments(Fixed(given), {"orders": 2}, [member("a"), member("b")], {})
 
 
 def test_an_assignor_that_fails_is_named() -> None:
@@ -84,11 +89,11 @@ def test_an_assignor_that_fails_is_named() -> None:
             raise ZeroDivisionError("none left")
 
     with pytest.raises(GroupFailed, match=r"'fixed' failed: ZeroDivisionError\('none left'\)"):
-        divide(Broken({}), {}, [], {})
+        compute_assignments(Broken({}), {}, [], {})
 
 
 def test_what_is_left_out_gets_nothing() -> None:
-    encoded = divide(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
+    encoded = compute_assignments(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
     assert flatten_by_topic(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
     assert flatten_by_topic(decode_assignment(encoded["b"]).assigned_partitions) == []
 
@@ -108,12 +113,12 @@ def test_what_is_left_out_gets_nothing() -> None:
 def test_a_cooperative_assignor_takes_nothing_from_an_owner_for_another_one(
     members: list[MemberSubscription], given: dict[str, list[TopicPartition]], fits: bool
 ) -> None:
-    assert divide(Fixed(given), {"orders": 1}, members, {})
+    assert compute_assignments(Fixed(given), {"orders": 1}, members, {})
     if fits:
-        assert divide(Fixed(given, cooperative=True), {"orders": 1}, members, {})
+        assert compute_assignments(Fixed(given, cooperative=True), {"orders": 1}, members, {})
     else:
         with pytest.raises(GroupFailed, match="orders-0 away while another member owns it"):
-            divide(Fixed(given, cooperative=True), {"orders": 1}, members, {})
+            compute_assignments(Fixed(given, cooperative=True), {"orders": 1}, members, {})
 
 
 def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
@@ -137,25 +142,25 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
         cluster = Cluster(make_config(ConsumerConfig, servers), runtime, host)
         await cluster.start(runtime.clock.now() + 20)
-        leader = Leader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
+        leader = GroupLeader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [
-            JoinedMember("me", None, encode_subscription(["orders", "to-come"])),
-            JoinedMember("odd", None, b""),
+            JoinResponseMember("me", None, encode_subscription(["orders", "to-come"])),
+            JoinResponseMember("odd", None, b""),
         ]
         with caplog.at_level(logging.WARNING):
             encoded = await leader.assign("range", joined)
         assert "Group g: member odd gets no partitions" in caplog.text
         assert flatten_by_topic(decode_assignment(encoded["me"]).assigned_partitions) == [P0, P1]
-        assert leader.outdated() is None
+        assert leader.find_changed_topic() is None
         await broker.create_topic("to-come", 1)
         version = cluster.metadata.version
-        while leader.outdated() is None:
+        while leader.find_changed_topic() is None:
             assert await cluster.wait_update(version, runtime.clock.now() + 20)
             version = cluster.metadata.version
-        assert leader.outdated() == "topic 'to-come' has 1 partitions, not 0"
+        assert leader.find_changed_topic() == "topic 'to-come' has 1 partitions, not 0"
         await leader.watch(joined)
-        assert leader.outdated() is None
-        leader.stand_down()
-        assert leader.outdated() is None
+        assert leader.find_changed_topic() is None
+        leader.stop_watching()
+        assert leader.find_changed_topic() is None
         await cluster.aclose()
         await host.stop()

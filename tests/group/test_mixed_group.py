@@ -11,7 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce
 
-from .test_coordinator import COOPERATIVE, Reader
+from .test_member import COOPERATIVE, Reader
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 

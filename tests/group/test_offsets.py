@@ -15,11 +15,11 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.group.offsets import (
-    Credentials,
+    CommitIdentity,
     commit_request,
     fetch_request,
-    read_committed,
-    read_fetched,
+    read_commit_codes,
+    read_committed_offsets,
 )
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
@@ -45,14 +45,14 @@ ID = UUID(int=7)
 
 def test_a_commit_names_who_commits_and_what() -> None:
     offsets = {P0: OffsetAndMetadata(5, "note", 3), TopicPartition("b", 2): OffsetAndMetadata(1)}
-    request = commit_request("g", Credentials(4, "me", "i"), offsets, {"orders": ID})
+    request = commit_request("g", CommitIdentity(4, "me", "i"), offsets, {"orders": ID})
     assert (request.group_id, request.generation_id_or_member_epoch) == ("g", 4)
     assert (request.member_id, request.group_instance_id) == ("me", "i")
     assert [(t.name, t.topic_id) for t in request.topics] == [("orders", ID), ("b", ZERO_UUID)]
     (entry,) = request.topics[0].partitions
     assert (entry.partition_index, entry.committed_offset) == (0, 5)
     assert (entry.committed_metadata, entry.committed_leader_epoch) == ("note", 3)
-    outside = commit_request("g", Credentials(), offsets, {})
+    outside = commit_request("g", CommitIdentity(), offsets, {})
     assert (outside.generation_id_or_member_epoch, outside.member_id) == (-1, "")
 
 
@@ -61,7 +61,7 @@ def test_answers_to_commits_are_read_by_name_or_id() -> None:
     for naming in ({"name": "orders"}, {"topic_id": ID}):
         topic: Any = OffsetCommitResponseTopic(partitions=[entry], **naming)
         response = OffsetCommitResponse(topics=[topic])
-        assert read_committed(response, {"orders": ID}) == {P1: 25}
+        assert read_commit_codes(response, {"orders": ID}) == {P1: 25}
 
 
 def test_the_shape_of_a_fetch_goes_by_version() -> None:
@@ -91,11 +91,13 @@ def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:
 
 def test_nothing_committed_is_none() -> None:
     response = old_answer((0, -1, 0), (1, -1, 3))
-    assert read_fetched(response, "g", [P0, P1], {}) == {P0: None, P1: None}
+    assert read_committed_offsets(response, "g", [P0, P1], {}) == {P0: None, P1: None}
 
 
 def test_answers_to_fetches_are_read() -> None:
-    assert read_fetched(old_answer((0, 5, 0)), "g", [P0], {}) == {P0: OffsetAndMetadata(5, "m")}
+    assert read_committed_offsets(old_answer((0, 5, 0)), "g", [P0], {}) == {
+        P0: OffsetAndMetadata(5, "m")
+    }
     entry = OffsetFetchResponsePartitions(
         partition_index=0,
         committed_offset=6,
@@ -107,20 +109,20 @@ def test_answers_to_fetches_are_read() -> None:
     group = OffsetFetchResponseGroup(group_id="g", topics=[topic])
     response = OffsetFetchResponse(groups=[group])
     expected = {P0: OffsetAndMetadata(6, "", 2)}
-    assert read_fetched(response, "g", [P0], {"orders": ID}) == expected
+    assert read_committed_offsets(response, "g", [P0], {"orders": ID}) == expected
     with pytest.raises(ProtocolError, match="'h'"):
-        read_fetched(response, "h", [P0], {"orders": ID})
+        read_committed_offsets(response, "h", [P0], {"orders": ID})
 
 
 def test_what_is_not_said_is_not_taken_for_nothing_committed() -> None:
     with pytest.raises(ProtocolError, match="leaves a partition out") as left_out:
-        read_fetched(old_answer((0, 5, 0)), "g", [P0, P1], {})
+        read_committed_offsets(old_answer((0, 5, 0)), "g", [P0, P1], {})
     assert (left_out.value.topic, left_out.value.partition) == P1
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as refused:
-        read_fetched(old_answer((0, -1, 29)), "g", [P0], {})
+        read_committed_offsets(old_answer((0, -1, 29)), "g", [P0], {})
     assert (refused.value.topic, refused.value.partition) == P0
     with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
-        read_fetched(OffsetFetchResponse(error_code=30), "g", [P0], {})
+        read_committed_offsets(OffsetFetchResponse(error_code=30), "g", [P0], {})
 
 
 async def test_one_commit_is_under_way_and_the_newest_wins() -> None:

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from aiokafkawire.group import states as s
+from aiokafkawire.group import states
 
-from .test_membership import STATES
+from .test_membership_machine import STATES
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
-def test_a_state_never_changes(state: s.State) -> None:
+def test_a_state_never_changes(state: states.MembershipState) -> None:
     names = [field.name for field in dataclasses.fields(state)]  # type: ignore[arg-type]
     for name in [*names, "more"]:
         with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
@@ -18,16 +18,16 @@ def test_a_state_never_changes(state: s.State) -> None:
 
 
 def test_a_pulse_waits_for_its_time_or_for_its_answer() -> None:
-    assert s.Pulse(1, None, next_at=3.0, session_ends=45.0).deadline == 3.0
-    assert s.Pulse(1, 7, next_at=3.0, session_ends=45.0).deadline == 45.0
-    assert s.Pulse(None, None, next_at=50.0, session_ends=45.0).deadline == 45.0
+    assert states.HeartbeatState(1, None, next_at=3.0, session_ends=45.0).deadline == 3.0
+    assert states.HeartbeatState(1, 7, next_at=3.0, session_ends=45.0).deadline == 45.0
+    assert states.HeartbeatState(None, None, next_at=50.0, session_ends=45.0).deadline == 45.0
 
 
 def test_states_wait_for_their_own_requests_only() -> None:
     waiting = {type(state).__name__: set(state.awaited) - {None} for state in STATES}
-    assert waiting["Unjoined"] == waiting["BackingOff"] == waiting["Lapsed"] == set()
+    assert waiting["Unjoined"] == waiting["BackingOff"] == waiting["PollTimedOut"] == set()
     assert waiting["Joining"] == waiting["Leaving"] == {100}
-    assert waiting["Stable"] == waiting["RevocationDue"] == waiting["Returning"] == {101}
+    assert waiting["Stable"] == waiting["RevocationDue"] == waiting["RejoinBackoff"] == {101}
     assert waiting["Syncing"] == waiting["Assigning"] == waiting["Revoking"] == {100, 101}
     for keeper in ("Rejoining", "Reassigning", "Resyncing"):
         assert waiting[keeper] == {100, 101}

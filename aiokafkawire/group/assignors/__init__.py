@@ -1,10 +1,10 @@
 """Who of a group reads which partitions: the leader's part of the group protocol."""
 
 from .base import Assignor, MemberSubscription
-from .option import assignors_of
 from .range import RangeAssignor
 from .round_robin import RoundRobinAssignor
 from .sticky import CooperativeStickyAssignor, StickyAssignor
+from .strategy import create_assignors
 
 __all__ = (
     "Assignor",
@@ -13,5 +13,5 @@ __all__ = (
     "RangeAssignor",
     "RoundRobinAssignor",
     "StickyAssignor",
-    "assignors_of",
+    "create_assignors",
 )

@@ -77,7 +77,7 @@ class Assignor(ABC):
         `GroupFailed`, and so does a partition that is given twice.
         """
 
-    def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: B027
+    def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: B027
         """This member got these partitions in this generation. Called after each SyncGroup."""
 
 
@@ -115,8 +115,8 @@ def by_topic(
     members: Iterable[MemberSubscription],
 ) -> list[tuple[str, list[MemberSubscription]]]:
     """The topics that are subscribed to, in Java's order, each with its members as they come."""
-    readers: dict[str, list[MemberSubscription]] = {}
+    subscribers: dict[str, list[MemberSubscription]] = {}
     for member in members:
         for topic in dict.fromkeys(member.topics):
-            readers.setdefault(topic, []).append(member)
-    return [(topic, readers[topic]) for topic in sorted(readers, key=java_order)]
+            subscribers.setdefault(topic, []).append(member)
+    return [(topic, subscribers[topic]) for topic in sorted(subscribers, key=java_order)]

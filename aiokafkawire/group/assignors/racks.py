@@ -13,22 +13,24 @@ from aiokafkawire.types import TopicPartition
 
 from .base import MemberSubscription
 
-__all__ = ("Racks", "racks_matter")
+__all__ = ("RackInfo", "use_rack_aware_assignment")
 
-NOWHERE: frozenset[str] = frozenset()
+NO_RACKS: frozenset[str] = frozenset()
 
 
-def racks_matter(members: Collection[str], partitions: Collection[frozenset[str]]) -> bool:
+def use_rack_aware_assignment(
+    members: Collection[str], partitions: Collection[frozenset[str]]
+) -> bool:
     """Whether it matters to members in these racks which partitions they get.
 
     It does not where no replica is in a rack of a member, or where all partitions have replicas
     in the same racks.
     """
-    everywhere = NOWHERE.union(*partitions)
+    everywhere = NO_RACKS.union(*partitions)
     return not everywhere.isdisjoint(members) and any(racks != everywhere for racks in partitions)
 
 
-class Racks:
+class RackInfo:
     """Who is where, of members and partitions that may meet; false where it does not matter."""
 
     def __init__(
@@ -37,29 +39,29 @@ class Racks:
         partitions: Iterable[TopicPartition],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> None:
-        self._of_member = {member.member_id: member.rack for member in members if member.rack}
-        self._of_partition = {}
-        if self._of_member and racks:
-            self._of_partition = {tp: frozenset(racks.get(tp, ())) for tp in partitions}
-        self._population = Counter(self._of_member.values())
-        if not racks_matter(self._population, self._of_partition.values()):
-            self._of_member, self._of_partition = {}, {}
+        self._member_racks = {member.member_id: member.rack for member in members if member.rack}
+        self._partition_racks = {}
+        if self._member_racks and racks:
+            self._partition_racks = {tp: frozenset(racks.get(tp, ())) for tp in partitions}
+        self._members_per_rack = Counter(self._member_racks.values())
+        if not use_rack_aware_assignment(self._members_per_rack, self._partition_racks.values()):
+            self._member_racks, self._partition_racks = {}, {}
 
     def __bool__(self) -> bool:
-        return bool(self._of_member)
+        return bool(self._member_racks)
 
-    def of(self, tp: TopicPartition) -> frozenset[str]:
+    def replica_racks(self, tp: TopicPartition) -> frozenset[str]:
         """Where this partition has replicas."""
-        return self._of_partition.get(tp, NOWHERE)
+        return self._partition_racks.get(tp, NO_RACKS)
 
-    def match(self, member_id: str, tp: TopicPartition) -> bool:
+    def racks_match(self, member_id: str, tp: TopicPartition) -> bool:
         """Whether the member is where a replica is. False for a member of unknown rack."""
-        return self._of_member.get(member_id) in self.of(tp)
+        return self._member_racks.get(member_id) in self.replica_racks(tp)
 
-    def clash(self, member_id: str, tp: TopicPartition) -> bool:
+    def racks_mismatch(self, member_id: str, tp: TopicPartition) -> bool:
         """Whether the member would read this partition across racks."""
-        return member_id in self._of_member and not self.match(member_id, tp)
+        return member_id in self._member_racks and not self.racks_match(member_id, tp)
 
-    def members_near(self, tp: TopicPartition) -> int:
+    def count_members_in_rack(self, tp: TopicPartition) -> int:
         """How many members are where a replica of this partition is."""
-        return sum(self._population[rack] for rack in self.of(tp))
+        return sum(self._members_per_rack[rack] for rack in self.replica_racks(tp))

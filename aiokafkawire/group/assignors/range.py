@@ -8,7 +8,7 @@ from itertools import islice
 from aiokafkawire.types import TopicPartition
 
 from .base import Assignor, MemberSubscription, by_topic, member_order
-from .racks import racks_matter
+from .racks import use_rack_aware_assignment
 
 __all__ = ("RangeAssignor",)
 
@@ -35,93 +35,118 @@ class RangeAssignor(Assignor):
     ) -> dict[str, list[TopicPartition]]:
         assignment: Assignment = {member.member_id: [] for member in members}
         topics = [
-            _Topic(topic, partitions[topic], readers, racks)
-            for topic, readers in by_topic(sorted(members, key=member_order))
+            _TopicAssignmentState(topic, partitions[topic], subscribers, racks)
+            for topic, subscribers in by_topic(sorted(members, key=member_order))
             if partitions.get(topic, 0) > 0
         ]
-        if any(topic.racks_matter for topic in topics):
-            for alike in _alike(topics):
-                if len(alike) > 1:
-                    _give_rows(alike, assignment)
-                elif alike[0].racks_matter:
-                    alike[0].give_near(assignment)
+        if any(topic.is_rack_aware for topic in topics):
+            for co_partitioned in _co_partitioned(topics):
+                if len(co_partitioned) > 1:
+                    _assign_co_partitioned(co_partitioned, assignment)
+                elif co_partitioned[0].is_rack_aware:
+                    co_partitioned[0].assign_with_rack_matching(assignment)
         for topic in topics:
-            topic.give_rest(assignment)
+            topic.assign_ranges(assignment)
         return assignment
 
 
-class _Topic:
+class _TopicAssignmentState:
     """One topic being divided. A member gets `each` partitions, `more` of them one more."""
 
     def __init__(
         self,
         name: str,
         count: int,
-        readers: Sequence[MemberSubscription],
+        subscribers: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> None:
         self.name = name
         self.count = count
-        self.readers = tuple(reader.member_id for reader in readers)
-        self._each, self._more = divmod(count, len(readers))
-        self._given = dict.fromkeys(self.readers, 0)
-        self._taken: set[int] = set()
-        self._rack_of = {reader.member_id: reader.rack for reader in readers if reader.rack}
-        self._replicas: Sequence[frozenset[str]] = ()
-        if self._rack_of and racks:
-            self._replicas = [frozenset(racks.get(self.partition(n), ())) for n in range(count)]
-        self.racks_matter = racks_matter(set(self._rack_of.values()), self._replicas)
+        self.subscribers = tuple(subscriber.member_id for subscriber in subscribers)
+        self._per_member, self._members_with_extra = divmod(count, len(subscribers))
+        self._assigned_count = dict.fromkeys(self.subscribers, 0)
+        self._assigned_numbers: set[int] = set()
+        self._member_racks = {
+            subscriber.member_id: subscriber.rack for subscriber in subscribers if subscriber.rack
+        }
+        self._replica_racks: Sequence[frozenset[str]] = ()
+        if self._member_racks and racks:
+            self._replica_racks = [
+                frozenset(racks.get(self.partition(n), ())) for n in range(count)
+            ]
+        self.is_rack_aware = use_rack_aware_assignment(
+            set(self._member_racks.values()), self._replica_racks
+        )
 
     def partition(self, number: int) -> TopicPartition:
         return TopicPartition(self.name, number)
 
-    def near(self, reader: str, number: int) -> bool:
+    def racks_match(self, subscriber: str, number: int) -> bool:
         """Whether the reader's rack, if it has one, has a replica of this partition."""
-        rack = self._rack_of.get(reader)
-        return rack is None or (bool(self._replicas) and rack in self._replicas[number])
+        rack = self._member_racks.get(subscriber)
+        return rack is None or (bool(self._replica_racks) and rack in self._replica_racks[number])
 
-    def room(self, reader: str) -> int:
+    def max_assignable(self, subscriber: str) -> int:
         """How many partitions the reader may still get."""
-        return max(0, self._each + (self._more > 0) - self._given[reader])
+        return max(
+            0, self._per_member + (self._members_with_extra > 0) - self._assigned_count[subscriber]
+        )
 
-    def give(self, reader: str, numbers: Sequence[int], assignment: Assignment) -> None:
-        assignment[reader] += map(self.partition, numbers)
-        self._given[reader] += len(numbers)
-        if numbers and self._given[reader] > self._each:
-            self._more -= 1
-        self._taken.update(numbers)
+    def assign_numbers(
+        self, subscriber: str, numbers: Sequence[int], assignment: Assignment
+    ) -> None:
+        assignment[subscriber] += map(self.partition, numbers)
+        self._assigned_count[subscriber] += len(numbers)
+        if numbers and self._assigned_count[subscriber] > self._per_member:
+            self._members_with_extra -= 1
+        self._assigned_numbers.update(numbers)
 
-    def give_near(self, assignment: Assignment) -> None:
+    def assign_with_rack_matching(self, assignment: Assignment) -> None:
         """Give each reader, in order, the first free partitions near it, as far as it has room."""
-        for reader in self.readers:
-            near = (n for n in range(self.count) if n not in self._taken and self.near(reader, n))
-            self.give(reader, list(islice(near, self.room(reader))), assignment)
+        for subscriber in self.subscribers:
+            matching = (
+                n
+                for n in range(self.count)
+                if n not in self._assigned_numbers and self.racks_match(subscriber, n)
+            )
+            self.assign_numbers(
+                subscriber, list(islice(matching, self.max_assignable(subscriber))), assignment
+            )
 
-    def give_rest(self, assignment: Assignment) -> None:
+    def assign_ranges(self, assignment: Assignment) -> None:
         """Give each reader, in order, the next free partitions, until it has its share."""
-        free = (number for number in range(self.count) if number not in self._taken)
-        for reader in self.readers:
-            if len(self._taken) == self.count:
+        unassigned = (
+            number for number in range(self.count) if number not in self._assigned_numbers
+        )
+        for subscriber in self.subscribers:
+            if len(self._assigned_numbers) == self.count:
                 break
-            self.give(reader, list(islice(free, self.room(reader))), assignment)
+            self.assign_numbers(
+                subscriber, list(islice(unassigned, self.max_assignable(subscriber))), assignment
+            )
 
 
-def _alike(topics: Iterable[_Topic]) -> Iterable[list[_Topic]]:
+def _co_partitioned(
+    topics: Iterable[_TopicAssignmentState],
+) -> Iterable[list[_TopicAssignmentState]]:
     """Topics grouped by readers and number of partitions."""
-    groups: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
+    groups: dict[tuple[tuple[str, ...], int], list[_TopicAssignmentState]] = {}
     for topic in topics:
-        groups.setdefault((topic.readers, topic.count), []).append(topic)
+        groups.setdefault((topic.subscribers, topic.count), []).append(topic)
     return groups.values()
 
 
-def _give_rows(topics: Sequence[_Topic], assignment: Assignment) -> None:
+def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], assignment: Assignment) -> None:
     """Give partitions of one number, of all these topics, to a reader that is near them all."""
-    readers = list(topics[0].readers)
+    subscribers = list(topics[0].subscribers)
     for number in range(topics[0].count):
-        for reader in readers:
-            if all(topic.room(reader) and topic.near(reader, number) for topic in topics):
+        for subscriber in subscribers:
+            if all(
+                topic.max_assignable(subscriber) and topic.racks_match(subscriber, number)
+                for topic in topics
+            ):
                 for topic in topics:
-                    topic.give(reader, [number], assignment)
-                if not any(topic.room(reader) for topic in topics):
-                    readers.remove(reader)
+                    topic.assign_numbers(subscriber, [number], assignment)
+                if not any(topic.max_assignable(subscriber) for topic in topics):
+                    subscribers.remove(subscriber)
                 break

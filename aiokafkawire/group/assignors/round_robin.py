@@ -29,13 +29,13 @@ class RoundRobinAssignor(Assignor):
     ) -> dict[str, list[TopicPartition]]:
         assignment: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         ordered = sorted(members, key=member_order)
-        place = {member.member_id: index for index, member in enumerate(ordered)}
-        turn = 0
-        for topic, readers in by_topic(ordered):
-            places = [place[reader.member_id] for reader in readers]
-            at = bisect_left(places, turn) % len(places)
+        index_of = {member.member_id: index for index, member in enumerate(ordered)}
+        next_index = 0
+        for topic, subscribers in by_topic(ordered):
+            indexes = [index_of[subscriber.member_id] for subscriber in subscribers]
+            position = bisect_left(indexes, next_index) % len(indexes)
             for number in range(partitions.get(topic, 0)):
-                assignment[readers[at].member_id].append(TopicPartition(topic, number))
-                turn = (places[at] + 1) % len(ordered)
-                at = (at + 1) % len(readers)
+                assignment[subscribers[position].member_id].append(TopicPartition(topic, number))
+                next_index = (indexes[position] + 1) % len(ordered)
+                position = (position + 1) % len(subscribers)
         return assignment

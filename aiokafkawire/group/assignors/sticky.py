@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 
 from aiokafkawire.types import TopicPartition
 
-from .balancing import divide_unequally
 from .base import Assignor, MemberSubscription, by_topic, java_order
-from .claims import (
+from .constrained_sticky import assign_constrained
+from .general_sticky import assign_general
+from .previous_assignment import (
     NO_GENERATION,
-    Owned,
+    OwnedPartitions,
     decode_generation,
     decode_owned,
     encode_generation,
     encode_owned,
-    settle,
+    resolve_previous_assignment,
 )
-from .equal_shares import divide_equally
-from .racks import Racks
+from .racks import RackInfo
 
 __all__ = ("CooperativeStickyAssignor", "StickyAssignor")
 
 
 class _Sticky(Assignor):
     @abstractmethod
-    def _owned(self, member: MemberSubscription) -> Owned:
+    def _owned(self, member: MemberSubscription) -> OwnedPartitions:
         """What a member says it had."""
 
     def assign(
@@ -36,9 +36,9 @@ class _Sticky(Assignor):
         members: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> dict[str, list[TopicPartition]]:
-        return self._divide(partitions, members, racks)[0]
+        return self._assign_with_disputes(partitions, members, racks)[0]
 
-    def _divide(
+    def _assign_with_disputes(
         self,
         partitions: Mapping[str, int],
         members: Sequence[MemberSubscription],
@@ -51,12 +51,14 @@ class _Sticky(Assignor):
             for topic, _ in by_topic(ordered)
             if partitions.get(topic, 0) > 0
         }
-        claims = settle(ordered, counts, self._owned)
-        every = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
-        where = Racks(ordered, every, racks)
+        previous = resolve_previous_assignment(ordered, counts, self._owned)
+        all_partitions = [
+            TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)
+        ]
+        rack_info = RackInfo(ordered, all_partitions, racks)
         if len({frozenset(member.topics) for member in ordered}) == 1:
-            return divide_equally(every, claims.owned, where), claims.disputed
-        return divide_unequally(counts, ordered, claims, where), frozenset()
+            return assign_constrained(all_partitions, previous.owned, rack_info), previous.disputed
+        return assign_general(counts, ordered, previous, rack_info), frozenset()
 
 
 class StickyAssignor(_Sticky):
@@ -70,15 +72,15 @@ class StickyAssignor(_Sticky):
     name = "sticky"
 
     def __init__(self) -> None:
-        self._last: Owned | None = None
+        self._last: OwnedPartitions | None = None
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
         return None if self._last is None else encode_owned(*self._last)
 
-    def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
-        self._last = Owned(tuple(partitions), generation_id)
+    def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
+        self._last = OwnedPartitions(tuple(partitions), generation_id)
 
-    def _owned(self, member: MemberSubscription) -> Owned:
+    def _owned(self, member: MemberSubscription) -> OwnedPartitions:
         return decode_owned(member.user_data)
 
 
@@ -98,14 +100,14 @@ class CooperativeStickyAssignor(_Sticky):
     def user_data(self, topics: Sequence[str]) -> bytes | None:
         return encode_generation(self._generation)
 
-    def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
+    def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
         self._generation = generation_id
 
-    def _owned(self, member: MemberSubscription) -> Owned:
+    def _owned(self, member: MemberSubscription) -> OwnedPartitions:
         generation = member.generation
         if generation < 0:
             generation = decode_generation(member.user_data)
-        return Owned(member.owned, generation)
+        return OwnedPartitions(member.owned, generation)
 
     def assign(
         self,
@@ -113,7 +115,7 @@ class CooperativeStickyAssignor(_Sticky):
         members: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> dict[str, list[TopicPartition]]:
-        assignment, disputed = self._divide(partitions, members, racks)
+        assignment, disputed = self._assign_with_disputes(partitions, members, racks)
         holders = Counter(tp for member in members for tp in set(member.owned))
         for member in members:
             had = set(member.owned)

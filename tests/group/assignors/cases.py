@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.group.assignors import Assignor, MemberSubscription, StickyAssignor
-from aiokafkawire.group.assignors.claims import encode_owned
+from aiokafkawire.group.assignors.previous_assignment import encode_owned
 from aiokafkawire.types import TopicPartition
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
-Racks = Mapping[TopicPartition, tuple[str, ...]]
+RackInfo = Mapping[TopicPartition, tuple[str, ...]]
 Assignment = Mapping[str, Sequence[TopicPartition]]
 
 
@@ -30,9 +30,9 @@ class Group:
 
     partitions: Mapping[str, int]
     members: Sequence[MemberSubscription]
-    racks: Racks
+    racks: RackInfo
 
-    def divide(self, assignor: Assignor) -> Assignment:
+    def compute_assignments(self, assignor: Assignor) -> Assignment:
         return assignor.assign(self.partitions, self.members, self.racks)
 
     @property

@@ -37,7 +37,7 @@ def test_the_rest_has_defaults() -> None:
     assignor = First()
     assert not assignor.cooperative
     assert assignor.user_data(["a"]) is None
-    assert assignor.assigned([TopicPartition("a", 0)], 3) is None  # type: ignore[func-returns-value]
+    assert assignor.on_assignment([TopicPartition("a", 0)], 3) is None  # type: ignore[func-returns-value]
 
 
 def test_strings_are_ordered_by_code_unit() -> None:

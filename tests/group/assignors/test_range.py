@@ -13,7 +13,7 @@ from tests.group.assignors.cases import Group, check_valid, groups, modestly, se
 def test_each_topic_is_divided_evenly_whatever_the_order_of_members(
     group: Group, rng: st.DataObject
 ) -> None:
-    assignment = group.divide(RangeAssignor())
+    assignment = group.compute_assignments(RangeAssignor())
     check_valid(group, assignment)
     for topic in group.partitions:
         counts = [
@@ -23,13 +23,13 @@ def test_each_topic_is_divided_evenly_whatever_the_order_of_members(
         ]
         assert not counts or max(counts) - min(counts) <= 1
     rng.shuffle(group.members)
-    assert group.divide(RangeAssignor()) == assignment
+    assert group.compute_assignments(RangeAssignor()) == assignment
 
 
 @modestly
 @given(groups(racks=False))
 def test_without_racks_partitions_are_consecutive(group: Group) -> None:
-    for partitions in group.divide(RangeAssignor()).values():
+    for partitions in group.compute_assignments(RangeAssignor()).values():
         for topic in {tp.topic for tp in partitions}:
             numbers = [tp.partition for tp in partitions if tp.topic == topic]
             assert numbers == list(range(numbers[0], numbers[-1] + 1))

@@ -10,16 +10,16 @@ from tests.group.assignors.cases import Group, check_valid, groups, modestly, se
 @modestly
 @given(group=groups(), rng=st.randoms(use_true_random=False))
 def test_all_is_given_whatever_the_order_of_members(group: Group, rng: st.DataObject) -> None:
-    assignment = group.divide(RoundRobinAssignor())
+    assignment = group.compute_assignments(RoundRobinAssignor())
     check_valid(group, assignment)
     rng.shuffle(group.members)
-    assert group.divide(RoundRobinAssignor()) == assignment
+    assert group.compute_assignments(RoundRobinAssignor()) == assignment
 
 
 @modestly
 @given(groups(alike=True))
 def test_members_of_one_subscription_get_equal_numbers(group: Group) -> None:
-    counts = [len(owned) for owned in group.divide(RoundRobinAssignor()).values()]
+    counts = [len(owned) for owned in group.compute_assignments(RoundRobinAssignor()).values()]
     assert max(counts) - min(counts) <= 1
 
 

@@ -12,7 +12,7 @@ from aiokafkawire.group.assignors import (
     MemberSubscription,
     StickyAssignor,
 )
-from aiokafkawire.group.assignors.claims import encode_generation, encode_owned
+from aiokafkawire.group.assignors.previous_assignment import encode_generation, encode_owned
 from aiokafkawire.types import TopicPartition
 from tests.group.assignors.cases import (
     Group,
@@ -33,11 +33,11 @@ MAX_ROUNDS = 4
 @given(group=groups(), data=st.data())
 def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) -> None:
     assignor = StickyAssignor()
-    before = group.divide(assignor)
+    before = group.compute_assignments(assignor)
     check_valid(group, before)
     check_balanced(group, before)
     group = data.draw(changed(group.after(assignor, before, 1)))
-    assignment = group.divide(assignor)
+    assignment = group.compute_assignments(assignor)
     check_valid(group, assignment)
     check_balanced(group, assignment)
     if not group.racks:
@@ -48,8 +48,8 @@ def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) 
 @modestly
 @given(groups(racks=False), st.sampled_from([StickyAssignor, CooperativeStickyAssignor]))
 def test_a_group_that_does_not_change_stays_as_it_is(group: Group, kind: type[Assignor]) -> None:
-    first = group.divide(kind())
-    assert sets_of(group.after(kind(), first, 4).divide(kind())) == sets_of(first)
+    first = group.compute_assignments(kind())
+    assert sets_of(group.after(kind(), first, 4).compute_assignments(kind())) == sets_of(first)
 
 
 @modestly
@@ -62,10 +62,10 @@ def test_a_group_that_does_not_change_stays_as_it_is(group: Group, kind: type[As
 def test_the_order_of_members_does_not_matter(
     group: Group, kind: type[Assignor], rng: st.DataObject, data: st.DataObject
 ) -> None:
-    group = data.draw(changed(group.after(kind(), group.divide(kind()), 1)))
-    assignment = group.divide(kind())
+    group = data.draw(changed(group.after(kind(), group.compute_assignments(kind()), 1)))
+    assignment = group.compute_assignments(kind())
     rng.shuffle(group.members)
-    assert group.divide(kind()) == assignment
+    assert group.compute_assignments(kind()) == assignment
 
 
 @modestly
@@ -74,12 +74,12 @@ def test_cooperative_members_never_share_a_partition_and_come_to_rest(
     group: Group, data: st.DataObject
 ) -> None:
     assignor = CooperativeStickyAssignor()
-    before = group.divide(assignor)
+    before = group.compute_assignments(assignor)
     check_valid(group, before)
     group = data.draw(changed(group.after(assignor, before, 1)))
     for generation in range(2, 2 + MAX_ROUNDS):
         owned = {tp: m.member_id for m in group.members for tp in m.owned}
-        assignment = group.divide(assignor)
+        assignment = group.compute_assignments(assignor)
         for member_id, got in assignment.items():
             assert all(owned.get(tp, member_id) == member_id for tp in got)
         check_valid(group, assignment, frozenset(owned))
@@ -109,7 +109,7 @@ def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> Non
                 )
             )
         claiming = Group(group.partitions, members, group.racks)
-        assignment = claiming.divide(assignor)
+        assignment = claiming.compute_assignments(assignor)
         held_back = frozenset(tp for m in members for tp in m.owned)
         check_valid(claiming, assignment, held_back if assignor.cooperative else frozenset())
 
@@ -117,7 +117,7 @@ def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> Non
 def test_sticky_tells_what_it_got() -> None:
     assignor = StickyAssignor()
     assert assignor.user_data(["a"]) is None
-    assignor.assigned([TopicPartition("a", 1)], 7)
+    assignor.on_assignment([TopicPartition("a", 1)], 7)
     assert assignor.user_data(["a"]) == encode_owned([TopicPartition("a", 1)], 7)
     assert not assignor.cooperative
 
@@ -125,7 +125,7 @@ def test_sticky_tells_what_it_got() -> None:
 def test_cooperative_sticky_tells_its_generation() -> None:
     assignor = CooperativeStickyAssignor()
     assert assignor.user_data(["a"]) == b"\xff\xff\xff\xff"
-    assignor.assigned([TopicPartition("a", 1)], 7)
+    assignor.on_assignment([TopicPartition("a", 1)], 7)
     assert assignor.user_data(["a"]) == encode_generation(7)
     assert assignor.cooperative
 
@@ -162,11 +162,11 @@ def test_a_large_group_is_divided_in_time(kind: type[Assignor], alike: bool) -> 
         ],
         {},
     )
-    first = group.divide(kind())
+    first = group.compute_assignments(kind())
     again = group.after(kind(), first, 1)
     fewer = Group(partitions, again.members[50:], {})
     began = process_time()
-    assignment = fewer.divide(kind())
+    assignment = fewer.compute_assignments(kind())
     assert process_time() - began < 2
     check_valid(fewer, assignment)
     check_balanced(fewer, assignment)

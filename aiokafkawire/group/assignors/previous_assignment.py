@@ -13,26 +13,26 @@ from aiokafkawire.wire.consumer_protocol import group_by_topic
 from .base import MemberSubscription
 
 __all__ = (
-    "MAX_CLAIMED_PARTITIONS",
-    "Claims",
-    "Owned",
+    "MAX_OWNED_PARTITIONS",
+    "OwnedPartitions",
+    "PreviousAssignment",
     "decode_generation",
     "decode_owned",
     "encode_generation",
     "encode_owned",
-    "settle",
+    "resolve_previous_assignment",
 )
 
 NO_GENERATION = -1
 
-MAX_CLAIMED_PARTITIONS = 200_000
+MAX_OWNED_PARTITIONS = 200_000
 """What one member may say it had; no cluster has more."""
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
 
-class Owned(NamedTuple):
+class OwnedPartitions(NamedTuple):
     """What a member says that it got, and in which generation."""
 
     partitions: Iterable[TopicPartition] = ()
@@ -52,17 +52,17 @@ def encode_owned(partitions: Iterable[TopicPartition], generation: int) -> bytes
     return b"".join(parts)
 
 
-def decode_owned(data: bytes | None) -> Owned:
+def decode_owned(data: bytes | None) -> OwnedPartitions:
     """Read user data of `sticky`. Version 0 has no generation; what cannot be read owns nothing."""
     if not data:
-        return Owned()
+        return OwnedPartitions()
     try:
         partitions, end = _decode_partitions(data)
     except (struct.error, ValueError):
-        return Owned()
+        return OwnedPartitions()
     if len(data) - end < _INT.size:
-        return Owned(partitions)
-    return Owned(partitions, _INT.unpack_from(data, end)[0])
+        return OwnedPartitions(partitions)
+    return OwnedPartitions(partitions, _INT.unpack_from(data, end)[0])
 
 
 def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
@@ -75,7 +75,7 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
             raise ValueError("a topic's name is longer than what is there")
         topic = data[at : at + length].decode()
         size, at = _count(data, at + length, _INT.size)
-        if len(partitions) + size > MAX_CLAIMED_PARTITIONS:
+        if len(partitions) + size > MAX_OWNED_PARTITIONS:
             raise ValueError("no member has so many partitions")
         numbers = struct.unpack_from(f">{size}i", data, at)
         at += size * _INT.size
@@ -105,7 +105,7 @@ def decode_generation(data: bytes | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class PreviousAssignment:
     """Who had what, of the partitions that exist.
 
     A partition that several members claim belongs to the one of the newest generation; if these
@@ -115,28 +115,28 @@ class Claims:
 
     owned: Mapping[str, Sequence[TopicPartition]]
     disputed: frozenset[TopicPartition]
-    former: Mapping[TopicPartition, str]
+    previous_owners: Mapping[TopicPartition, str]
 
 
-def settle(
+def resolve_previous_assignment(
     members: Sequence[MemberSubscription],
     counts: Mapping[str, int],
-    owned_by: Callable[[MemberSubscription], Owned],
-) -> Claims:
+    owned_by: Callable[[MemberSubscription], OwnedPartitions],
+) -> PreviousAssignment:
     """Decide between the claims of members. `counts` has the partitions of each topic."""
-    told = {member.member_id: owned_by(member) for member in members}
-    newest = max((owned.generation for owned in told.values()), default=NO_GENERATION)
+    reported = {member.member_id: owned_by(member) for member in members}
+    newest = max((owned.generation for owned in reported.values()), default=NO_GENERATION)
     owners: dict[TopicPartition, tuple[int, str]] = {}
-    former: dict[TopicPartition, tuple[int, str]] = {}
+    previous_owners: dict[TopicPartition, tuple[int, str]] = {}
     disputed: dict[TopicPartition, int] = {}
     for member in members:
-        partitions, generation = told[member.member_id]
+        partitions, generation = reported[member.member_id]
         subscribed = frozenset(member.topics)
         for tp in dict.fromkeys(partitions):
             if not 0 <= tp.partition < counts.get(tp.topic, 0):
                 continue
             if generation < newest and tp.topic in subscribed:
-                former[tp] = _newer(former.get(tp), generation, member.member_id)
+                previous_owners[tp] = _newer(previous_owners.get(tp), generation, member.member_id)
             owner = owners.get(tp)
             if owner is not None and owner[0] == generation:
                 disputed[tp] = generation
@@ -146,7 +146,9 @@ def settle(
     for tp, (_, member_id) in owners.items():
         if tp not in in_dispute:
             owned[member_id].append(tp)
-    return Claims(owned, in_dispute, {tp: member_id for tp, (_, member_id) in former.items()})
+    return PreviousAssignment(
+        owned, in_dispute, {tp: member_id for tp, (_, member_id) in previous_owners.items()}
+    )
 
 
 def _newer(known: tuple[int, str] | None, generation: int, member_id: str) -> tuple[int, str]:

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.group.assignors import MemberSubscription, claims
-from aiokafkawire.group.assignors.claims import (
-    Claims,
-    Owned,
+from aiokafkawire.group.assignors import MemberSubscription, previous_assignment
+from aiokafkawire.group.assignors.previous_assignment import (
+    OwnedPartitions,
+    PreviousAssignment,
     decode_generation,
     decode_owned,
     encode_generation,
     encode_owned,
-    settle,
+    resolve_previous_assignment,
 )
 from aiokafkawire.types import TopicPartition
 from tests.compare_counter import CountedName
@@ -78,24 +78,30 @@ def test_user_data_of_others_never_raises(data: bytes) -> None:
 
 
 def test_what_is_claimed_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "MAX_CLAIMED_PARTITIONS", 3)
-    assert decode_owned(GOOD) != Owned()
-    assert decode_owned(encode_owned([*tps(1, 2), *tps(0, 1, topic="b")], 7)) == Owned()
+    monkeypatch.setattr(previous_assignment, "MAX_OWNED_PARTITIONS", 3)
+    assert decode_owned(GOOD) != OwnedPartitions()
+    assert decode_owned(encode_owned([*tps(1, 2), *tps(0, 1, topic="b")], 7)) == OwnedPartitions()
 
 
 @pytest.mark.parametrize("cut", range(len(GOOD)))
 def test_a_cut_off_owner_owns_nothing(cut: int) -> None:
     without_generation = len(GOOD) - 4
-    expected = Owned() if cut < without_generation else Owned(decode_owned(GOOD).partitions)
+    expected = (
+        OwnedPartitions()
+        if cut < without_generation
+        else OwnedPartitions(decode_owned(GOOD).partitions)
+    )
     assert decode_owned(GOOD[:cut]) == expected
 
 
-def settled(counts: dict[str, int], **told: tuple[Any, int]) -> Claims:
+def settled(counts: dict[str, int], **told: tuple[Any, int]) -> PreviousAssignment:
     members = [
         MemberSubscription(name, ("a",), owned=tuple(owned), generation=generation)
         for name, (owned, generation) in told.items()
     ]
-    return settle(members, counts, lambda member: Owned(member.owned, member.generation))
+    return resolve_previous_assignment(
+        members, counts, lambda member: OwnedPartitions(member.owned, member.generation)
+    )
 
 
 def test_only_partitions_that_exist_count() -> None:
@@ -109,7 +115,9 @@ def test_the_newest_generation_owns() -> None:
     found = settled({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
     assert found.owned == {"old": tps(0, 2), "new": tps(1), "older": tps(3)}
     assert not found.disputed
-    assert found.former == dict(zip(tps(0, 1, 2, 3), ["old", "old", "old", "older"], strict=True))
+    assert found.previous_owners == dict(
+        zip(tps(0, 1, 2, 3), ["old", "old", "old", "older"], strict=True)
+    )
 
 
 def test_what_two_of_one_generation_claim_is_nobodys() -> None:
@@ -129,8 +137,10 @@ def test_a_former_owner_must_still_subscribe() -> None:
         MemberSubscription("left", ("b",), owned=(TopicPartition("a", 0),), generation=1),
         MemberSubscription("here", ("a",), generation=2),
     ]
-    found = settle(members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation))
-    assert not found.former
+    found = resolve_previous_assignment(
+        members, {"a": 1, "b": 1}, lambda member: OwnedPartitions(member.owned, member.generation)
+    )
+    assert not found.previous_owners
 
 
 def test_old_claims_are_settled_in_time_that_follows_their_number() -> None:
@@ -141,8 +151,10 @@ def test_old_claims_are_settled_in_time_that_follows_their_number() -> None:
         MemberSubscription("new", topics, generation=2),
     ]
     CountedName.compared = 0
-    claims = settle(
-        members, dict.fromkeys(topics, 1), lambda member: Owned(member.owned, member.generation)
+    claims = resolve_previous_assignment(
+        members,
+        dict.fromkeys(topics, 1),
+        lambda member: OwnedPartitions(member.owned, member.generation),
     )
-    assert len(claims.former) == len(topics)
+    assert len(claims.previous_owners) == len(topics)
     assert CountedName.compared < 20 * len(topics)

@@ -12,7 +12,7 @@ from .range import RangeAssignor
 from .round_robin import RoundRobinAssignor
 from .sticky import CooperativeStickyAssignor, StickyAssignor
 
-__all__ = ("BY_NAME", "assignors_of")
+__all__ = ("BY_NAME", "create_assignors")
 
 BY_NAME: Mapping[str, type[Assignor]] = {
     RangeAssignor.name: RangeAssignor,
@@ -22,25 +22,25 @@ BY_NAME: Mapping[str, type[Assignor]] = {
 }
 
 
-def assignors_of(strategy: Iterable[Any]) -> tuple[Assignor, ...]:
+def create_assignors(strategy: Iterable[Any]) -> tuple[Assignor, ...]:
     """The assignors that an option lists: names of ours, objects or classes of `Assignor`.
 
     Raises `InvalidOption`.
     """
     if isinstance(strategy, str):
         strategy = [strategy]
-    found: list[Assignor] = []
+    assignors: list[Assignor] = []
     for item in strategy:
-        assignor = _assignor_of(item)
-        if any(other.name == assignor.name for other in found):
+        assignor = _create_assignor(item)
+        if any(other.name == assignor.name for other in assignors):
             raise InvalidOption(
                 f"partition_assignment_strategy names the assignor {assignor.name!r} twice"
             )
-        found.append(assignor)
-    return tuple(found)
+        assignors.append(assignor)
+    return tuple(assignors)
 
 
-def _assignor_of(item: Any) -> Assignor:
+def _create_assignor(item: Any) -> Assignor:
     if isinstance(item, str) and item in BY_NAME:
         return BY_NAME[item]()
     if isinstance(item, type) and issubclass(item, Assignor):

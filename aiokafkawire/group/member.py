@@ -28,16 +28,30 @@ from aiokafkawire.wire.messages.leave_group import (
 )
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-from . import answers
-from . import effects as do
-from . import events as on
-from . import states as s
+from . import events, responses, states
 from .assignors import Assignor
-from .leader import Leader, failing_as_group
-from .membership import GroupSettings, Membership
-from .offsets import Credentials
+from .effects import (
+    AssignPartitions,
+    ComputeAssignment,
+    EnterGeneration,
+    FindCoordinator,
+    ForgetCoordinator,
+    InterruptPoll,
+    LogMessage,
+    LosePartitions,
+    MembershipEffect,
+    RevokePartitions,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    WatchPartitionCounts,
+)
+from .leader import GroupLeader, raising_group_failed
+from .membership_machine import GroupSettings, MembershipMachine
+from .offsets import CommitIdentity
 
-__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "settings_of")
+__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "group_settings")
 
 logger = logging.getLogger("aiokafkawire.group")
 
@@ -46,7 +60,7 @@ JOIN_SLACK_S = 5.0
 
 PROTOCOL_TYPE = "consumer"
 
-MAX_REASON_CHARACTERS = 255
+MAX_REASON_LENGTH = 255
 """What Kafka takes of the reason of a JoinGroup or LeaveGroup (KIP-800)."""
 
 FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
@@ -55,7 +69,7 @@ FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
     ApiKey.HEARTBEAT: 3,
 }
 FIRST_WITH_MEMBERS_TO_LEAVE = 3
-FIRST_WITH_ID_AHEAD = 4
+FIRST_WITH_MEMBER_ID_REQUIRED = 4
 """JoinGroup versions that tell a new member its id before they let it join (KIP-394)."""
 
 R = TypeVar("R", bound=Response)
@@ -64,38 +78,38 @@ R = TypeVar("R", bound=Response)
 class PartitionOwner(Protocol):
     """Who uses the partitions of a member: the consumer. All but `revoke` return at once."""
 
-    def entered_generation(self, generation: s.Generation, owned: s.Assignment) -> None:
+    def on_generation_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
         """A rebalance is over, and these may be committed in the new generation."""
         ...
 
-    def assign(self, partitions: s.Assignment) -> None:
+    def assign(self, partitions: states.Assignment) -> None:
         """These come to what is owned, if there are any; each rebalance ends with it."""
         ...
 
-    def withdraw(self, partitions: s.Assignment) -> None:
+    def prepare_revoke(self, partitions: states.Assignment) -> None:
         """Give the application nothing of them any more; `revoke` follows."""
         ...
 
-    async def revoke(self, partitions: s.Assignment) -> None:
+    async def revoke(self, partitions: states.Assignment) -> None:
         """Call back, commit, give the partitions up. Bounded; does not raise."""
         ...
 
-    def lose(self, partitions: s.Assignment, reason: str) -> None: ...
+    def lose(self, partitions: states.Assignment, reason: str) -> None: ...
 
-    def interrupt(self) -> None:
+    def interrupt_poll(self) -> None:
         """A revocation is due: the next call of the application must reach `entered`."""
         ...
 
-    def heard(self, failure: KafkaError | None) -> None:
+    def on_coordinator_result(self, failure: KafkaError | None) -> None:
         """The coordinator answered, or could not be reached."""
         ...
 
-    def changed(self) -> None:
+    def on_state_changed(self) -> None:
         """The state may be another one now; `GroupMember.error` says if it is the end."""
         ...
 
 
-def settings_of(config: ConsumerConfig, assignors: Collection[Assignor]) -> GroupSettings:
+def group_settings(config: ConsumerConfig, assignors: Collection[Assignor]) -> GroupSettings:
     """What of a consumer's options concerns its membership."""
     return GroupSettings(
         cooperative=all(assignor.cooperative for assignor in assignors),
@@ -131,21 +145,23 @@ class GroupMember:
         self._config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._owner = owner
-        self._leader = Leader(cluster, runtime.clock, config.group_id, self._assignors, host.fields)
-        settings = settings_of(config, assignors)
-        self._machine = Membership(settings, runtime.rng, self._clock.now())
-        self._events: deque[on.Event] = deque()
+        self._leader = GroupLeader(
+            cluster, runtime.clock, config.group_id, self._assignors, host.fields
+        )
+        settings = group_settings(config, assignors)
+        self._machine = MembershipMachine(settings, runtime.rng, self._clock.now())
+        self._events: deque[events.MembershipEvent] = deque()
         self._handling = False
         self._deadline_moved = Signal()
         self._closed = anyio.Event()
-        self._entered: s.Generation | None = None
-        self._lost: s.Generation | None = None
-        self._logged: s.Assignment = ()
+        self._last_generation: states.Generation | None = None
+        self._lost_generation: states.Generation | None = None
+        self._logged_assignment: states.Assignment = ()
 
     # --- what the consumer says and asks ---
 
     @property
-    def state(self) -> s.State:
+    def state(self) -> states.MembershipState:
         return self._machine.state
 
     @property
@@ -154,10 +170,14 @@ class GroupMember:
         return self._machine.error
 
     @property
-    def untold(self) -> KafkaError | None:
+    def unreported_error(self) -> KafkaError | None:
         """`error`, unless the application has heard it."""
         state = self._machine.state
-        return None if isinstance(state, s.Failed | s.Fenced) and state.told else self.error
+        return (
+            None
+            if isinstance(state, states.JoinFailed | states.Fenced) and state.reported
+            else self.error
+        )
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -165,52 +185,53 @@ class GroupMember:
         return self._machine.topics
 
     @property
-    def settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether no rebalance is under way."""
-        return isinstance(self._machine.state, s.Stable)
+        return isinstance(self._machine.state, states.Stable)
 
     @property
-    def keeping(self) -> bool:
+    def in_cooperative_rejoin(self) -> bool:
         """Whether a rebalance is under way that takes partitions along into the next generation."""
-        return isinstance(self._machine.state, s.Keeper)
+        return isinstance(self._machine.state, states.CooperativeRejoin)
 
     @property
-    def away(self) -> bool:
+    def is_outside_group(self) -> bool:
         """Whether this is no member, and on no way to become one."""
-        return isinstance(self._machine.state, s.Unjoined | s.Closed)
+        return isinstance(self._machine.state, states.Unjoined | states.MembershipClosed)
 
     @property
-    def unnamed(self) -> bool:
+    def awaiting_member_id(self) -> bool:
         """Whether only the answer to a JoinGroup under way will say as whom to leave.
 
         Brokers before 2.2 make a member before they answer; left alone, it would be a ghost.
         """
         state = self._machine.state
-        if not isinstance(state, s.Joining) or state.identity.member_id:
+        if not isinstance(state, states.Joining) or state.identity.member_id:
             return False
         # The coordinator's own may not be known yet, while the connection for the join is made.
         known = [
             self._cluster.broker_client(node).versions for node in self._cluster.metadata.nodes
         ]
         return any(
-            versions is not None and versions.highest(ApiKey.JOIN_GROUP) < FIRST_WITH_ID_AHEAD
+            versions is not None
+            and versions.highest(ApiKey.JOIN_GROUP) < FIRST_WITH_MEMBER_ID_REQUIRED
             for versions in known
         )
 
-    def credentials(self) -> Credentials | None:
+    def commit_identity(self) -> CommitIdentity | None:
         """As whom to commit at present; None while no partitions are owned."""
         generation = self._machine.generation
         if generation is None:
             return None
-        return Credentials(
+        return CommitIdentity(
             generation.number,
             generation.member_id,
             self._config.group_instance_id,
-            self.keeping,
+            self.in_cooperative_rejoin,
         )
 
     @property
-    def generation(self) -> s.Generation | None:
+    def generation(self) -> states.Generation | None:
         return self._machine.generation
 
     def metadata(self) -> GroupMetadata:
@@ -221,7 +242,7 @@ class GroupMember:
         the generation that came after.
         """
         # mutation: lost-member-offsets-sent-in-new-generation
-        generation = self._lost or self._machine.generation or self._entered
+        generation = self._lost_generation or self._machine.generation or self._last_generation
         if generation is None:
             return GroupMetadata(self.group_id, group_instance_id=self._config.group_instance_id)
         return GroupMetadata(
@@ -234,58 +255,58 @@ class GroupMember:
     def subscribe(self, topics: Collection[str]) -> None:
         """Join for these topics, or again if they are others than before; none means leaving."""
         if topics:
-            self._post(on.Subscribed(tuple(sorted(topics))))
+            self._handle(events.Subscribed(tuple(sorted(topics))))
         else:
-            self._post(on.Unsubscribed())
+            self._handle(events.Unsubscribed())
 
-    def entered(self) -> None:
+    def poll_started(self) -> None:
         """The application called, and waits; what it was given before counts as processed."""
-        self._lost = None
-        self._machine.presence.enter(self._clock.now())
-        self._post(on.ApplicationEntered())
+        self._lost_generation = None
+        self._machine.poll_timer.start_poll(self._clock.now())
+        self._handle(events.PollStarted())
 
-    def left(self) -> None:
+    def poll_finished(self) -> None:
         """The application's call returns."""
         # The next heartbeat looks at the deadline that this sets.
-        self._machine.presence.leave(self._clock.now())
+        self._machine.poll_timer.finish_poll(self._clock.now())
 
-    def touched(self) -> None:
+    def record_poll(self) -> None:
         """The application called, and was answered from what is there."""
-        self._machine.presence.last_call = self._clock.now()
+        self._machine.poll_timer.last_poll = self._clock.now()
 
-    def doubt(self) -> None:
+    def verify_membership(self) -> None:
         """A commit was refused."""
-        self._post(on.Doubted())
+        self._handle(events.CommitRejected())
 
-    def told(self) -> None:
+    def mark_error_reported(self) -> None:
         """The application was told of `error`: its next call may try anew."""
-        self._post(on.Told())
+        self._handle(events.ErrorReported())
 
     def metadata_changed(self) -> None:
         """If this member leads, the group joins again when partitions were added."""
         generation = self._machine.generation
-        if generation is None or not generation.leads or not self.settled:
+        if generation is None or not generation.is_leader or not self.is_stable:
             return
-        reason = self._leader.outdated()
+        reason = self._leader.find_changed_topic()
         if reason is not None:
-            self._post(on.Rejoin(reason))
+            self._handle(events.RejoinRequested(reason))
 
     async def close(self, deadline: float) -> bool:
         """Revoke, leave, and wait for it; False if the deadline came first."""
-        self._post(on.Closing(deadline))
+        self._handle(events.CloseRequested(deadline))
         return await wait_until(self._closed, deadline)
 
     async def run(self) -> None:
         """Wake the machine when a deadline comes, for ever."""
-        while not self._machine.done:
+        while not self._machine.is_closed:
             if not await self._deadline_moved.wait(self._machine.next_deadline()):
-                self._post(on.Tick())
+                self._handle(events.DeadlineReached())
 
     # --- the machine ---
 
-    def _post(self, event: on.Event) -> None:
+    def _handle(self, event: events.MembershipEvent) -> None:
         """Handle an event and all that follow from it, in their order."""
-        if self._machine.done:
+        if self._machine.is_closed:
             return
         self._events.append(event)
         if self._handling:
@@ -293,14 +314,14 @@ class GroupMember:
         self._handling = True
         before = self._machine.state
         try:
-            while self._events and not self._machine.done:
+            while self._events and not self._machine.is_closed:
                 for effect in self._machine.handle(self._events.popleft(), self._clock.now()):
                     self._perform(effect)
         finally:
             self._handling = False
-        if not isinstance(self._machine.state, s.Inside):
-            self._leader.stand_down()
-        if isinstance(self._machine.state, s.Closed):
+        if not isinstance(self._machine.state, states.InGeneration):
+            self._leader.stop_watching()
+        if isinstance(self._machine.state, states.MembershipClosed):
             self._closed.set()
         error = self._machine.error
         if error is not None:
@@ -309,48 +330,48 @@ class GroupMember:
             self._deadline_moved.set()
         if type(self._machine.state) is not type(before):
             # A heartbeat alone changes nothing for the owner.
-            self._owner.changed()
+            self._owner.on_state_changed()
 
-    def _perform(self, effect: do.Effect) -> None:
+    def _perform(self, effect: MembershipEffect) -> None:
         match effect:
-            case do.FindCoordinator(request):
-                self._start("find-coordinator", self._find(request))
-            case do.ForgetCoordinator(silent):
+            case FindCoordinator(request):
+                self._start("find-coordinator", self._find_coordinator(request))
+            case ForgetCoordinator(unresponsive_node):
                 self._cluster.mark_coordinator_unknown(self.group_id, CoordinatorType.GROUP)
-                if silent is not None:
-                    self._cluster.replace_connection(silent, Lane.GENERAL)
-            case do.SendJoin():
+                if unresponsive_node is not None:
+                    self._cluster.replace_connection(unresponsive_node, Lane.GENERAL)
+            case SendJoin():
                 self._start("join", self._join(effect))
-            case do.MakeAssignment():
-                self._start("assign", self._make_assignment(effect))
-            case do.WatchPartitions(members):
-                self._watch_later(members)
-            case do.SendSync():
+            case ComputeAssignment():
+                self._start("assign", self._compute_assignment(effect))
+            case WatchPartitionCounts(members):
+                self._watch_partition_counts(members)
+            case SendSync():
                 self._start("sync", self._sync(effect))
-            case do.SendHeartbeat():
-                self._start("heartbeat", self._beat(effect))
-            case do.SendLeave():
+            case SendHeartbeat():
+                self._start("heartbeat", self._send_heartbeat(effect))
+            case SendLeave():
                 self._start("leave", self._leave(effect))
-            case do.RevokePartitions(request, partitions):
-                self._owner.withdraw(partitions)
+            case RevokePartitions(request, partitions):
+                self._owner.prepare_revoke(partitions)
                 self._log(
                     f"revoking {count_partitions(partitions)}: {list_partitions(partitions)}",
                     logging.DEBUG,
                     partitions=len(partitions),
                 )
                 self._start("revoke", self._revoke(request, partitions))
-            case do.LosePartitions(partitions, reason):
-                self._lost = self._lost or self._entered
+            case LosePartitions(partitions, reason):
+                self._lost_generation = self._lost_generation or self._last_generation
                 self._owner.lose(partitions, reason)
-            case do.EnterGeneration(generation, owned):
-                self._entered = generation
+            case EnterGeneration(generation, owned):
+                self._last_generation = generation
                 self._log_joined(generation, owned)
-                if not generation.leads:
-                    self._leader.stand_down()
-                self._owner.entered_generation(generation, owned)
+                if not generation.is_leader:
+                    self._leader.stop_watching()
+                self._owner.on_generation_joined(generation, owned)
                 self.metadata_changed()
-            case do.AssignPartitions(partitions):
-                if partitions and partitions[0] not in self._logged:
+            case AssignPartitions(partitions):
+                if partitions and partitions[0] not in self._logged_assignment:
                     # A cooperative member gets them after it has given back others (KIP-429).
                     self._log(
                         f"assigned {count_partitions(partitions)} more: "
@@ -358,14 +379,14 @@ class GroupMember:
                         partitions=len(partitions),
                     )
                 self._owner.assign(partitions)
-            case do.Interrupt():
-                self._owner.interrupt()
-            case do.Note(text, warning):
+            case InterruptPoll():
+                self._owner.interrupt_poll()
+            case LogMessage(text, warning):
                 self._log(text, logging.WARNING if warning else logging.INFO)
 
-    def _log_joined(self, generation: s.Generation, owned: s.Assignment) -> None:
-        self._logged = owned
-        role = "leader" if generation.leads else "follower"
+    def _log_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
+        self._logged_assignment = owned
+        role = "leader" if generation.is_leader else "follower"
         self._log(
             f"joined generation {generation.number} as {generation.member_id} ({role}, "
             f"{generation.protocol}): {count_partitions(owned)}: {list_partitions(owned)}",
@@ -380,36 +401,36 @@ class GroupMember:
         error: KafkaError | None = None,
         **values: Any,
     ) -> None:
-        generation = self._machine.generation or self._entered
+        generation = self._machine.generation or self._last_generation
         if generation is not None:
             known = {"member_id": generation.member_id, "generation": generation.number}
             values = known | values
         extra = log_fields(self._host.fields, error=error, **values, group=self.group_id)
         logger.log(level, "Group %s: %s", self.group_id, text, extra=extra)
 
-    def _start(self, name: str, work: Callable[[], Awaitable[on.Event]]) -> None:
+    def _start(self, name: str, work: Callable[[], Awaitable[events.MembershipEvent]]) -> None:
         async def run() -> None:
             event = await work()
             # What ends with the client says nothing of the coordinator.
             if self._host.running:
-                self._post(event)
+                self._handle(event)
 
         if self._host.running:
             self._host.spawn(run, name=name)
 
-    def _ask(
+    def _request(
         self,
         request: int,
         node: NodeId,
         message: Request[R],
         deadline: float,
-        read: Callable[[R, str], on.Answer],
-    ) -> Callable[[], Awaitable[on.Answer]]:
+        read: Callable[[R, str], events.RequestCompleted],
+    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
         min_version = 0
         if self._config.group_instance_id is not None:
             min_version = FIRST_WITH_STATIC_MEMBERS[ApiKey(message.api_key)]
 
-        async def ask() -> on.Answer:
+        async def ask() -> events.RequestCompleted:
             try:
                 response = await self._cluster.request(
                     message,
@@ -419,31 +440,31 @@ class GroupMember:
                     min_version=min_version,
                 )
             except KafkaError as error:
-                self._owner.heard(error)
-                return answers.failure(request, error)
-            self._owner.heard(None)
+                self._owner.on_coordinator_result(error)
+                return responses.failure_event(request, error)
+            self._owner.on_coordinator_result(None)
             return read(response, str(node))
 
         return ask
 
     # --- requests ---
 
-    def _find(self, request: int) -> Callable[[], Awaitable[on.Answer]]:
+    def _find_coordinator(self, request: int) -> Callable[[], Awaitable[events.RequestCompleted]]:
         deadline = self._clock.now() + self._config.request_timeout_ms / 1000
 
-        async def find() -> on.Answer:
+        async def find() -> events.RequestCompleted:
             try:
                 node = await self._cluster.find_coordinator(
                     self.group_id, CoordinatorType.GROUP, deadline=deadline
                 )
             except KafkaError as error:
-                self._owner.heard(error)
+                self._owner.on_coordinator_result(error)
                 if error.retriable or isinstance(error, ProtocolError):
-                    return on.CoordinatorMissing(request)
+                    return events.CoordinatorNotFound(request)
                 if isinstance(error, UnknownServerError):
-                    return on.ServerFailed(request, error)
-                return on.Refused(request, error)
-            return on.CoordinatorFound(request, node)
+                    return events.UnknownServerErrorReceived(request, error)
+                return events.FatalErrorOccurred(request, error)
+            return events.CoordinatorFound(request, node)
 
         return find
 
@@ -459,15 +480,15 @@ class GroupMember:
         limit_ms = max(config.effective_session_timeout_ms, config.request_timeout_ms)
         return min(self._clock.now() + limit_ms / 1000 + JOIN_SLACK_S, self._rebalance_deadline())
 
-    def _join(self, effect: do.SendJoin) -> Callable[[], Awaitable[on.Answer]]:
+    def _join(self, effect: SendJoin) -> Callable[[], Awaitable[events.RequestCompleted]]:
         reason = f" ({effect.reason})" if effect.reason else ""
         self._log(f"joining at broker {effect.node}{reason}", logging.DEBUG)
         try:
             protocols = [self._protocol(assignor, effect) for assignor in self._assignors.values()]
         except GroupFailed as error:
-            failed = on.Refused(effect.request, error)
+            failed = events.FatalErrorOccurred(effect.request, error)
 
-            async def refused() -> on.Answer:
+            async def refused() -> events.RequestCompleted:
                 return failed
 
             return refused
@@ -479,20 +500,20 @@ class GroupMember:
             group_instance_id=self._config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
-            reason=effect.reason[:MAX_REASON_CHARACTERS],
+            reason=effect.reason[:MAX_REASON_LENGTH],
         )
-        return self._ask(
+        return self._request(
             effect.request,
             effect.node,
             message,
             self._rebalance_deadline(),
-            lambda response, broker: answers.join_answer(
+            lambda response, broker: responses.join_event(
                 effect.request, response, self._assignors, broker
             ),
         )
 
-    def _protocol(self, assignor: Assignor, effect: do.SendJoin) -> JoinGroupRequestProtocol:
-        with failing_as_group(assignor):
+    def _protocol(self, assignor: Assignor, effect: SendJoin) -> JoinGroupRequestProtocol:
+        with raising_group_failed(assignor):
             subscription = encode_subscription(
                 effect.topics,
                 user_data=assignor.user_data(effect.topics),
@@ -502,7 +523,7 @@ class GroupMember:
             )
         return JoinGroupRequestProtocol(name=assignor.name, metadata=subscription)
 
-    def _sync(self, effect: do.SendSync) -> Callable[[], Awaitable[on.Answer]]:
+    def _sync(self, effect: SendSync) -> Callable[[], Awaitable[events.RequestCompleted]]:
         number, count = effect.generation.number, len(effect.assignments)
         assignments = f" with the assignments of {count} members" if count else ""
         self._log(f"synchronising generation {number}{assignments}", logging.DEBUG)
@@ -518,28 +539,32 @@ class GroupMember:
                 for member_id, assignment in effect.assignments.items()
             ],
         )
-        return self._ask(
+        return self._request(
             effect.request,
             effect.node,
             message,
             self._sync_deadline(),
-            lambda response, broker: self._tell_assignor(
-                effect, answers.sync_answer(effect.request, response, broker)
+            lambda response, broker: self._notify_assignor(
+                effect, responses.sync_event(effect.request, response, broker)
             ),
         )
 
-    def _tell_assignor(self, effect: do.SendSync, answer: on.Answer) -> on.Answer:
-        if isinstance(answer, on.Synced):
+    def _notify_assignor(
+        self, effect: SendSync, answer: events.RequestCompleted
+    ) -> events.RequestCompleted:
+        if isinstance(answer, events.Synced):
             generation = effect.generation
             assignor = self._assignors[generation.protocol]
             try:
-                with failing_as_group(assignor):
-                    assignor.assigned(answer.assignment, generation.number)
+                with raising_group_failed(assignor):
+                    assignor.on_assignment(answer.assignment, generation.number)
             except GroupFailed as error:
-                return on.Refused(effect.request, error)
+                return events.FatalErrorOccurred(effect.request, error)
         return answer
 
-    def _beat(self, effect: do.SendHeartbeat) -> Callable[[], Awaitable[on.Answer]]:
+    def _send_heartbeat(
+        self, effect: SendHeartbeat
+    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
         message = HeartbeatRequest(
             group_id=self.group_id,
             generation_id=effect.generation.number,
@@ -547,22 +572,22 @@ class GroupMember:
             group_instance_id=self._config.group_instance_id,
         )
         timeout_s = self._config.request_timeout_ms / 1000
-        return self._ask(
+        return self._request(
             effect.request,
             effect.node,
             message,
             min(effect.deadline, self._clock.now() + timeout_s),
-            lambda response, broker: answers.heartbeat_answer(effect.request, response, broker),
+            lambda response, broker: responses.heartbeat_event(effect.request, response, broker),
         )
 
-    def _leave(self, effect: do.SendLeave) -> Callable[[], Awaitable[on.Answer]]:
+    def _leave(self, effect: SendLeave) -> Callable[[], Awaitable[events.RequestCompleted]]:
         def build(version: int) -> LeaveGroupRequest:
             if version < FIRST_WITH_MEMBERS_TO_LEAVE:
                 return LeaveGroupRequest(group_id=self.group_id, member_id=effect.member_id)
             member = MemberIdentity(member_id=effect.member_id, reason=effect.reason)
             return LeaveGroupRequest(group_id=self.group_id, members=[member])
 
-        async def leave() -> on.Answer:
+        async def leave() -> events.RequestCompleted:
             message: ByVersion[LeaveGroupResponse] = ByVersion(ApiKey.LEAVE_GROUP, build)
             try:
                 await self._cluster.request(
@@ -577,21 +602,25 @@ class GroupMember:
                 )
             else:
                 self._log(f"left ({effect.reason})", member_id=effect.member_id)
-            return on.LeftGroup(effect.request)
+            return events.GroupLeft(effect.request)
 
         return leave
 
-    def _revoke(self, request: int, partitions: s.Assignment) -> Callable[[], Awaitable[on.Answer]]:
-        async def revoke() -> on.Answer:
+    def _revoke(
+        self, request: int, partitions: states.Assignment
+    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
+        async def revoke() -> events.RequestCompleted:
             await self._owner.revoke(partitions)
-            return on.Revoked(request)
+            return events.PartitionsRevoked(request)
 
         return revoke
 
     # --- the leader's part ---
 
-    def _make_assignment(self, effect: do.MakeAssignment) -> Callable[[], Awaitable[on.Answer]]:
-        async def make() -> on.Answer:
+    def _compute_assignment(
+        self, effect: ComputeAssignment
+    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
+        async def make() -> events.RequestCompleted:
             try:
                 self._log(
                     f"assigning partitions to {len(effect.members)} members by {effect.protocol}",
@@ -599,12 +628,12 @@ class GroupMember:
                 )
                 assignments = await self._leader.assign(effect.protocol, effect.members)
             except KafkaError as error:
-                return on.Refused(effect.request, error)
-            return on.AssignmentMade(effect.request, assignments)
+                return events.FatalErrorOccurred(effect.request, error)
+            return events.AssignmentComputed(effect.request, assignments)
 
         return make
 
-    def _watch_later(self, joined: Sequence[s.JoinedMember]) -> None:
+    def _watch_partition_counts(self, joined: Sequence[states.JoinResponseMember]) -> None:
         async def watch() -> None:
             await self._leader.watch(joined)
             self.metadata_changed()

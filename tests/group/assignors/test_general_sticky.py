@@ -5,20 +5,25 @@ from random import Random
 
 import pytest
 
-from aiokafkawire.group.assignors import MemberSubscription, balancing
-from aiokafkawire.group.assignors.balancing import divide_unequally
-from aiokafkawire.group.assignors.claims import Owned, settle
-from aiokafkawire.group.assignors.racks import Racks
+from aiokafkawire.group.assignors import MemberSubscription, general_sticky
+from aiokafkawire.group.assignors.general_sticky import assign_general
+from aiokafkawire.group.assignors.previous_assignment import (
+    OwnedPartitions,
+    resolve_previous_assignment,
+)
+from aiokafkawire.group.assignors.racks import RackInfo
 from aiokafkawire.types import TopicPartition
 from tests.group.assignors.cases import Group, check_balanced, check_valid
 
 
-def divide(
+def compute_assignments(
     partitions: dict[str, int], members: list[MemberSubscription]
 ) -> dict[str, list[TopicPartition]]:
     every = [TopicPartition(topic, n) for topic, count in partitions.items() for n in range(count)]
-    claims = settle(members, partitions, lambda m: Owned(m.owned, m.generation))
-    return divide_unequally(partitions, members, claims, Racks(members, every, {}))
+    claims = resolve_previous_assignment(
+        members, partitions, lambda m: OwnedPartitions(m.owned, m.generation)
+    )
+    return assign_general(partitions, members, claims, RackInfo(members, every, {}))
 
 
 def member(name: str, topics: str, *owned: str, generation: int = 1) -> MemberSubscription:
@@ -34,18 +39,22 @@ def texts(divided: dict[str, list[TopicPartition]]) -> dict[str, str]:
 
 
 def test_those_with_fewer_choices_come_first() -> None:
-    divided = divide({"a": 2, "b": 2}, [member("1", "ab"), member("2", "b")])
+    divided = compute_assignments({"a": 2, "b": 2}, [member("1", "ab"), member("2", "b")])
     assert texts(divided) == {"1": "a0 a1", "2": "b0 b1"}
 
 
 def test_what_is_balanced_stays() -> None:
     before = [member("1", "ab", "a0", "b1"), member("2", "b", "b0"), member("3", "a", "a1")]
-    assert texts(divide({"a": 2, "b": 2}, before)) == {"1": "a0 b1", "2": "b0", "3": "a1"}
+    assert texts(compute_assignments({"a": 2, "b": 2}, before)) == {
+        "1": "a0 b1",
+        "2": "b0",
+        "3": "a1",
+    }
 
 
 def test_who_unsubscribed_loses_and_only_that() -> None:
     before = [member("1", "a", "a0", "b0"), member("2", "ab", "a1", "b1")]
-    assert texts(divide({"a": 2, "b": 2}, before)) == {"1": "a0 a1", "2": "b0 b1"}
+    assert texts(compute_assignments({"a": 2, "b": 2}, before)) == {"1": "a0 a1", "2": "b0 b1"}
 
 
 def test_a_former_owner_gets_its_partition_back() -> None:
@@ -54,7 +63,7 @@ def test_a_former_owner_gets_its_partition_back() -> None:
         member("2", "a", generation=-1),
         member("3", "a", "a0", generation=4),
     ]
-    assert texts(divide({"a": 3, "b": 1}, now)) == {"1": "a2 b0", "2": "a1", "3": "a0"}
+    assert texts(compute_assignments({"a": 3, "b": 1}, now)) == {"1": "a2 b0", "2": "a1", "3": "a0"}
 
 
 def chain(count: int, each: int) -> tuple[dict[str, int], list[MemberSubscription]]:
@@ -68,7 +77,7 @@ def chain(count: int, each: int) -> tuple[dict[str, int], list[MemberSubscriptio
 
 def test_partitions_wander_along_a_chain_of_members() -> None:
     partitions, members = chain(9, 6)
-    divided = divide(partitions, members)
+    divided = compute_assignments(partitions, members)
     group = Group(partitions, members, {})
     check_valid(group, divided)
     check_balanced(group, divided)
@@ -78,7 +87,7 @@ def test_partitions_wander_along_a_chain_of_members() -> None:
 def test_it_ends_balanced_however_few_swaps_are_allowed(
     swaps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancing, "MAX_SWAPS_PER_PARTITION", swaps)
+    monkeypatch.setattr(general_sticky, "MAX_SWAPS_PER_PARTITION", swaps)
     rng = Random(11)
     for _ in range(40):
         partitions = {topic: rng.randint(1, 9) for topic in "abcde"}
@@ -93,6 +102,6 @@ def test_it_ends_balanced_however_few_swaps_are_allowed(
             )
         subscribed = {topic for m in members for topic in m.topics}
         partitions = {topic: count for topic, count in partitions.items() if topic in subscribed}
-        divided = divide(partitions, members)
+        divided = compute_assignments(partitions, members)
         check_valid(Group(partitions, members, {}), divided)
         check_balanced(Group(partitions, members, {}), divided)

@@ -19,10 +19,9 @@ from aiokafkawire.errors import (
     GroupFailed,
     InvalidOption,
 )
-from aiokafkawire.group import effects as do
-from aiokafkawire.group import events as on
-from aiokafkawire.group import states as s
+from aiokafkawire.group import events, states
 from aiokafkawire.group.assignors import RangeAssignor
+from aiokafkawire.group.effects import SendHeartbeat
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -64,7 +63,7 @@ async def until(condition: Any) -> None:
             await anyio.lowlevel.checkpoint()
 
 
-def state_of(reader: Consumer) -> s.State:
+def state_of(reader: Consumer) -> states.MembershipState:
     return reader._running.require_group().member.state
 
 
@@ -136,14 +135,14 @@ async def test_the_end_of_the_client_is_no_answer_of_the_coordinator() -> None:
             await read_nothing_until_assigned(reader)
             member = reader._running.require_group().member
             now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
-            effects = list(member._machine.handle(on.Tick(), now))
-            assert [type(effect) for effect in effects] == [do.SendHeartbeat]
+            effects = list(member._machine.handle(events.DeadlineReached(), now))
+            assert [type(effect) for effect in effects] == [SendHeartbeat]
             member._perform(effects[0])
             # The heartbeat's task finds its connections closed when it takes its first step.
             reader._lifecycle.abort()
             await reader._lifecycle.host.stop()
             assert member.error is None
-            assert isinstance(member.state, s.Stable)
+            assert isinstance(member.state, states.Stable)
 
 
 async def test_committed_offsets_are_resumed_from() -> None:
@@ -170,7 +169,7 @@ async def test_a_rebalance_commits_what_is_processed_and_no_more() -> None:
             async with consumer(broker, "orders", **options) as two:
                 second = Reader(two)
                 tasks.start_soon(second.run)
-                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                await until(lambda: isinstance(state_of(one), states.RevocationDue))
                 assert one.assignment() == {P0, TopicPartition("orders", 1)}
                 assert second.owned == 0
                 records += [await one.getone()]  # only now does it give its partitions back
@@ -319,7 +318,7 @@ async def test_heartbeats_go_on_while_the_application_works() -> None:
             broker.requests.clear()
             await broker.wait_for_request(ApiKey.HEARTBEAT, count=8)
             assert reader.assignment() == {P0}
-            assert isinstance(state_of(reader), s.Stable)
+            assert isinstance(state_of(reader), states.Stable)
 
 
 async def test_commits_and_heartbeats_pass_a_parked_join() -> None:
@@ -331,7 +330,7 @@ async def test_commits_and_heartbeats_pass_a_parked_join() -> None:
             async with consumer(broker, "orders", group_id="g") as two:
                 second = Reader(two)
                 tasks.start_soon(second.run)
-                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                await until(lambda: isinstance(state_of(one), states.RevocationDue))
                 with ends_within(2):
                     await one.commit({P0: 3})
                 assert (await one.committed(P0))[P0] == OffsetAndMetadata(3)
@@ -478,7 +477,7 @@ async def test_a_leader_that_came_back_watches_for_partitions_too() -> None:
             await broker.delete_topic("orders")
             await broker.create_topic("orders", 3)
             await assigned(reader, 3)
-            assert state_of(reader).generation.leads  # type: ignore[attr-defined]
+            assert state_of(reader).generation.is_leader  # type: ignore[attr-defined]
 
 
 async def test_topics_by_pattern_come_and_are_read() -> None:
@@ -601,7 +600,7 @@ async def test_a_revocation_reaches_an_application_that_reads_from_its_buffer() 
             async with consumer(broker, "orders", group_id="g") as two:
                 second = Reader(two)
                 tasks.start_soon(second.run)
-                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                await until(lambda: isinstance(state_of(one), states.RevocationDue))
                 while second.owned == 0 and len(got) < 200:
                     record = await one.getone(timeout_ms=10)
                     if record is not None:
@@ -650,7 +649,7 @@ async def test_records_of_kept_partitions_flow_while_the_rebalance_waits_for_ano
             tasks.start_soon(readers[2].run)
             with anyio.fail_after(TIMEOUT_S):
                 await held.wait()
-            await until(lambda: isinstance(state_of(one), s.Rejoining))
+            await until(lambda: isinstance(state_of(one), states.Rejoining))
             requests = len(broker.requests.of(ApiKey.OFFSET_FETCH))
             for partition in range(6):
                 await produce(broker, "orders", partition, numbers(0, 10))
@@ -671,8 +670,8 @@ async def test_records_of_kept_partitions_flow_while_the_rebalance_waits_for_ano
             for tp in mine:
                 tasks.start_soon(commit, tp)
             await until(lambda: late.hits == 1)
-            assert isinstance(state_of(one), s.Rejoining)
-            assert isinstance(state_of(two), s.Stable | s.Rejoining)
+            assert isinstance(state_of(one), states.Rejoining)
+            assert isinstance(state_of(two), states.Stable | states.Rejoining)
             assert one.assignment() == mine
             assert len(broker.requests.of(ApiKey.OFFSET_FETCH)) == requests
             release.set()
@@ -753,7 +752,7 @@ async def test_what_failed_is_tried_anew_by_the_next_call() -> None:
 
 def _settled_in(reader: Consumer, generation: int) -> bool:
     state = state_of(reader)
-    return isinstance(state, s.Stable) and state.generation.number >= generation
+    return isinstance(state, states.Stable) and state.generation.number >= generation
 
 
 async def test_a_member_that_cannot_be_understood_does_no_harm() -> None:
@@ -859,7 +858,7 @@ class Broken(RangeAssignor):
         raise LookupError("no such rack")
 
 
-@pytest.mark.parametrize("method", ["user_data", "assign", "assigned"])
+@pytest.mark.parametrize("method", ["user_data", "assign", "on_assignment"])
 async def test_an_assignor_that_fails_is_told_to_the_application(method: str) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

@@ -1,0 +1,274 @@
+"""Steps that handlers of several states take. See `membership_machine` for the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafkawire.types import NodeId
+
+from . import events, states
+from .effects import (
+    FindCoordinator,
+    ForgetCoordinator,
+    InterruptPoll,
+    LogMessage,
+    LosePartitions,
+    MembershipEffect,
+    RevokePartitions,
+    SendJoin,
+    SendLeave,
+)
+
+if TYPE_CHECKING:
+    from .membership_machine import MembershipMachine
+
+Outcome = tuple[states.MembershipState, Sequence[MembershipEffect]]
+AnyInGeneration = TypeVar("AnyInGeneration", bound=states.InGeneration)
+
+Handler = Callable[["MembershipMachine", Any, Any, float], Outcome]
+
+LEAVE_RESPONSE_TIMEOUT_S = 0.75
+"""How long a member that is closed waits for the answer to LeaveGroup: it is as good as sent."""
+
+
+def ignore(
+    m: MembershipMachine, state: states.MembershipState, event: events.MembershipEvent, now: float
+) -> Outcome:
+    return state, ()
+
+
+def record_subscription(
+    m: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+) -> Outcome:
+    """Note the topics: the next JoinGroup carries them."""
+    m.topics = event.topics
+    return state, ()
+
+
+# --- on the way in ----------------------------------------------------------------------------
+
+
+def find_coordinator(m: MembershipMachine, identity: states.JoinIdentity) -> Outcome:
+    request = m.new_request()
+    return states.FindingCoordinator(identity, request), (FindCoordinator(request),)
+
+
+def join(m: MembershipMachine, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
+    """Join at the coordinator, or look for it first."""
+    if node is None:
+        return find_coordinator(m, identity)
+    request = m.new_request()
+    send = send_join(m, request, node, identity, ())
+    return states.Joining(identity, node, m.topics, request), (send,)
+
+
+def send_join(
+    m: MembershipMachine,
+    request: int,
+    node: NodeId,
+    identity: states.JoinIdentity,
+    owned: states.Assignment,
+) -> SendJoin:
+    return SendJoin(
+        request,
+        node,
+        identity.member_id,
+        m.topics,
+        m.session_timeout_ms,
+        identity.last_generation,
+        owned,
+        m.reason,
+    )
+
+
+def back_off_join(
+    m: MembershipMachine, identity: states.JoinIdentity, node: NodeId | None, now: float
+) -> Outcome:
+    identity = replace(identity, attempt=identity.attempt + 1)
+    until = now + m.backoff_s(identity.attempt)
+    return states.BackingOff(identity, node, until), (ForgetCoordinator(),) if node is None else ()
+
+
+def join_identity(state: states.MembershipState) -> states.JoinIdentity:
+    """As whom a state would join again."""
+    if isinstance(state, states.AttemptingJoin):
+        return state.identity
+    if isinstance(state, states.InGeneration):
+        attempt = (
+            state.attempt
+            if isinstance(state, states.AwaitingAssignment | states.CooperativeRejoin)
+            else 0
+        )
+        return states.JoinIdentity(state.generation.member_id, state.generation.number, attempt)
+    return states.NEW_MEMBER
+
+
+def with_heartbeat(state: AnyInGeneration, heartbeat: states.HeartbeatState) -> AnyInGeneration:
+    return replace(state, heartbeat=heartbeat)  # type: ignore[type-var]
+
+
+# --- into the next generation -----------------------------------------------------------------
+
+
+def partitions_to_revoke(m: MembershipMachine, state: states.Assigned) -> states.Assignment:
+    """What has to go before this member may join again: all of it in the eager protocol.
+
+    In the cooperative one that is only what is not subscribed to any more.
+    """
+    if not m.settings.cooperative:
+        return state.assignment
+    topics = set(m.topics)
+    return tuple(tp for tp in state.assignment if tp.topic not in topics)
+
+
+def rebalance(m: MembershipMachine, state: states.Assigned, reason: str, now: float) -> Outcome:
+    """Join again, and tell the coordinator why."""
+    m.reason = reason
+    # The heartbeat under way, if there is one, is dropped: its answer would say nothing new.
+    heartbeat = m.new_heartbeat(state.heartbeat.node, now)
+    return rejoin(m, states.Stable(state.generation, heartbeat, state.assignment), now)
+
+
+def rejoin(m: MembershipMachine, state: states.InGeneration, now: float) -> Outcome:
+    """Join again as the same member, once what has to go is given back."""
+    identity = join_identity(state)
+    node = state.heartbeat.node
+    if not isinstance(state, states.Assigned) or not state.assignment:
+        return join(m, node, identity)
+    to_revoke = partitions_to_revoke(m, state)
+    if to_revoke:
+        return revoke_when_polled(m, state, to_revoke, None)
+    owned = state.assignment
+    if node is None:
+        return states.RejoinBackoff(
+            state.generation, state.heartbeat, owned, identity.attempt, now
+        ), ()
+    request = m.new_request()
+    joining = states.Rejoining(
+        state.generation, state.heartbeat, owned, identity.attempt, request, node, m.topics
+    )
+    return joining, (send_join(m, request, node, identity, owned),)
+
+
+def revoke_when_polled(
+    m: MembershipMachine,
+    state: states.Assigned,
+    to_revoke: states.Assignment,
+    to_add: states.Assignment | None,
+) -> Outcome:
+    """Revoke, as soon as the application is not at work on what it was given."""
+    if m.poll_timer.open_polls:
+        return revoke(m, state, to_revoke, states.NextAction.JOIN, to_add)
+    revocation_due = states.RevocationDue(
+        state.generation, state.heartbeat, state.assignment, to_revoke, to_add
+    )
+    return revocation_due, (InterruptPoll(),)
+
+
+def revoke(
+    m: MembershipMachine,
+    state: states.Assigned,
+    to_revoke: states.Assignment,
+    next_action: states.NextAction,
+    to_add: states.Assignment | None = None,
+) -> Outcome:
+    request = m.new_request()
+    revoking = states.Revoking(
+        state.generation, state.heartbeat, state.assignment, to_revoke, request, next_action, to_add
+    )
+    return revoking, (RevokePartitions(request, to_revoke),)
+
+
+def back_off_rejoin(
+    m: MembershipMachine, state: states.CooperativeRejoin, node: NodeId | None, now: float
+) -> Outcome:
+    """Join again after a pause, with what is owned; None as the node: look for it first."""
+    attempt = state.attempt + 1
+    until = now + m.backoff_s(attempt)
+    heartbeat = m.new_heartbeat(node, now)
+    if node is None:
+        heartbeat = replace(heartbeat, next_at=until)
+    waiting = states.RejoinBackoff(state.generation, heartbeat, state.assignment, attempt, until)
+    return waiting, (ForgetCoordinator(),) if node is None else ()
+
+
+def retry_join(
+    m: MembershipMachine,
+    state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
+    node: NodeId | None,
+    now: float,
+) -> Outcome:
+    """After a failed JoinGroup or SyncGroup: as the same member, with what it owns, if it does."""
+    if not isinstance(state, states.CooperativeRejoin):
+        return back_off_join(m, join_identity(state), node, now)
+    if state.pending_leave is not None:
+        return revoke(m, state, state.assignment, state.pending_leave.next_action)
+    return back_off_rejoin(m, state, node, now)
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def lose_partitions(state: states.MembershipState, reason: str) -> Sequence[MembershipEffect]:
+    if isinstance(state, states.Assigned) and state.assignment:
+        return (LosePartitions(state.assignment, reason),)
+    return ()
+
+
+def or_finish_leave(
+    m: MembershipMachine, state: states.MembershipState, outcome: Outcome
+) -> Outcome:
+    """What follows on the end of a membership, unless the member was about to leave anyway."""
+    next_action = states.NextAction.JOIN
+    if isinstance(state, states.CooperativeRejoin) and state.pending_leave is not None:
+        next_action = state.pending_leave.next_action
+    elif isinstance(state, states.Revoking):
+        next_action = state.next_action
+    if next_action is states.NextAction.JOIN:
+        return outcome
+    last = [
+        effect
+        for effect in outcome[1]
+        if isinstance(effect, LosePartitions | SendLeave | LogMessage)
+    ]
+    left_state, effects = close_or_join(m, next_action)
+    return left_state, (*last, *effects)
+
+
+def leave_no_wait(
+    m: MembershipMachine, member_id: str, now: float, reason: str
+) -> Sequence[MembershipEffect]:
+    """LeaveGroup whose answer nobody waits for. A static member's place is kept for it."""
+    if not member_id or m.settings.group_instance_id is not None:
+        return ()
+    deadline = now + m.settings.request_timeout_ms / 1000
+    return (SendLeave(m.new_request(), member_id, deadline, reason),)
+
+
+def leave(
+    m: MembershipMachine,
+    member_id: str,
+    next_action: states.NextAction,
+    deadline: float,
+    now: float,
+) -> Outcome:
+    # mutation: static-member-leaves-group
+    if not member_id or m.settings.group_instance_id is not None:
+        return close_or_join(m, next_action)
+    request = m.new_request()
+    reason = "the consumer unsubscribed"
+    if next_action is states.NextAction.CLOSE:
+        reason = "the consumer is being closed"
+        deadline = min(deadline, now + LEAVE_RESPONSE_TIMEOUT_S)
+    return states.Leaving(request, next_action, deadline), (
+        SendLeave(request, member_id, deadline, reason),
+    )
+
+
+def close_or_join(m: MembershipMachine, next_action: states.NextAction) -> Outcome:
+    if next_action is states.NextAction.CLOSE:
+        return states.MembershipClosed(), ()
+    m.reason = "the consumer subscribed"
+    return find_coordinator(m, states.NEW_MEMBER) if m.topics else (states.Unjoined(), ())

@@ -1,0 +1,591 @@
+"""Which offsets to commit, and when it is known that they are.
+
+One OffsetCommit of a group is under way at a time. What is asked for meanwhile replaces, partition
+by partition, what was asked for before; after an outcome that nobody knows the newest offset is
+sent again until it is acknowledged. Protocol source: OffsetCommit of Kafka's protocol guide.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.errors import CommitFailed, KafkaError
+from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+
+from .states import NO_GENERATION
+
+__all__ = (
+    "TRANSITIONS",
+    "AwaitingRebalance",
+    "ChunkCommitted",
+    "CommitBackoff",
+    "CommitDue",
+    "CommitEffect",
+    "CommitIdle",
+    "CommitInFlight",
+    "CommitMachine",
+    "CommitRequestFailed",
+    "CommitResponseReceived",
+    "CommitSubmitted",
+    "CompleteCommit",
+    "ForgetCoordinator",
+    "OwnershipEnded",
+    "RebalanceContinues",
+    "Rejoined",
+    "ReportCommitted",
+    "SendCommit",
+    "VerifyMembership",
+)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+REBALANCE_CHECK_INTERVAL_S = 1.0
+"""How often it is looked whether the rebalance that a commit waits for is still on."""
+
+MAX_UNKNOWN_TOPIC_RESPONSES = 3
+"""So often in a row may the coordinator not know a topic that a commit is for: it may be new."""
+
+_FENCED_CODES = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+_COORDINATOR_MOVED_CODES = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+_UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class PendingOffset(NamedTuple):
+    """An offset that is not acknowledged yet; `commit_id` is the newest one that asks for it."""
+
+    offset: OffsetAndMetadata
+    commit_id: int
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+class CommitState:
+    __slots__ = ()
+
+    @property
+    def deadline(self) -> float:
+        return NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIdle(CommitState):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInFlight(CommitState):
+    """`rejoined` is set once a rebalance ended while the answer was on its way.
+
+    `unknown_topic_responses` counts the answers in a row in which a topic was not known.
+    """
+
+    request: int
+    sent: Mapping[TopicPartition, PendingOffset]
+    generation: int
+    attempt: int
+    rejoined: Rejoined | None = None
+    unknown_topic_responses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBackoff(CommitState):
+    """Waits after a failure that a repetition may mend."""
+
+    until: float
+    attempt: int
+    unknown_topic_responses: int = 0
+
+    @property
+    def deadline(self) -> float:
+        return self.until
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingRebalance(CommitState):
+    """A rebalance is on: only what is still owned in the very next generation is sent again.
+
+    At `until` it is time to see whether there is one at all.
+    """
+
+    generation: int
+    until: float = NEVER
+
+    @property
+    def deadline(self) -> float:
+        return self.until
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSubmitted:
+    """`last` is a commit before the partitions are given back: no later one can mend it."""
+
+    commit_id: int
+    offsets: Offsets
+    before_revocation: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDue:
+    """Time to send, if there is something to send; `generation` is the present one."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResponseReceived:
+    """The error code of each partition that was in the request.
+
+    `in_cooperative_rejoin`: the member is rejoining and keeps its partitions (KIP-429).
+    `broker` is the name of the one that answered.
+    """
+
+    request: int
+    codes: Mapping[TopicPartition, int]
+    in_cooperative_rejoin: bool = False
+    broker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCommitted:
+    """The coordinator keeps these partitions' offsets; the answer for the others follows.
+
+    A commit of very many partitions goes out in several requests, each answered by itself.
+    """
+
+    request: int
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequestFailed:
+    request: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipEnded:
+    """The partitions are not owned any more: given back, or `lost`."""
+
+    partitions: Collection[TopicPartition]
+    lost: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoined:
+    generation: int
+    owned: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceContinues:
+    """The rebalance is still on."""
+
+
+CommitEvent = (
+    RebalanceContinues
+    | CommitSubmitted
+    | CommitDue
+    | ChunkCommitted
+    | CommitResponseReceived
+    | CommitRequestFailed
+    | OwnershipEnded
+    | Rejoined
+)
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommit:
+    request: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCommitted:
+    """The coordinator keeps these offsets now, whether somebody waits for that or not."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteCommit:
+    """A ticket's outcome; `error` is None once all of its offsets, or newer ones, are kept."""
+
+    commit_id: int
+    error: KafkaError | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyMembership:
+    """The coordinator refused this member: find out what has become of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCoordinator:
+    pass
+
+
+CommitEffect = SendCommit | ReportCommitted | CompleteCommit | VerifyMembership | ForgetCoordinator
+Outcome = tuple[CommitState, Sequence[CommitEffect]]
+
+
+@dataclass(slots=True)
+class PendingCommit:
+    unacknowledged: set[TopicPartition]
+    before_revocation: bool
+
+
+class CommitMachine:
+    """The commits of one group."""
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self.state: CommitState = CommitIdle()
+        self.pending_offsets: dict[TopicPartition, PendingOffset] = {}
+        self.pending_commits: dict[int, PendingCommit] = {}
+        self._backoff = backoff
+        self._rng = rng
+        self._last = 0
+
+    def submit(
+        self, offsets: Offsets, now: float, *, before_revocation: bool = False
+    ) -> tuple[int, Sequence[CommitEffect]]:
+        """Add offsets to commit; `CompleteCommit` with the returned id reports the outcome."""
+        commit_id = self.new_id()
+        return commit_id, self.handle(
+            CommitSubmitted(commit_id, dict(offsets), before_revocation), now
+        )
+
+    def abandon(self, commit_id: int) -> None:
+        """Nobody waits for the ticket any more; its offsets are still committed."""
+        self.pending_commits.pop(commit_id, None)
+
+    def handle(self, event: CommitEvent, now: float) -> Sequence[CommitEffect]:
+        """Go to the next state. An answer to a request that is not under way has no effect."""
+        if isinstance(
+            event, ChunkCommitted | CommitResponseReceived | CommitRequestFailed
+        ) and not (isinstance(self.state, CommitInFlight) and self.state.request == event.request):
+            return ()
+        self.state, effects = transition(TRANSITIONS, self.state, event)(
+            self, self.state, event, now
+        )
+        return effects
+
+    def can_send(self, now: float) -> bool:
+        """Whether `CommitDue` would send something."""
+        if isinstance(self.state, CommitBackoff):
+            return bool(self.pending_offsets) and now >= self.state.until
+        return bool(self.pending_offsets) and isinstance(self.state, CommitIdle)
+
+    def needs_rebalance_check(self, now: float) -> bool:
+        """Whether it is time to tell (`Rejoined`, or `RebalanceContinues`) if a rebalance is on."""
+        return (
+            isinstance(self.state, AwaitingRebalance)
+            and now >= self.state.until
+            and bool(self.pending_offsets)
+        )
+
+    def next_deadline(self) -> float:
+        return self.state.deadline if self.pending_offsets else NEVER
+
+    # What handlers share ------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        self._last += 1
+        return self._last
+
+    def backoff_s(self, attempt: int) -> float:
+        return self._backoff.delay(attempt, self._rng)
+
+    def acknowledge(self, tp: TopicPartition, sent: PendingOffset) -> Iterable[CompleteCommit]:
+        # mutation: newer-commit-forgotten-with-older
+        if self.pending_offsets.get(tp) is sent:
+            del self.pending_offsets[tp]
+        for commit_id, commit in list(self.pending_commits.items()):
+            # mutation: commit-acknowledged-by-older-one
+            if commit_id <= sent.commit_id and tp in commit.unacknowledged:
+                commit.unacknowledged.remove(tp)
+                if not commit.unacknowledged:
+                    del self.pending_commits[commit_id]
+                    yield CompleteCommit(commit_id, None)
+
+    def fail_commits(
+        self, tp: TopicPartition, error: KafkaError, up_to: int | None = None
+    ) -> Iterable[CompleteCommit]:
+        """Fail the tickets that wait for a partition, those after number `up_to` left alone."""
+        pending = self.pending_offsets.get(tp)
+        if pending is not None and (up_to is None or pending.commit_id <= up_to):
+            del self.pending_offsets[tp]
+        for commit_id, commit in list(self.pending_commits.items()):
+            if tp in commit.unacknowledged and (up_to is None or commit_id <= up_to):
+                del self.pending_commits[commit_id]
+                yield CompleteCommit(commit_id, error)
+
+    def is_before_revocation(self, sent: PendingOffset) -> bool:
+        commit = self.pending_commits.get(sent.commit_id)
+        return commit is not None and commit.before_revocation
+
+
+def _submit(m: CommitMachine, state: CommitState, event: CommitSubmitted, now: float) -> Outcome:
+    if not event.offsets:
+        return state, (CompleteCommit(event.commit_id, None),)
+    m.pending_commits[event.commit_id] = PendingCommit(set(event.offsets), event.before_revocation)
+    m.pending_offsets.update(
+        zip(
+            event.offsets,
+            map(PendingOffset, event.offsets.values(), repeat(event.commit_id)),
+            strict=True,
+        )
+    )
+    return state, ()
+
+
+def _submit_while_rebalancing(
+    m: CommitMachine, state: AwaitingRebalance, event: CommitSubmitted, now: float
+) -> Outcome:
+    next_state, effects = _submit(m, state, event, now)
+    # Partitions that are being given back cannot wait for the next generation.
+    return CommitIdle() if event.before_revocation else next_state, effects
+
+
+def _send(
+    m: CommitMachine, state: CommitIdle | CommitBackoff, event: CommitDue, now: float
+) -> Outcome:
+    if not m.can_send(now):
+        return state, ()
+    attempt, unknown_topic_responses = (
+        (state.attempt, state.unknown_topic_responses)
+        if isinstance(state, CommitBackoff)
+        else (0, 0)
+    )
+    request = m.new_id()
+    sending = CommitInFlight(
+        request,
+        dict(m.pending_offsets),
+        event.generation,
+        attempt,
+        unknown_topic_responses=unknown_topic_responses,
+    )
+    offsets = {tp: pending.offset for tp, pending in m.pending_offsets.items()}
+    return sending, (SendCommit(request, offsets),)
+
+
+def _chunk_committed(
+    m: CommitMachine, state: CommitInFlight, event: ChunkCommitted, now: float
+) -> Outcome:
+    sent = dict(state.sent)
+    # Partitions that ended meanwhile are not in it any more.
+    chunk = {tp: sent.pop(tp) for tp in event.partitions if tp in sent}
+    for tp, pending in chunk.items():
+        if m.pending_offsets.get(tp) is pending:
+            del m.pending_offsets[tp]
+    effects: list[CommitEffect] = [
+        ReportCommitted({tp: pending.offset for tp, pending in chunk.items()})
+    ]
+    for commit_id, commit in list(m.pending_commits.items()):
+        committed = [
+            tp for tp in commit.unacknowledged & chunk.keys() if commit_id <= chunk[tp].commit_id
+        ]
+        commit.unacknowledged.difference_update(committed)
+        if committed and not commit.unacknowledged:
+            del m.pending_commits[commit_id]
+            effects.append(CompleteCommit(commit_id, None))
+    return replace(state, sent=sent), effects
+
+
+def _response_received(
+    m: CommitMachine, state: CommitInFlight, event: CommitResponseReceived, now: float
+) -> Outcome:
+    committed: dict[TopicPartition, OffsetAndMetadata] = {}
+    effects: list[CommitEffect] = []
+    must_await_rebalance = must_retry = must_verify = must_find_coordinator = False
+    rejoins = event.in_cooperative_rejoin or state.rejoined is not None
+    unknown_topic_responses = (
+        state.unknown_topic_responses + 1
+        if _UNKNOWN_TOPIC_CODES.intersection(event.codes.values())
+        else 0
+    )
+    for tp, sent in state.sent.items():
+        code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+        rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
+        not_member = state.generation == NO_GENERATION
+        # mutation: illegal-generation-counts-as-committed
+        if code == ErrorCode.NONE:
+            committed[tp] = sent.offset
+            effects += m.acknowledge(tp, sent)
+        elif code == ErrorCode.ILLEGAL_GENERATION and rejoins and not m.is_before_revocation(sent):
+            # The next generation has begun, and what this member keeps it can commit there.
+            must_await_rebalance = True
+        elif code in _FENCED_CODES or (
+            rebalancing and not not_member and m.is_before_revocation(sent)
+        ):
+            must_verify = True
+            effects += m.fail_commits(tp, _fenced_error(tp, code, event.broker), sent.commit_id)
+        elif rebalancing and not not_member:
+            must_await_rebalance = True
+            must_verify |= not rejoins
+        elif error_for(code).retriable and not (
+            code in _UNKNOWN_TOPIC_CODES and unknown_topic_responses >= MAX_UNKNOWN_TOPIC_RESPONSES
+        ):
+            # mutation: refused-commit-sent-without-backoff
+            must_retry = True
+            must_find_coordinator |= code in _COORDINATOR_MOVED_CODES
+        else:
+            context = error_for(
+                code, api="OffsetCommit", broker=event.broker, topic=tp.topic,
+                partition=tp.partition, offset=sent.offset.offset,
+            )  # fmt: skip
+            effects += m.fail_commits(tp, context, sent.commit_id)
+    if committed:
+        effects.insert(0, ReportCommitted(committed))
+    if must_verify:
+        effects.append(VerifyMembership())
+    if must_find_coordinator:
+        effects.append(ForgetCoordinator())
+    if must_await_rebalance:
+        next_state, more = _await_rebalance(m, state, now)
+        return next_state, (*effects, *more)
+    if must_retry:
+        return _back_off(m, state.attempt, now, unknown_topic_responses), effects
+    return CommitIdle(), effects
+
+
+def _await_rebalance(m: CommitMachine, state: CommitInFlight, now: float) -> Outcome:
+    """Wait for the end of the rebalance, unless it is over, or something cannot wait for it."""
+    awaiting = AwaitingRebalance(state.generation, now + REBALANCE_CHECK_INTERVAL_S)
+    if state.rejoined is not None:
+        return _resume_after_rebalance(m, awaiting, state.rejoined, now)
+    if any(m.is_before_revocation(pending) for pending in m.pending_offsets.values()):
+        return CommitIdle(), ()
+    return awaiting, ()
+
+
+def _request_failed(
+    m: CommitMachine, state: CommitInFlight, event: CommitRequestFailed, now: float
+) -> Outcome:
+    if event.error.retriable:
+        # Whether the offsets are kept is not known: the newest ones go out again.
+        return _back_off(m, state.attempt, now, state.unknown_topic_responses), (
+            ForgetCoordinator(),
+        )
+    effects: list[CommitEffect] = []
+    for tp, sent in state.sent.items():
+        effects += m.fail_commits(tp, event.error, sent.commit_id)
+    return CommitIdle(), effects
+
+
+def _back_off(
+    m: CommitMachine, attempt: int, now: float, unknown_topic_responses: int
+) -> CommitBackoff:
+    return CommitBackoff(now + m.backoff_s(attempt + 1), attempt + 1, unknown_topic_responses)
+
+
+def _fenced_error(tp: TopicPartition, code: int, broker: str | None) -> CommitFailed:
+    name = ErrorCode(code).name
+    return CommitFailed(
+        f"the group went on without this member ({name}): what it read since its last commit"
+        " is delivered again",
+        api="OffsetCommit",
+        broker=broker,
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _end(m: CommitMachine, state: CommitState, event: OwnershipEnded, now: float) -> Outcome:
+    effects: list[CommitEffect] = []
+    for tp in event.partitions:
+        error = CommitFailed(event.reason, topic=tp.topic, partition=tp.partition)
+        effects += m.fail_commits(tp, error)
+    return state, effects
+
+
+def _end_while_in_flight(
+    m: CommitMachine, state: CommitInFlight, event: OwnershipEnded, now: float
+) -> Outcome:
+    _, effects = _end(m, state, event, now)
+    committed = {tp: pending for tp, pending in state.sent.items() if tp not in event.partitions}
+    return replace(state, sent=committed), effects
+
+
+def _end_while_rebalancing(
+    m: CommitMachine, state: AwaitingRebalance, event: OwnershipEnded, now: float
+) -> Outcome:
+    return _end(m, state, event, now) if event.lost else (state, ())
+
+
+def _resume_after_rebalance(
+    m: CommitMachine, state: AwaitingRebalance, event: Rejoined, now: float
+) -> Outcome:
+    # In the generation after the next somebody else may have read further in between.
+    still_owned = set(event.owned) if event.generation <= state.generation + 1 else set()
+    # mutation: held-commits-sent-without-ownership
+    not_owned = [tp for tp in m.pending_offsets if tp not in still_owned]
+    _, effects = _end(
+        m, state, OwnershipEnded(not_owned, True, "the partition went to another member"), now
+    )
+    return CommitIdle(), effects
+
+
+def _rejoined_while_in_flight(
+    m: CommitMachine, state: CommitInFlight, event: Rejoined, now: float
+) -> Outcome:
+    return replace(state, rejoined=event), ()
+
+
+def _rebalance_continues(
+    m: CommitMachine, state: AwaitingRebalance, event: RebalanceContinues, now: float
+) -> Outcome:
+    return replace(state, until=now + REBALANCE_CHECK_INTERVAL_S), ()
+
+
+def _ignore(m: CommitMachine, state: CommitState, event: Any, now: float) -> Outcome:
+    return state, ()
+
+
+Handler = Callable[[CommitMachine, Any, Any, float], Outcome]
+
+TRANSITIONS: Mapping[tuple[type, type], Handler] = {
+    (CommitIdle, CommitSubmitted): _submit,
+    (CommitIdle, CommitDue): _send,
+    (CommitIdle, OwnershipEnded): _end,
+    (CommitIdle, Rejoined): _ignore,
+    (CommitInFlight, CommitSubmitted): _submit,
+    (CommitInFlight, CommitDue): _ignore,
+    (CommitInFlight, ChunkCommitted): _chunk_committed,
+    (CommitInFlight, CommitResponseReceived): _response_received,
+    (CommitInFlight, CommitRequestFailed): _request_failed,
+    (CommitInFlight, OwnershipEnded): _end_while_in_flight,
+    (CommitInFlight, Rejoined): _rejoined_while_in_flight,
+    (CommitBackoff, CommitSubmitted): _submit,
+    (CommitBackoff, CommitDue): _send,
+    (CommitBackoff, OwnershipEnded): _end,
+    (CommitBackoff, Rejoined): _ignore,
+    (AwaitingRebalance, CommitSubmitted): _submit_while_rebalancing,
+    (AwaitingRebalance, CommitDue): _ignore,
+    (AwaitingRebalance, OwnershipEnded): _end_while_rebalancing,
+    (AwaitingRebalance, Rejoined): _resume_after_rebalance,
+    (AwaitingRebalance, RebalanceContinues): _rebalance_continues,
+}

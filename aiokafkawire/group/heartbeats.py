@@ -1,0 +1,102 @@
+"""Handlers of heartbeats, which a member of a generation sends in every state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from . import actions, events, states
+from .actions import AnyInGeneration, Outcome
+from .effects import FindCoordinator, ForgetCoordinator, LogMessage, MembershipEffect, SendHeartbeat
+
+if TYPE_CHECKING:
+    from .membership_machine import MembershipMachine
+
+
+def send_due_heartbeat(
+    m: MembershipMachine, state: AnyInGeneration, now: float
+) -> tuple[AnyInGeneration, Sequence[MembershipEffect]]:
+    """Send what is due: a heartbeat, or a look-up of the coordinator."""
+    heartbeat = state.heartbeat
+    effects: tuple[MembershipEffect, ...] = ()
+    if now >= heartbeat.session_ends:
+        text = "no heartbeat was answered for a whole session timeout: looking for the coordinator"
+        log: tuple[MembershipEffect, ...] = (
+            () if heartbeat.timeout_logged else (LogMessage(text, warning=True),)
+        )
+        effects = (*log, ForgetCoordinator(unresponsive_node=heartbeat.node))
+        heartbeat = replace(m.new_heartbeat(None, now), next_at=now, timeout_logged=True)
+    if heartbeat.request is None and now >= heartbeat.next_at:
+        request = m.new_request()
+        if heartbeat.node is None:
+            effects += (FindCoordinator(request),)
+        else:
+            effects += (
+                SendHeartbeat(request, heartbeat.node, state.generation, heartbeat.session_ends),
+            )
+        heartbeat = replace(heartbeat, request=request)
+    return actions.with_heartbeat(state, heartbeat), effects
+
+
+def on_deadline(
+    m: MembershipMachine, state: states.InGeneration, event: events.DeadlineReached, now: float
+) -> Outcome:
+    return send_due_heartbeat(m, state, now)
+
+
+def heartbeat_now(
+    m: MembershipMachine, state: states.InGeneration, event: events.CommitRejected, now: float
+) -> Outcome:
+    return actions.with_heartbeat(state, replace(state.heartbeat, next_at=now)), ()
+
+
+def heartbeat_succeeded(
+    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+) -> Outcome:
+    # mutation: heartbeats-stop-after-first
+    next_state = actions.with_heartbeat(state, m.new_heartbeat(state.heartbeat.node, now))
+    text = "heartbeats succeed again"
+    return next_state, ((LogMessage(text),) if state.heartbeat.timeout_logged else ())
+
+
+def coordinator_found(
+    m: MembershipMachine, state: states.InGeneration, event: events.CoordinatorFound, now: float
+) -> Outcome:
+    heartbeat = replace(state.heartbeat, node=event.node, request=None, next_at=now)
+    return actions.with_heartbeat(state, heartbeat), ()
+
+
+def retry_heartbeat(
+    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+) -> Outcome:
+    attempt = state.heartbeat.attempt + 1
+    next_at = now + m.backoff_s(attempt)
+    heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at)
+    return actions.with_heartbeat(state, heartbeat), ()
+
+
+def retry_heartbeat_after_error(
+    m: MembershipMachine,
+    state: states.InGeneration,
+    event: events.UnknownServerErrorReceived,
+    now: float,
+) -> Outcome:
+    """The session goes on as long as nobody says that it is over."""
+    next_state, effects = retry_heartbeat(m, state, event, now)
+    if state.heartbeat.attempt:
+        return next_state, effects
+    return next_state, (
+        LogMessage(f"heartbeat failed: {event.error}; trying again", warning=True),
+        *effects,
+    )
+
+
+def coordinator_lost(
+    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+) -> Outcome:
+    attempt = state.heartbeat.attempt + 1
+    next_at = now + m.backoff_s(attempt)
+    # mutation: heartbeats-go-to-old-coordinator
+    heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at, node=None)
+    return actions.with_heartbeat(state, heartbeat), (ForgetCoordinator(),)

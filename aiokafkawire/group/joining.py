@@ -1,0 +1,448 @@
+"""Handlers of the way into a generation, the first or the next: from the look-up to the assignment.
+
+A member in a `CooperativeRejoin` state keeps its partitions meanwhile; any other has none until
+it is `Stable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiokafkawire.errors import GroupFailed
+from aiokafkawire.types import NodeId, TopicPartition
+
+from . import actions, events, heartbeats, leaving, states
+from .actions import Outcome
+from .effects import (
+    AssignPartitions,
+    ComputeAssignment,
+    EnterGeneration,
+    LogMessage,
+    MembershipEffect,
+    SendSync,
+    WatchPartitionCounts,
+)
+
+if TYPE_CHECKING:
+    from .membership_machine import MembershipMachine
+
+OLD_BROKERS_SESSION_TIMEOUT_MS = 30_000
+"""The highest session timeout that a broker of release 0.9 grants with its own defaults."""
+
+MAX_PROTOCOL_VIOLATIONS = 5
+"""So many contradicting answers in a row, and the member gives up."""
+
+MAX_UNKNOWN_SERVER_ERRORS = 10
+"""So many failures inside of the coordinator in a row, and the application is told."""
+
+REVOKED_FOR_OTHERS = "it gave back partitions that others are to have"
+
+NO_ASSIGNMENTS: Mapping[str, bytes] = {}
+
+
+def start(
+    m: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+) -> Outcome:
+    m.topics = event.topics
+    return actions.close_or_join(m, states.NextAction.JOIN)
+
+
+def join_at_coordinator(
+    m: MembershipMachine,
+    state: states.FindingCoordinator,
+    event: events.CoordinatorFound,
+    now: float,
+) -> Outcome:
+    return actions.join(m, event.node, state.identity)
+
+
+def find_coordinator_later(
+    m: MembershipMachine, state: states.AttemptingJoin, event: events.RequestCompleted, now: float
+) -> Outcome:
+    return actions.back_off_join(m, state.identity, None, now)
+
+
+def join_later(
+    m: MembershipMachine,
+    state: states.Joining | states.Rejoining,
+    event: events.RequestCompleted,
+    now: float,
+) -> Outcome:
+    return actions.retry_join(m, state, state.node, now)
+
+
+def on_unknown_server_error(
+    m: MembershipMachine,
+    state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
+    event: events.UnknownServerErrorReceived,
+    now: float,
+) -> Outcome:
+    """An error without a reason may pass; if it stays it is one that the application hears of."""
+    if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
+        return heartbeats.retry_heartbeat_after_error(m, state, event, now)
+    m.unknown_server_errors += 1
+    if m.unknown_server_errors >= MAX_UNKNOWN_SERVER_ERRORS:
+        return leaving.fail(m, state, events.FatalErrorOccurred(event.request, event.error), now)
+    next_state, effects = actions.retry_join(m, state, None, now)
+    if m.unknown_server_errors > 1:
+        return next_state, effects
+    return next_state, (
+        LogMessage(f"JoinGroup or SyncGroup failed: {event.error}; joining again", warning=True),
+        *effects,
+    )
+
+
+def join_as_new_member_later(
+    m: MembershipMachine, state: states.Joining, event: events.RequestCompleted, now: float
+) -> Outcome:
+    """The coordinator does not know the member id: it has to give another one."""
+    return actions.back_off_join(
+        m, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
+    )
+
+
+def join_when_due(
+    m: MembershipMachine, state: states.BackingOff, event: events.DeadlineReached, now: float
+) -> Outcome:
+    if now < state.until:
+        return state, ()
+    return actions.join(m, state.node, state.identity)
+
+
+def join_with_member_id(
+    m: MembershipMachine, state: states.Joining, event: events.MemberIdAssigned, now: float
+) -> Outcome:
+    if state.identity.member_id or not event.member_id:
+        return reject_member_id(m, state, event, now)
+    return actions.join(m, state.node, replace(state.identity, member_id=event.member_id))
+
+
+def reject_member_id(
+    m: MembershipMachine,
+    state: states.Joining | states.Rejoining,
+    event: events.MemberIdAssigned,
+    now: float,
+) -> Outcome:
+    reason = f"it requires another member id than {actions.join_identity(state).member_id!r}"
+    return on_protocol_violation(m, state, events.ProtocolViolation(event.request, reason), now)
+
+
+def lower_session_timeout(
+    m: MembershipMachine,
+    state: states.Joining | states.Rejoining,
+    event: events.SessionTimeoutRejected,
+    now: float,
+) -> Outcome:
+    refused = m.session_timeout_ms
+    if not m.settings.session_timeout_is_default or refused <= OLD_BROKERS_SESSION_TIMEOUT_MS:
+        return leaving.fail(m, state, events.FatalErrorOccurred(event.request, event.error), now)
+    m.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
+    text = (
+        f"the coordinator refuses the default session timeout of {refused} ms;"
+        f" asking for {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
+    )
+    if isinstance(state, states.Rejoining):
+        next_state, effects = actions.retry_join(m, state, state.node, now)
+    else:
+        next_state, effects = actions.join(m, state.node, state.identity)
+    return next_state, (LogMessage(text), *effects)
+
+
+def find_violation(
+    identity: states.JoinIdentity, event: events.JoinedAsFollower | events.JoinedAsLeader
+) -> str | None:
+    """What is violation with an answer to JoinGroup that says that it went well."""
+    if not event.member_id:
+        return "it joins a member without an id"
+    if identity.member_id and event.member_id != identity.member_id:
+        return f"it joins member {event.member_id!r} instead of {identity.member_id!r}"
+    if event.generation < 0:
+        return f"it gives generation {event.generation}"
+    if identity.member_id and event.generation < identity.last_generation:
+        return f"generation {event.generation} comes after {identity.last_generation}"
+    if isinstance(event, events.JoinedAsLeader) and not event.skip_assignment:
+        ids = [member.member_id for member in event.members]
+        if event.member_id not in ids:
+            return "it makes this member the leader without naming it among the members"
+        if len(set(ids)) != len(ids):
+            return "it names a member twice"
+    return None
+
+
+def joined(
+    m: MembershipMachine,
+    state: states.Joining,
+    event: events.JoinedAsFollower | events.JoinedAsLeader,
+    now: float,
+) -> Outcome:
+    violation = find_violation(state.identity, event)
+    if violation is not None:
+        return on_protocol_violation(
+            m, state, events.ProtocolViolation(event.request, violation), now
+        )
+    attempt = state.identity.attempt
+    if m.topics != state.topics:
+        # Subscribed to other topics meanwhile: this generation's assignment is of no use.
+        return actions.join(
+            m, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
+        )
+    generation = new_generation(event, state.topics)
+    request = m.new_request()
+    heartbeat = m.new_heartbeat(state.node, now)
+    effects = next_requests(event, request, state.node, generation)
+    if isinstance(effects[0], ComputeAssignment):
+        return states.Assigning(generation, heartbeat, request, attempt), effects
+    return states.Syncing(generation, heartbeat, request, attempt), effects
+
+
+def rejoined(
+    m: MembershipMachine,
+    state: states.Rejoining,
+    event: events.JoinedAsFollower | events.JoinedAsLeader,
+    now: float,
+) -> Outcome:
+    """As `joined`, with partitions of the generation before."""
+    violation = find_violation(actions.join_identity(state), event)
+    if violation is not None:
+        return on_protocol_violation(
+            m, state, events.ProtocolViolation(event.request, violation), now
+        )
+    # mutation: missed-generation-ignored
+    if event.generation > state.generation.number + 1:
+        # In between, what this member has may have been assigned to others.
+        m.reason = "the group had a generation without this member"
+        identity = states.JoinIdentity(event.member_id, event.generation, state.attempt)
+        next_state, effects = actions.join(m, state.node, identity)
+        return actions.or_finish_leave(
+            m, state, (next_state, (*actions.lose_partitions(state, m.reason), *effects))
+        )
+    generation = new_generation(event, state.topics)
+    request = m.new_request()
+    effects = next_requests(event, request, state.node, generation)
+    assigns = isinstance(effects[0], ComputeAssignment)
+    rejoin_state = states.Reassigning if assigns else states.Resyncing
+    heartbeat = m.new_heartbeat(state.node, now)
+    return rejoin_state(
+        generation, heartbeat, state.assignment, request, state.attempt, state.pending_leave
+    ), effects
+
+
+def new_generation(
+    event: events.JoinedAsFollower | events.JoinedAsLeader, topics: tuple[str, ...]
+) -> states.Generation:
+    is_leader = isinstance(event, events.JoinedAsLeader)
+    return states.Generation(event.member_id, event.generation, event.protocol, topics, is_leader)
+
+
+def next_requests(
+    event: events.JoinedAsFollower | events.JoinedAsLeader,
+    request: int,
+    node: NodeId,
+    generation: states.Generation,
+) -> Sequence[MembershipEffect]:
+    """Divide the partitions, or ask for those of this member."""
+    sync = SendSync(request, node, generation, NO_ASSIGNMENTS)
+    if not isinstance(event, events.JoinedAsLeader):
+        return (sync,)
+    if event.skip_assignment:
+        return WatchPartitionCounts(event.members), sync
+    return (ComputeAssignment(request, event.protocol, event.members),)
+
+
+def send_assignments(
+    m: MembershipMachine,
+    state: states.Assigning | states.Reassigning,
+    event: events.AssignmentComputed,
+    now: float,
+) -> Outcome:
+    node = state.heartbeat.node
+    if node is None:
+        # The coordinator moved while the assignor ran; by now the group may have changed too.
+        return actions.retry_join(m, state, None, now)
+    request = m.new_request()
+    send = SendSync(request, node, state.generation, event.assignments)
+    if isinstance(state, states.Reassigning):
+        return states.Resyncing(
+            state.generation,
+            state.heartbeat,
+            state.assignment,
+            request,
+            state.attempt,
+            state.pending_leave,
+        ), (send,)
+    return states.Syncing(state.generation, state.heartbeat, request, state.attempt), (send,)
+
+
+def find_unsubscribed(
+    state: states.AwaitingAssignment, event: events.Synced
+) -> TopicPartition | None:
+    """Something in an assignment that this member cannot have asked for."""
+    subscribed = set(state.generation.topics)
+    for tp in event.assignment:
+        if tp.topic not in subscribed or tp.partition < 0:
+            return tp
+    return None
+
+
+def reject_assignment(
+    m: MembershipMachine,
+    state: states.AwaitingAssignment,
+    event: events.Synced,
+    unsubscribed: TopicPartition,
+    now: float,
+) -> Outcome:
+    """Take nothing of it, and have the partitions divided anew.
+
+    A static member that comes back with another subscription gets what it had with the old one.
+    """
+    violation = f"it assigns {unsubscribed}, which was not subscribed to"
+    m.protocol_violations += 1
+    if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+        return on_protocol_violation(
+            m, state, events.ProtocolViolation(event.request, violation), now
+        )
+    m.reason = "the assignment does not fit the subscription"
+    next_state, effects = actions.retry_join(m, state, state.heartbeat.node, now)
+    return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
+
+
+def become_stable(
+    m: MembershipMachine, state: states.Syncing, event: events.Synced, now: float
+) -> Outcome:
+    unsubscribed = find_unsubscribed(state, event)
+    if unsubscribed is not None:
+        return reject_assignment(m, state, event, unsubscribed, now)
+    assigned = tuple(sorted(dict.fromkeys(event.assignment)))
+    return complete_rebalance(
+        m, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
+    )
+
+
+def complete_rebalance(
+    m: MembershipMachine, stable: states.Stable, to_add: states.Assignment, now: float
+) -> Outcome:
+    m.protocol_violations = m.unknown_server_errors = 0
+    effects = (
+        EnterGeneration(stable.generation, stable.assignment),
+        AssignPartitions(to_add),
+    )
+    must_rejoin, m.must_rejoin = m.must_rejoin, False
+    if m.topics != stable.generation.topics:
+        reason = "the subscription changed"
+    elif must_rejoin and m.settings.group_instance_id is not None:
+        reason = REVOKED_FOR_OTHERS
+    else:
+        return stable, effects
+    next_state, more = actions.rebalance(m, stable, reason, now)
+    return next_state, (*effects, *more)
+
+
+def apply_cooperative_assignment(
+    m: MembershipMachine, state: states.Resyncing, event: events.Synced, now: float
+) -> Outcome:
+    """Add new partitions immediately; revoke those no longer assigned, then rejoin without them."""
+    unsubscribed = find_unsubscribed(state, event)
+    if unsubscribed is not None:
+        return reject_assignment(m, state, event, unsubscribed, now)
+    assigned = tuple(sorted(dict.fromkeys(event.assignment)))
+    still_assigned, owned = set(assigned), set(state.assignment)
+    to_revoke = tuple(tp for tp in state.assignment if tp not in still_assigned)
+    # mutation: new-partition-dropped-in-cooperative-rebalance
+    to_add = tuple(tp for tp in assigned if tp not in owned)
+    if not to_revoke and state.pending_leave is None:
+        return complete_rebalance(
+            m, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
+        )
+    m.protocol_violations = m.unknown_server_errors = 0
+    enter = EnterGeneration(state.generation, state.assignment)
+    if state.pending_leave is not None:
+        next_state, effects = actions.revoke(
+            m, state, state.assignment, state.pending_leave.next_action
+        )
+    else:
+        m.reason = REVOKED_FOR_OTHERS
+        next_state, effects = actions.revoke_when_polled(m, state, to_revoke, to_add)
+    return next_state, (enter, *effects)
+
+
+def on_protocol_violation(
+    m: MembershipMachine,
+    state: states.Joining | states.AwaitingAssignment | states.CooperativeRejoin,
+    event: events.ProtocolViolation,
+    now: float,
+) -> Outcome:
+    """Start over as somebody new; too often in a row is too often."""
+    if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
+        return heartbeats.coordinator_lost(m, state, event, now)
+    text = f"the group coordinator contradicts itself: {event.reason}"
+    identity = actions.join_identity(state)
+    lost = actions.lose_partitions(state, text)
+    leave = actions.leave_no_wait(m, identity.member_id, now, "contradicting answers")
+    m.protocol_violations += 1
+    if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+        return actions.or_finish_leave(
+            m, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
+        )
+    next_state, effects = actions.back_off_join(
+        m, states.JoinIdentity(attempt=identity.attempt), None, now
+    )
+    note = LogMessage(text, warning=True)
+    return actions.or_finish_leave(m, state, (next_state, (note, *lost, *leave, *effects)))
+
+
+# --- a member of a generation that has no assignment of it yet --------------------------------
+
+
+def rejoin_later(
+    m: MembershipMachine,
+    state: states.AwaitingAssignment | states.Rejoining,
+    event: events.RequestCompleted,
+    now: float,
+) -> Outcome:
+    if event.request != state.request:
+        return heartbeats.retry_heartbeat(m, state, event, now)
+    return actions.retry_join(m, state, state.heartbeat.node, now)
+
+
+def rejoin_at_other_coordinator(
+    m: MembershipMachine,
+    state: states.AwaitingAssignment | states.Rejoining,
+    event: events.RequestCompleted,
+    now: float,
+) -> Outcome:
+    if event.request != state.request:
+        return heartbeats.coordinator_lost(m, state, event, now)
+    return actions.retry_join(m, state, None, now)
+
+
+def reset_and_rejoin(
+    m: MembershipMachine,
+    state: states.AwaitingAssignment,
+    event: events.RequestCompleted,
+    now: float,
+) -> Outcome:
+    """Forget the generation; the id as well, unless it is the generation alone that is over.
+
+    Under a new id the group would wait for the old member until its session ends.
+    """
+    known = isinstance(event, events.IllegalGeneration)
+    member_id = state.generation.member_id if known else ""
+    identity = states.JoinIdentity(member_id, attempt=state.attempt)
+    return actions.back_off_join(m, identity, state.heartbeat.node, now)
+
+
+def on_rebalance_in_progress(
+    m: MembershipMachine,
+    state: states.AwaitingAssignment | states.Rejoining,
+    event: events.RebalanceInProgress,
+    now: float,
+) -> Outcome:
+    """Old brokers answer heartbeats so until SyncGroup is done: only its own answer counts."""
+    if event.request != state.request:
+        return heartbeats.heartbeat_succeeded(m, state, event, now)
+    if state.attempt or isinstance(state, states.CooperativeRejoin):
+        return actions.retry_join(m, state, state.heartbeat.node, now)
+    identity = actions.join_identity(state)
+    return actions.join(m, state.heartbeat.node, replace(identity, attempt=1))

@@ -1,0 +1,183 @@
+"""Handlers of rebalances: what a member with partitions revokes, loses and rejoins with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiokafkawire.runtime.base import NEVER
+
+from . import actions, events, heartbeats, states
+from .actions import Outcome
+from .effects import AssignPartitions, LogMessage, LosePartitions, MembershipEffect
+
+if TYPE_CHECKING:
+    from .membership_machine import MembershipMachine
+
+
+# --- an owner of partitions -------------------------------------------------------------------
+
+
+def resubscribe(
+    m: MembershipMachine, state: states.Stable, event: events.Subscribed, now: float
+) -> Outcome:
+    m.topics = event.topics
+    if event.topics == state.generation.topics:
+        return state, ()
+    return actions.rebalance(m, state, "the subscription changed", now)
+
+
+def resubscribe_before_revocation(
+    m: MembershipMachine, state: states.RevocationDue, event: events.Subscribed, now: float
+) -> Outcome:
+    """What is subscribed to again need not go for that; what is not any more has to go too."""
+    m.topics = event.topics
+    if not m.settings.cooperative or state.to_add is not None:
+        return state, ()
+    return actions.rejoin(m, state, now)
+
+
+def rebalance(
+    m: MembershipMachine, state: states.Assigned, event: events.RebalanceInProgress, now: float
+) -> Outcome:
+    return actions.rebalance(m, state, "the group rebalances", now)
+
+
+def rebalance_before_revocation(
+    m: MembershipMachine, state: states.RevocationDue, event: events.RebalanceInProgress, now: float
+) -> Outcome:
+    """Another rebalance began before the application let go of what the last one took.
+
+    A keeper joins with that: it is nobody else's yet. The others need not wait for it.
+    """
+    if not m.settings.cooperative:
+        return heartbeats.heartbeat_succeeded(m, state, event, now)
+    return actions.rebalance(m, state, "the group rebalances", now)
+
+
+def rejoin_on_request(
+    m: MembershipMachine, state: states.Stable, event: events.RejoinRequested, now: float
+) -> Outcome:
+    next_state, effects = actions.rebalance(m, state, event.reason, now)
+    return next_state, (LogMessage(f"rejoining: {event.reason}"), *effects)
+
+
+def revoke_now(
+    m: MembershipMachine, state: states.RevocationDue, event: events.MembershipEvent, now: float
+) -> Outcome:
+    return actions.revoke(m, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
+
+
+def revoked(
+    m: MembershipMachine, state: states.Revoking, event: events.PartitionsRevoked, now: float
+) -> Outcome:
+    revoked_now = set(state.to_revoke)
+    remaining = tuple(tp for tp in state.assignment if tp not in revoked_now)
+    if state.next_action is not states.NextAction.JOIN:
+        if remaining:
+            return actions.revoke(
+                m, replace(state, assignment=remaining), remaining, state.next_action
+            )
+        deadline = now + m.settings.request_timeout_ms / 1000
+        return actions.leave(m, state.generation.member_id, state.next_action, deadline, now)
+    assign: tuple[MembershipEffect, ...] = ()
+    if state.to_add is not None:
+        remaining = tuple(sorted((*remaining, *state.to_add)))
+        assign = (AssignPartitions(state.to_add),)
+    next_state, effects = actions.rebalance(m, replace(state, assignment=remaining), m.reason, now)
+    return next_state, (*assign, *effects)
+
+
+def forget_member_id(
+    m: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
+) -> Outcome:
+    """The partitions are lost while they are given back: only the new beginning differs."""
+    generation = replace(state.generation, member_id="", number=states.NO_GENERATION)
+    heartbeat = states.HeartbeatState(state.heartbeat.node, None, NEVER, NEVER)
+    to_revoke = set(state.to_revoke)
+    kept = tuple(tp for tp in state.assignment if tp not in to_revoke)
+    next_state = replace(
+        state, generation=generation, heartbeat=heartbeat, assignment=state.to_revoke, to_add=None
+    )
+    if not kept:
+        return next_state, ()
+    return next_state, (LosePartitions(kept, loss_reason(event)),)
+
+
+def loss_reason(event: events.RequestCompleted) -> str:
+    if isinstance(event, events.IllegalGeneration):
+        return "its generation is over"
+    return "the coordinator does not know this member"
+
+
+def lose_and_rejoin(
+    m: MembershipMachine, state: states.Assigned, event: events.RequestCompleted, now: float
+) -> Outcome:
+    identity = states.NEW_MEMBER
+    if isinstance(event, events.IllegalGeneration):
+        identity = replace(actions.join_identity(state), last_generation=states.NO_GENERATION)
+    m.reason = loss_reason(event)
+    next_state, _ = actions.back_off_join(m, identity, state.heartbeat.node, now)
+    return actions.or_finish_leave(m, state, (next_state, actions.lose_partitions(state, m.reason)))
+
+
+def check_poll_timer(
+    m: MembershipMachine, state: states.Assigned, event: events.DeadlineReached, now: float
+) -> Outcome:
+    if now < m.poll_timer.deadline:
+        return heartbeats.send_due_heartbeat(m, state, now)
+    limit = m.settings.max_poll_interval_ms
+    reason = f"the application did not call for max_poll_interval_ms ({limit})"
+    leave = actions.leave_no_wait(m, state.generation.member_id, now, "max_poll_interval_ms passed")
+    # A static member finds its generation as it was: what that took from it is still nobody's.
+    m.must_rejoin = m.settings.cooperative and not isinstance(state, states.Stable)
+    return states.PollTimedOut(), (
+        LogMessage(reason, warning=True),
+        *actions.lose_partitions(state, reason),
+        *leave,
+    )
+
+
+# --- an owner on its way into the next generation ----------------------------------------------
+
+
+def check_pending_leave(
+    m: MembershipMachine, state: states.CooperativeRejoin, event: events.DeadlineReached, now: float
+) -> Outcome:
+    pending_leave = state.pending_leave
+    if pending_leave is None:
+        return check_poll_timer(m, state, event, now)
+    if now >= pending_leave.deadline:
+        return actions.revoke(m, state, state.assignment, pending_leave.next_action)
+    return heartbeats.send_due_heartbeat(m, state, now)
+
+
+def rejoin_when_due(
+    m: MembershipMachine, state: states.RejoinBackoff, event: events.DeadlineReached, now: float
+) -> Outcome:
+    if state.heartbeat.node is None or now < state.until or now >= m.poll_timer.deadline:
+        return check_poll_timer(m, state, event, now)
+    return actions.rejoin(m, state, now)
+
+
+def rejoin_at_new_coordinator(
+    m: MembershipMachine, state: states.Rejoining, event: events.CoordinatorFound, now: float
+) -> Outcome:
+    """Where the JoinGroup went nobody answers it any more, if that is not the coordinator now."""
+    next_state, _ = heartbeats.coordinator_found(m, state, event, now)
+    assert isinstance(next_state, states.Rejoining)
+    if event.node == state.node:
+        return next_state, ()
+    return actions.retry_join(m, next_state, event.node, now)
+
+
+def illegal_generation_while_rejoining(
+    m: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
+) -> Outcome:
+    """All have joined: the answer to JoinGroup is on its way, unless the session ends first."""
+    if event.request == state.request:
+        return lose_and_rejoin(m, state, event, now)
+    next_at = now + m.settings.heartbeat_interval_ms / 1000
+    return actions.with_heartbeat(
+        state, replace(state.heartbeat, request=None, next_at=next_at)
+    ), ()

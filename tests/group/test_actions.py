@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from aiokafkawire.group import actions, events, states
+from aiokafkawire.group.effects import FindCoordinator, LosePartitions, SendJoin
+
+from .machines import (
+    GENERATION,
+    HEARTBEAT,
+    KNOWN,
+    NODE,
+    P0,
+    REQUEST,
+    TOPICS,
+    machine,
+    only,
+)
+
+
+def test_attempts_back_off_exponentially() -> None:
+    membership = machine()
+    membership.handle(events.Subscribed(TOPICS), 0.0)
+    now, delays = 0.0, []
+    for _ in range(8):
+        assert isinstance(membership.state, states.FindingCoordinator)
+        membership.handle(events.CoordinatorNotFound(membership.state.request), now)
+        delays.append(membership.next_deadline() - now)
+        assert membership.handle(events.DeadlineReached(), now) == ()
+        now = membership.next_deadline()
+        membership.handle(events.DeadlineReached(), now)
+    for attempt, delay in enumerate(delays):
+        assert 0.8 <= delay / min(0.1 * 2**attempt, 1.0) <= 1.2
+
+
+def test_as_whom_a_state_would_join_again() -> None:
+    assert actions.join_identity(states.PollTimedOut()) == states.NEW_MEMBER
+    assert actions.join_identity(states.BackingOff(KNOWN, None, 1.0)) == KNOWN
+    assert actions.join_identity(
+        states.Syncing(GENERATION, HEARTBEAT, REQUEST, 4)
+    ) == states.JoinIdentity("me", 5, 4)
+    assert actions.join_identity(
+        states.Stable(GENERATION, HEARTBEAT, (P0,))
+    ) == states.JoinIdentity("me", 5, 0)
+
+
+def test_joining_without_a_coordinator_looks_for_it_first() -> None:
+    _, effects = actions.join(machine(), None, KNOWN)
+    only(effects, FindCoordinator)
+    _, effects = actions.join(machine(), NODE, KNOWN)
+    assert only(effects, SendJoin).member_id == "me"
+
+
+def test_only_an_owner_can_lose_something() -> None:
+    assert actions.lose_partitions(states.PollTimedOut(), "why") == ()
+    assert actions.lose_partitions(states.Stable(GENERATION, HEARTBEAT, ()), "why") == ()
+    (lost,) = actions.lose_partitions(states.Stable(GENERATION, HEARTBEAT, (P0,)), "why")
+    assert lost == LosePartitions((P0,), "why")

@@ -1,0 +1,448 @@
+"""Every state x every event."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from aiokafkawire.group import events, states
+from aiokafkawire.group.effects import AssignPartitions, EnterGeneration, LosePartitions, SendJoin
+from aiokafkawire.group.membership_machine import TRANSITIONS, MembershipMachine
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.types import TopicPartition
+
+from .machines import (
+    ERROR,
+    GENERATION,
+    HEARTBEAT,
+    KNOWN,
+    MEMBERS,
+    NODE,
+    P0,
+    P1,
+    REQUEST,
+    TOPICS,
+    addressed,
+    machine,
+)
+
+STATES: tuple[states.MembershipState, ...] = (
+    states.Unjoined(),
+    states.FindingCoordinator(KNOWN, REQUEST),
+    states.BackingOff(KNOWN, NODE, 1.0),
+    states.Joining(KNOWN, NODE, TOPICS, REQUEST),
+    states.Assigning(GENERATION, HEARTBEAT, REQUEST, 0),
+    states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0),
+    states.Stable(GENERATION, HEARTBEAT, (P0,)),
+    states.RevocationDue(GENERATION, HEARTBEAT, (P0,), (P0,)),
+    states.Revoking(GENERATION, HEARTBEAT, (P0,), (P0,), REQUEST, states.NextAction.JOIN),
+    states.RejoinBackoff(GENERATION, HEARTBEAT, (P0,), 1, 1.0),
+    states.Rejoining(GENERATION, HEARTBEAT, (P0,), 0, REQUEST, NODE, TOPICS),
+    states.Reassigning(GENERATION, HEARTBEAT, (P0,), REQUEST, 0),
+    states.Resyncing(GENERATION, HEARTBEAT, (P0,), REQUEST, 0),
+    states.PollTimedOut(),
+    states.AwaitingMemberId(REQUEST, states.NextAction.CLOSE, 10.0),
+    states.Leaving(REQUEST, states.NextAction.CLOSE, 10.0),
+    states.Fenced(ERROR),
+    states.JoinFailed(ERROR),
+    states.MembershipClosed(),
+)
+
+
+EVENTS: tuple[Any, ...] = (
+    events.Subscribed(("payments",)),
+    events.Unsubscribed(),
+    events.CloseRequested(50.0),
+    events.PollStarted(),
+    events.RejoinRequested("more partitions"),
+    events.CommitRejected(),
+    events.ErrorReported(),
+    events.DeadlineReached(),
+    events.CoordinatorFound(REQUEST, 8),
+    events.CoordinatorNotFound(REQUEST),
+    events.JoinedAsFollower(REQUEST, "me", 6, "range"),
+    events.JoinedAsLeader(REQUEST, "me", 6, "range", MEMBERS),
+    events.MemberIdAssigned(REQUEST, "new"),
+    events.SessionTimeoutRejected(REQUEST, ERROR),
+    events.AssignmentComputed(REQUEST, {"me": b"", "other": b""}),
+    events.Synced(REQUEST, (P0, P1)),
+    events.HeartbeatSucceeded(REQUEST),
+    events.RebalanceInProgress(REQUEST),
+    events.CoordinatorUnavailable(REQUEST),
+    events.CoordinatorLoadInProgress(REQUEST),
+    events.UnknownMemberId(REQUEST),
+    events.IllegalGeneration(REQUEST),
+    events.ProtocolViolation(REQUEST, "nonsense"),
+    events.InstanceFenced(REQUEST, ERROR),
+    events.UnknownServerErrorReceived(REQUEST, ERROR),
+    events.FatalErrorOccurred(REQUEST, ERROR),
+    events.PartitionsRevoked(REQUEST),
+    events.GroupLeft(REQUEST),
+)
+
+
+EXPECTED: dict[str, dict[str, str]] = {
+    "Unjoined": {
+        "Subscribed": "FindingCoordinator",
+        "Unsubscribed": "=",
+        "CloseRequested": "MembershipClosed",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+    },
+    "FindingCoordinator": {
+        "Subscribed": "=",
+        "Unsubscribed": "Leaving",
+        "CloseRequested": "Leaving",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "CoordinatorFound": "Joining",
+        "CoordinatorNotFound": "BackingOff",
+        "UnknownServerErrorReceived": "BackingOff",
+        "FatalErrorOccurred": "JoinFailed",
+    },
+    "BackingOff": {
+        "Subscribed": "=",
+        "Unsubscribed": "Leaving",
+        "CloseRequested": "Leaving",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+    },
+    "Joining": {
+        "Subscribed": "=",
+        "Unsubscribed": "Leaving",
+        "CloseRequested": "Leaving",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "JoinedAsFollower": "Syncing",
+        "JoinedAsLeader": "Assigning",
+        "MemberIdAssigned": "BackingOff",  # it has an id already: a contradiction
+        "SessionTimeoutRejected": "Joining",
+        "RebalanceInProgress": "BackingOff",
+        "CoordinatorUnavailable": "BackingOff",
+        "CoordinatorLoadInProgress": "BackingOff",
+        "UnknownMemberId": "BackingOff",
+        "IllegalGeneration": "BackingOff",
+        "ProtocolViolation": "BackingOff",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "BackingOff",
+        "FatalErrorOccurred": "JoinFailed",
+    },
+    "Assigning": {
+        "AssignmentComputed": "Syncing",
+    },
+    "Syncing": {
+        "Synced": "Stable",
+    },
+    "Stable": {
+        "Subscribed": "RevocationDue",
+        "Unsubscribed": "Revoking",
+        "CloseRequested": "Revoking",
+        "PollStarted": "=",
+        "RejoinRequested": "RevocationDue",
+        "CommitRejected": "Stable",
+        "DeadlineReached": "=",
+        "CoordinatorFound": "Stable",
+        "CoordinatorNotFound": "Stable",
+        "HeartbeatSucceeded": "Stable",
+        "RebalanceInProgress": "RevocationDue",
+        "CoordinatorUnavailable": "Stable",
+        "CoordinatorLoadInProgress": "Stable",
+        "UnknownMemberId": "BackingOff",
+        "ProtocolViolation": "Stable",
+        "IllegalGeneration": "BackingOff",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "Stable",
+        "FatalErrorOccurred": "JoinFailed",
+    },
+    "RevocationDue": {
+        "Subscribed": "=",
+        "Unsubscribed": "Revoking",
+        "CloseRequested": "Revoking",
+        "PollStarted": "Revoking",
+        "RejoinRequested": "=",
+        "CommitRejected": "RevocationDue",
+        "DeadlineReached": "=",
+        "CoordinatorFound": "RevocationDue",
+        "CoordinatorNotFound": "RevocationDue",
+        "HeartbeatSucceeded": "RevocationDue",
+        "RebalanceInProgress": "RevocationDue",
+        "CoordinatorUnavailable": "RevocationDue",
+        "CoordinatorLoadInProgress": "RevocationDue",
+        "UnknownMemberId": "BackingOff",
+        "ProtocolViolation": "RevocationDue",
+        "IllegalGeneration": "BackingOff",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "RevocationDue",
+        "FatalErrorOccurred": "JoinFailed",
+    },
+    "Revoking": {
+        "Subscribed": "=",
+        "Unsubscribed": "Revoking",
+        "CloseRequested": "Revoking",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "CoordinatorFound": "Revoking",
+        "CoordinatorNotFound": "Revoking",
+        "HeartbeatSucceeded": "Revoking",
+        "RebalanceInProgress": "Revoking",
+        "CoordinatorUnavailable": "Revoking",
+        "CoordinatorLoadInProgress": "Revoking",
+        "UnknownMemberId": "Revoking",
+        "ProtocolViolation": "Revoking",
+        "IllegalGeneration": "Revoking",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "Revoking",
+        "FatalErrorOccurred": "JoinFailed",
+        "PartitionsRevoked": "Joining",
+    },
+    "PollTimedOut": {
+        "Subscribed": "FindingCoordinator",
+        "Unsubscribed": "Unjoined",
+        "CloseRequested": "MembershipClosed",
+        "PollStarted": "FindingCoordinator",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+    },
+    "AwaitingMemberId": {
+        "Subscribed": "=",
+        "Unsubscribed": "=",
+        "CloseRequested": "AwaitingMemberId",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "JoinedAsFollower": "Leaving",
+        "JoinedAsLeader": "Leaving",
+        "MemberIdAssigned": "Leaving",
+        "SessionTimeoutRejected": "MembershipClosed",
+        "RebalanceInProgress": "MembershipClosed",
+        "CoordinatorUnavailable": "MembershipClosed",
+        "CoordinatorLoadInProgress": "MembershipClosed",
+        "UnknownMemberId": "MembershipClosed",
+        "IllegalGeneration": "MembershipClosed",
+        "ProtocolViolation": "MembershipClosed",
+        "InstanceFenced": "MembershipClosed",
+        "UnknownServerErrorReceived": "MembershipClosed",
+        "FatalErrorOccurred": "MembershipClosed",
+    },
+    "Leaving": {
+        "Subscribed": "=",
+        "Unsubscribed": "=",
+        "CloseRequested": "Leaving",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "GroupLeft": "MembershipClosed",
+    },
+    "Fenced": {
+        "Subscribed": "=",
+        "Unsubscribed": "Unjoined",
+        "CloseRequested": "MembershipClosed",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "ErrorReported": "Fenced",
+        "DeadlineReached": "=",
+    },
+    "MembershipClosed": {},
+}
+
+
+EXPECTED["JoinFailed"] = EXPECTED["Fenced"] | {"ErrorReported": "JoinFailed"}
+
+
+for _name in ("Assigning", "Syncing"):
+    EXPECTED[_name] |= {
+        "Subscribed": "=",
+        "Unsubscribed": "Leaving",
+        "CloseRequested": "Leaving",
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": "=",
+        "DeadlineReached": "=",
+        "CoordinatorFound": _name,
+        "CoordinatorNotFound": _name,
+        "HeartbeatSucceeded": _name,
+        "RebalanceInProgress": "Joining",
+        "CoordinatorUnavailable": "BackingOff",
+        "CoordinatorLoadInProgress": "BackingOff",
+        "UnknownMemberId": "BackingOff",
+        "IllegalGeneration": "BackingOff",
+        "ProtocolViolation": "BackingOff",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "BackingOff",
+        "FatalErrorOccurred": "JoinFailed",
+    }
+
+for _name in ("RejoinBackoff", "Rejoining", "Reassigning", "Resyncing"):
+    EXPECTED[_name] = {
+        "Subscribed": "=",
+        "Unsubscribed": _name,
+        "CloseRequested": _name,
+        "PollStarted": "=",
+        "RejoinRequested": "=",
+        "CommitRejected": _name,
+        "DeadlineReached": "=",
+        "HeartbeatSucceeded": _name,
+        "CoordinatorFound": _name,
+        "CoordinatorNotFound": _name,
+        "CoordinatorUnavailable": "RejoinBackoff",
+        "CoordinatorLoadInProgress": "RejoinBackoff",
+        "RebalanceInProgress": "RejoinBackoff",
+        "UnknownMemberId": "BackingOff",
+        "IllegalGeneration": "BackingOff",
+        "ProtocolViolation": "BackingOff",
+        "InstanceFenced": "Fenced",
+        "UnknownServerErrorReceived": "RejoinBackoff",
+        "FatalErrorOccurred": "JoinFailed",
+    }
+
+EXPECTED["RejoinBackoff"] |= {
+    "Unsubscribed": "Revoking",
+    "CloseRequested": "Revoking",
+    "ProtocolViolation": "RejoinBackoff",  # by a heartbeat: nothing else is under way
+}
+EXPECTED["Rejoining"] |= {
+    "CoordinatorFound": "RejoinBackoff",
+    "JoinedAsFollower": "Resyncing",
+    "JoinedAsLeader": "Reassigning",
+    "MemberIdAssigned": "BackingOff",
+    "SessionTimeoutRejected": "RejoinBackoff",
+}
+EXPECTED["Reassigning"] |= {"AssignmentComputed": "Resyncing"}
+EXPECTED["Resyncing"] |= {"Synced": "Stable"}
+
+
+def names(classes: Iterable[Any]) -> set[str]:
+    return {type(item).__name__ for item in classes}
+
+
+def test_the_examples_are_all_states_and_all_events() -> None:
+    def concrete(module: Any, base: type) -> set[str]:
+        return {
+            name
+            for name, cls in inspect.getmembers(module, inspect.isclass)
+            if issubclass(cls, base) and hasattr(cls, "__dataclass_fields__")
+        }
+
+    assert names(STATES) == concrete(states, states.MembershipState)
+    assert names(EVENTS) == concrete(events, events.MembershipEvent)
+    assert (
+        {row.__name__ for row, _ in TRANSITIONS} | {"MembershipClosed"}
+        == set(EXPECTED)
+        == names(STATES)
+    )
+    assert {(a.__name__, b.__name__) for a, b in TRANSITIONS} == {
+        (state, event) for state, row in EXPECTED.items() for event in row
+    }
+
+
+def machine_in(state: states.MembershipState) -> MembershipMachine:
+    return machine(state, cooperative=isinstance(state, states.CooperativeRejoin))
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_every_state_and_event(state: states.MembershipState) -> None:
+    for event in EVENTS:
+        check_event(state, event)
+
+
+def check_event(state: states.MembershipState, event: events.MembershipEvent) -> None:
+    membership = machine_in(state)
+    event = addressed(event, state)
+    expected = EXPECTED[type(state).__name__].get(type(event).__name__)
+    if expected is None:
+        if isinstance(event, events.RequestCompleted) and event.request not in state.awaited:
+            assert membership.handle(event, 0.5) == ()  # too late to matter
+            assert membership.state is state
+        else:
+            with pytest.raises(ImpossibleEvent):
+                membership.handle(event, 0.5)
+        return
+    effects = membership.handle(event, 0.5)
+    if expected == "=":
+        assert membership.state == state, event
+    else:
+        assert type(membership.state).__name__ == expected, event
+    check_invariants(membership)
+    check_step(state, event, effects, membership.state)
+
+
+def check_invariants(membership: MembershipMachine) -> None:
+    """What is so in every state."""
+    state = membership.state
+    awaited = [request for request in state.awaited if request is not None]
+    assert len(awaited) == len(set(awaited))
+    if isinstance(state, states.Assigned):
+        assert state.heartbeat.deadline < NEVER or not state.generation.member_id
+        assert membership.next_deadline() < NEVER or not state.generation.member_id
+        assert state.assignment or isinstance(state, states.Stable)
+        assert len(set(state.assignment)) == len(state.assignment)
+    else:
+        assert membership.generation is None
+    if isinstance(state, states.RevocationDue | states.Revoking):
+        assert state.to_revoke
+        assert set(state.to_revoke) <= set(state.assignment)
+        assert not set(state.to_add or ()) & set(state.assignment)
+    if isinstance(state, states.CooperativeRejoin):
+        assert membership.settings.cooperative
+    assert (membership.error is not None) == isinstance(state, states.JoinFailed | states.Fenced)
+    assert membership.is_closed == isinstance(state, states.MembershipClosed)
+
+
+def owned_by(state: states.MembershipState) -> set[TopicPartition]:
+    return set(state.assignment) if isinstance(state, states.Assigned) else set()
+
+
+def check_step(
+    before: states.MembershipState,
+    event: events.MembershipEvent,
+    effects: Any,
+    after: states.MembershipState,
+) -> None:
+    """Partitions come by an assignment, and go only when they are revoked or lost."""
+    come, lost = set(), set()
+    for effect in effects:
+        if isinstance(effect, AssignPartitions):
+            come.update(effect.partitions)
+        elif isinstance(effect, LosePartitions):
+            lost.update(effect.partitions)
+        elif isinstance(effect, EnterGeneration):
+            assert isinstance(event, events.Synced)
+    revoked: set[TopicPartition] = set()
+    if isinstance(event, events.PartitionsRevoked):
+        assert isinstance(before, states.Revoking)
+        revoked = set(before.to_revoke)
+    had = owned_by(before)
+    assert not come & had
+    assert not lost & revoked
+    assert owned_by(after) == (had | come) - lost - revoked
+    sent = [effect for effect in effects if isinstance(effect, SendJoin)]
+    assert all(set(join.owned) == owned_by(after) for join in sent)
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_an_answer_to_another_request_changes_nothing(state: states.MembershipState) -> None:
+    for event in EVENTS:
+        if isinstance(event, events.RequestCompleted):
+            late = dataclasses.replace(event, request=55)  # type: ignore[type-var]
+            membership = machine_in(state)
+            assert membership.handle(late, 0.5) == (), late
+            assert membership.state is state, late
