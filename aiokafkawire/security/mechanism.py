@@ -76,7 +76,7 @@ class ServerMechanism(abc.ABC):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client has proved who it is."""
+        """True once the client has proved who it is."""
         return self.principal is not None
 
     @abc.abstractmethod

@@ -180,7 +180,7 @@ class ScramClient(ClientMechanism):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """What a broker stores of a password."""
+    """A password as a broker stores it."""
 
     salt: bytes
     stored_key: bytes
