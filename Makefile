@@ -82,11 +82,11 @@ exactly-once: $(READY) ## Kill tasks, executors and drivers of Spark in runs by 
 quick-proofs: $(READY)
 	$(BIN)/python -m tests.soak leader eager cooperative
 
-simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST=0, PROGRAMME=name)
+simulate: $(READY) ## Scenarios by seed in a simulated world (SEEDS=2000, FIRST=0, SCENARIO=name)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
-	  $(if $(PROGRAMME),--programme $(PROGRAMME))
+	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
-mutation: $(READY) ## Plant mutations in the client, one at a time: which programme catches each (SEEDS=500)
+mutation: $(READY) ## Plant mutations in the client, one at a time: which scenario catches each (SEEDS=500)
 	$(BIN)/python -m tests.mutation --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(MUTATION)
 
 proofs: $(READY) ## Failures of nodes and processes on three real nodes (20 minutes)

@@ -26,7 +26,7 @@ from tests.invariants.observed import (
     Refusal,
 )
 
-__all__ = ("Watch", "log_of")
+__all__ = ("BrokerObserver", "read_log")
 
 MAX_LINES = 20_000
 """Log lines kept; older ones go."""
@@ -66,7 +66,7 @@ ABORT, COMMIT = 0, 1
 """The types of control records, in the second two bytes of their key."""
 
 
-def log_of(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> Log:
+def read_log(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> Log:
     """What a partition of an embedded broker holds now, as its leader has it."""
     state = broker._running
     found = state.cluster.topics[topic].partitions[partition]
@@ -135,7 +135,7 @@ def _end(view: Any, records: list[LogRecord], open_: dict[int, list[int]]) -> No
         )
 
 
-class _Lines(logging.Handler):
+class _LogCapture(logging.Handler):
     """Keeps log lines, and those of failures that nobody was told."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _Lines(logging.Handler):
         self.lines.append(line)
 
 
-class Watch:
+class BrokerObserver:
     """From its making to `end` it sees every request that the broker answers, and log lines.
 
     Make it when the broker is up and before there are clients; `observed` is to be asked while the
@@ -174,7 +174,7 @@ class Watch:
         self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
         self._moments: Counter[tuple[int, float]] = Counter()
-        self._lines = _Lines()
+        self._lines = _LogCapture()
         for name in self.LOGGERS:
             logging.getLogger(name).addHandler(self._lines)
 
@@ -189,14 +189,14 @@ class Watch:
         self._learn_names()
         incarnation = self._incarnations.get(topic, 0)
         for partition in range(self._broker.topics[topic]):
-            self._kept.append(log_of(self._broker, topic, partition, incarnation))
+            self._kept.append(read_log(self._broker, topic, partition, incarnation))
         self._incarnations[topic] = incarnation + 1
 
     def observed(self) -> Observed:
         """All that was seen. The caller adds what it knows itself (`left_behind`, `reprs` …)."""
         broker = self._broker
         logs = [
-            log_of(broker, topic, partition, self._incarnations.get(topic, 0))
+            read_log(broker, topic, partition, self._incarnations.get(topic, 0))
             for topic, count in sorted(broker.topics.items())
             if not topic.startswith("__")
             for partition in range(count)
@@ -216,7 +216,8 @@ class Watch:
                 for commit in self._commits
             ),
             assignments=tuple(
-                replace(answer, heard=self._heard(seen)) for seen, answer in self._assignments
+                replace(answer, received=self._was_received(seen))
+                for seen, answer in self._assignments
             ),
             generations=tuple(self._generations),
             members=tuple(
@@ -357,7 +358,7 @@ class Watch:
         )
         self._assignments.append((seen, answer))
 
-    def _heard(self, seen: SeenRequest) -> bool:
+    def _was_received(self, seen: SeenRequest) -> bool:
         _, last = self._connections[seen.node_id, seen.connection]
         return seen.answered_at is not None and last > seen.correlation_id
 
@@ -380,13 +381,13 @@ class Watch:
 
 _NO_ID = UUID(int=0)
 
-_HANDLERS: dict[ApiKey, Callable[[Watch, SeenRequest, float], None]] = {
-    ApiKey.PRODUCE: Watch._produce,
-    ApiKey.OFFSET_COMMIT: Watch._commit,
-    ApiKey.TXN_OFFSET_COMMIT: Watch._commit,
-    ApiKey.JOIN_GROUP: Watch._join,
-    ApiKey.SYNC_GROUP: Watch._sync,
-    ApiKey.FETCH: Watch._fetch,
+_HANDLERS: dict[ApiKey, Callable[[BrokerObserver, SeenRequest, float], None]] = {
+    ApiKey.PRODUCE: BrokerObserver._produce,
+    ApiKey.OFFSET_COMMIT: BrokerObserver._commit,
+    ApiKey.TXN_OFFSET_COMMIT: BrokerObserver._commit,
+    ApiKey.JOIN_GROUP: BrokerObserver._join,
+    ApiKey.SYNC_GROUP: BrokerObserver._sync,
+    ApiKey.FETCH: BrokerObserver._fetch,
 }
 
 

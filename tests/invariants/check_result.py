@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("SHOWN", "Promises", "Verdict", "Violation")
+__all__ = ("SHOWN", "CheckResult", "Guarantees", "Violation")
 
 SHOWN = 5
 """Events that a violation shows; its text tells how many there are."""
@@ -23,8 +23,8 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """What a programme promises of its run; what clients promise follows from their options.
+class Guarantees:
+    """What a scenario promises of its run; what clients promise follows from their options.
 
     `durable`: brokers lose nothing that all replicas in sync had (min.insync.replicas 2, no unclean
     election, at most one node at a time loses what it had not written). `numbers`: brokers know
@@ -54,7 +54,7 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """What was found; `not_checked` says why an invariant had nothing to look at."""
 
     violations: tuple[Violation, ...]

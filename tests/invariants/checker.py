@@ -1,4 +1,4 @@
-"""Whether a history is what applications were promised: `check(history, observed, promises)`.
+"""Whether a history is what applications were promised: `check(history, observed, guarantees)`.
 
 Each invariant is a function of its own in `invariants`; it does no I/O, reads no clock, and needs
 few passes over what it looks at.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 
-from tests.invariants.check_result import Promises, Verdict, Violation
+from tests.invariants.check_result import CheckResult, Guarantees, Violation
 from tests.invariants.checks import (
     calls,
     commits,
@@ -24,7 +24,7 @@ from tests.invariants.events import Event
 from tests.invariants.observed import Observed
 from tests.invariants.run import Run
 
-__all__ = ("INVARIANTS", "Promises", "Verdict", "Violation", "check", "judge")
+__all__ = ("INVARIANTS", "CheckResult", "Guarantees", "Violation", "check", "judge")
 
 INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     1: logs.acknowledged_is_readable,
@@ -36,22 +36,22 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     7: groups.only_owners_commit,
     8: groups.every_partition_is_owned,
     9: calls.calls_end,
-    10: calls.nothing_is_left,
+    10: calls.nothing_leaks,
     11: consumed_after_heal.all_is_consumed,
     12: calls.errors_are_typed,
-    13: calls.no_secret_is_told,
+    13: calls.no_secret_is_logged,
     14: transactions.transactions_are_whole,
 }
 
 
-def check(history: Sequence[Event], observed: Observed, promises: Promises) -> list[Violation]:
+def check(history: Sequence[Event], observed: Observed, guarantees: Guarantees) -> list[Violation]:
     """Every violation of the invariants."""
-    return list(judge(history, observed, promises).violations)
+    return list(judge(history, observed, guarantees).violations)
 
 
-def judge(history: Sequence[Event], observed: Observed, promises: Promises) -> Verdict:
+def judge(history: Sequence[Event], observed: Observed, guarantees: Guarantees) -> CheckResult:
     """As `check`, and which invariants could not be looked at, with the reason."""
-    run = Run(history, observed, promises)
+    run = Run(history, observed, guarantees)
     violations: list[Violation] = []
     not_checked: dict[int, str] = {}
     # Much is made and nothing goes: the collector would look at all of it again and again.
@@ -66,4 +66,4 @@ def judge(history: Sequence[Event], observed: Observed, promises: Promises) -> V
     finally:
         if collects:
             gc.enable()
-    return Verdict(tuple(violations), not_checked)
+    return CheckResult(tuple(violations), not_checked)

@@ -3,7 +3,7 @@
 A history is a list of events in the order in which they happened. Several processes write one each,
 as JSON lines, and `merged` puts them together.
 
-Each record has a value of its own: `value_of(producer, number, payload)`. Whoever sends a record
+Each record has a value of its own: `make_value(producer, number, payload)`. Whoever sends a record
 again (an application's own retry, a worker that did its work twice) gives it another number; the
 payload may be the same.
 """
@@ -31,7 +31,7 @@ CANCELLED = "Cancelled"
 """The error of a call that was cancelled."""
 
 
-class Told(NamedTuple):
+class RecordIdentity(NamedTuple):
     """What a value tells of its record."""
 
     producer: str
@@ -39,18 +39,18 @@ class Told(NamedTuple):
     payload: bytes
 
 
-def value_of(producer: str, number: int, payload: bytes = b"") -> bytes:
+def make_value(producer: str, number: int, payload: bytes = b"") -> bytes:
     """The value of a producer's record; no two have the same number."""
     return b"%s-%d|%s" % (producer.encode(), number, payload)
 
 
-def told(value: bytes) -> Told | None:
+def parse_value(value: bytes) -> RecordIdentity | None:
     """What a value says; None if no recorded producer can have made it."""
     head, found, payload = value.partition(b"|")
     producer, dash, number = head.rpartition(b"-")
     if not found or not dash or not number.isdigit():
         return None
-    return Told(producer.decode("utf-8", "replace"), int(number), payload)
+    return RecordIdentity(producer.decode("utf-8", "replace"), int(number), payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Opened(Event):
 
 @dataclass(frozen=True, slots=True)
 class Closed(Event):
-    """A client was left in good order; `error` is what leaving raised. `hurried`: a cancellation
+    """A client was left in good order; `error` is what leaving raised. `cancelled`: a cancellation
     ended what it was used for."""
 
     error: str | None = None
-    hurried: bool = False
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Failed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard(Event):
+class OutcomeMissing(Event):
     """The client is closed, and deliveries that the application held have no outcome."""
 
     send: int

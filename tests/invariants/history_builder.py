@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafkawire.types import TopicPartition
-from tests.invariants.checker import Promises, judge
+from tests.invariants.checker import Guarantees, judge
 from tests.invariants.events import (
     Acknowledged,
     Assigned,
@@ -31,7 +31,7 @@ from tests.invariants.events import (
     Subscribed,
     TopicDeleted,
     TopicMade,
-    value_of,
+    make_value,
 )
 from tests.invariants.observed import Log, LogRecord, Observed
 
@@ -49,7 +49,7 @@ T1 = TopicPartition("t", 1)
 
 def v(number: int, producer: str = "p") -> bytes:
     """The value of a producer's record."""
-    return value_of(producer, number)
+    return make_value(producer, number)
 
 
 def log(
@@ -71,7 +71,7 @@ def log(
     return Log(topic, partition, tuple(records), start, end, incarnation)
 
 
-class Story:
+class HistoryBuilder:
     """A history that is told; each event is a second after the one before."""
 
     def __init__(self) -> None:
@@ -80,33 +80,33 @@ class Story:
         self._sends: dict[bytes, int] = {}
         self._calls = 0
 
-    def tell(self, kind: Any, client: str, *values: Any, **named: Any) -> Any:
+    def add(self, kind: Any, client: str, *values: Any, **named: Any) -> Any:
         self.time += 1.0
         event = kind(self.time, client, *values, **named)
         self.history.append(event)
         return event
 
     def made(self, topic: str = "t", partitions: int = 1) -> None:
-        self.tell(TopicMade, "", topic, partitions)
+        self.add(TopicMade, "", topic, partitions)
 
     def deleted(self, topic: str = "t") -> None:
-        self.tell(TopicDeleted, "", topic)
+        self.add(TopicDeleted, "", topic)
 
     # --- producers ---
 
     def producer(self, name: str = "p", **options: Any) -> None:
-        self.tell(Opened, name, "producer", {"client_id": name, **PRODUCER, **options})
+        self.add(Opened, name, "producer", {"client_id": name, **PRODUCER, **options})
 
     def sending(
         self, *values: bytes, client: str = "p", topic: str = "t", transaction: int | None = None
     ) -> int:
         send = len(self._sends) + 1
         self._sends.update(dict.fromkeys(values, send))
-        self.tell(Sending, client, send, topic, values, None, transaction, 60.0)
+        self.add(Sending, client, send, topic, values, None, transaction, 60.0)
         return send
 
     def handed(self, value: bytes, client: str = "p") -> None:
-        self.tell(HandedOver, client, self._sends[value], 120.0)
+        self.add(HandedOver, client, self._sends[value], 120.0)
 
     def send(self, *values: bytes, client: str = "p", **named: Any) -> None:
         self.sending(*values, client=client, **named)
@@ -116,13 +116,13 @@ class Story:
         self, offset: int, value: bytes, client: str = "p", tp: TopicPartition = T0
     ) -> None:
         send = self._sends[value]
-        self.tell(Acknowledged, client, send, tp.topic, tp.partition, ((offset, value),))
+        self.add(Acknowledged, client, send, tp.topic, tp.partition, ((offset, value),))
 
     def fail(
         self, value: bytes, error: str = "DeliveryTimedOut", unknown: bool = False, **named: Any
     ) -> None:
         client = named.pop("client", "p")
-        self.tell(Failed, client, self._sends[value], (value,), error, unknown, **named)
+        self.add(Failed, client, self._sends[value], (value,), error, unknown, **named)
 
     def sent(self, *values: bytes, client: str = "p", first: int = 0) -> None:
         """Records that are acknowledged one by one, at successive offsets."""
@@ -133,44 +133,44 @@ class Story:
     # --- transactions ---
 
     def began(self, number: int, client: str = "p") -> None:
-        self.tell(Began, client, number)
+        self.add(Began, client, number)
 
     def offsets_sent(self, number: int, offset: int, client: str = "p", group: str = "g") -> None:
-        self.tell(OffsetsSent, client, number, group, ((T0, offset),))
+        self.add(OffsetsSent, client, number, group, ((T0, offset),))
 
     def end_asked(self, number: int, commit: bool = True, client: str = "p") -> None:
-        self.tell(EndAsked, client, number, commit)
+        self.add(EndAsked, client, number, commit)
 
     def ended(self, number: int, outcome: Any = "committed", client: str = "p") -> None:
-        self.tell(Ended, client, number, outcome)
+        self.add(Ended, client, number, outcome)
 
     # --- consumers ---
 
     def consumer(self, name: str = "c", *, topics: Sequence[str] = ("t",), **options: Any) -> None:
-        self.tell(Opened, name, "consumer", {"client_id": name, **CONSUMER, **options})
+        self.add(Opened, name, "consumer", {"client_id": name, **CONSUMER, **options})
         if topics:
-            self.tell(Subscribed, name, tuple(topics))
+            self.add(Subscribed, name, tuple(topics))
 
     def assigned(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.tell(Assigned, client, partitions)
+        self.add(Assigned, client, partitions)
 
     def revoked(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.tell(Revoked, client, partitions)
+        self.add(Revoked, client, partitions)
 
     def lost(self, *partitions: TopicPartition, client: str = "c") -> None:
-        self.tell(Lost, client, partitions)
+        self.add(Lost, client, partitions)
 
     def call(
         self, name: str, limit_s: float | None = None, *, client: str = "c", task: str = "1"
     ) -> int:
         self._calls += 1
-        self.tell(Called, client, self._calls, name, limit_s, task)
+        self.add(Called, client, self._calls, name, limit_s, task)
         return self._calls
 
     def returned(
         self, call: int, error: str | None = None, client: str = "c", **named: Any
     ) -> None:
-        self.tell(Returned, client, call, error, **named)
+        self.add(Returned, client, call, error, **named)
 
     def polled(
         self,
@@ -183,32 +183,35 @@ class Story:
         """A call that is given records."""
         call = self.call("getmany", 10.0, client=client, task=task)
         end = records[-1][0] + 1 if following is None else following
-        self.tell(Polled, client, tp.topic, tp.partition, records, end, task)
+        self.add(Polled, client, tp.topic, tp.partition, records, end, task)
         self.returned(call, client=client)
 
     def sought(self, to: int | str, tp: TopicPartition = T0, client: str = "c") -> None:
-        self.tell(Sought, client, (tp,), to)
+        self.add(Sought, client, (tp,), to)
 
     def commit(
         self, offset: int | None, outcome: Any = "ok", client: str = "c", tp: TopicPartition = T0
     ) -> None:
         call = self.call("commit", 60.0, client=client, task="1" if offset is None else "")
         given = None if offset is None else ((tp, offset),)
-        self.tell(Committing, client, call, given)
-        self.tell(Committed, client, call, outcome)
+        self.add(Committing, client, call, given)
+        self.add(Committed, client, call, outcome)
         self.returned(call, client=client)
 
-    def closed(self, client: str = "c", error: str | None = None, hurried: bool = False) -> None:
-        self.tell(Closed, client, error, hurried)
+    def closed(self, client: str = "c", error: str | None = None, cancelled: bool = False) -> None:
+        self.add(Closed, client, error, cancelled)
 
     # --- what is found ---
 
     def found(self, *logs: Log, **rest: Any) -> list[tuple[int, str]]:
-        """The violations: number and text. `promises` as of `Promises`, the rest of `Observed`."""
-        promises = Promises(**rest.pop("promises", {}))
-        verdict = judge(self.history, Observed(logs=logs, **rest), promises)
-        return [(each.invariant, each.text) for each in verdict.violations]
+        """Return the violations as (invariant, text).
+
+        `guarantees` are fields of `Guarantees`; the rest are fields of `Observed`.
+        """
+        guarantees = Guarantees(**rest.pop("guarantees", {}))
+        check_result = judge(self.history, Observed(logs=logs, **rest), guarantees)
+        return [(each.invariant, each.text) for each in check_result.violations]
 
     def not_checked(self, *logs: Log, **rest: Any) -> dict[int, str]:
-        promises = Promises(**rest.pop("promises", {}))
-        return judge(self.history, Observed(logs=logs, **rest), promises).not_checked
+        guarantees = Guarantees(**rest.pop("guarantees", {}))
+        return judge(self.history, Observed(logs=logs, **rest), guarantees).not_checked

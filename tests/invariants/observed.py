@@ -83,7 +83,7 @@ class Assignment:
     generation: int
     partitions: Partitions
     cooperative: bool = False
-    heard: bool = True
+    received: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class RecordedConsumer:
         error: str | None = None
         # What the task was given counts as processed only if the body came to its end.
         task = self._journal.task() if raised is None else ""
-        hurried = raised is not None and not isinstance(raised, Exception)
+        cancelled = raised is not None and not isinstance(raised, Exception)
         try:
             with self._journal.call("stop", self._close_s, task):
                 return await self.inner.__aexit__(kind, raised, traceback)
@@ -147,7 +147,7 @@ class RecordedConsumer:
             error = error_name(left)
             raise
         finally:
-            self._journal.note(Closed, error, hurried)
+            self._journal.note(Closed, error, cancelled)
 
     @property
     def _close_s(self) -> float:
@@ -164,8 +164,8 @@ class RecordedConsumer:
         listener: RebalanceListener | None = None,
     ) -> None:
         topics = tuple(topics)
-        told = _Listener(self._journal, listener)
-        self.inner.subscribe(topics, pattern=pattern, listener=told)
+        recorded_listener = _Listener(self._journal, listener)
+        self.inner.subscribe(topics, pattern=pattern, listener=recorded_listener)
         shown = None if pattern is None else getattr(pattern, "pattern", pattern)
         self._journal.note(Subscribed, topics, shown)
 

@@ -28,9 +28,9 @@ from tests.invariants.events import (
     HandedOver,
     Offsets,
     OffsetsSent,
+    OutcomeMissing,
     Sending,
-    Unheard,
-    value_of,
+    make_value,
 )
 from tests.invariants.recorder import MAX_TEXT, Journal, error_name, typed
 
@@ -99,7 +99,7 @@ class RecordedProducer:
     def value(self, payload: bytes = b"") -> bytes:
         """The value of this producer's next record."""
         self._values += 1
-        return value_of(self.name, self._values, payload)
+        return make_value(self.name, self._values, payload)
 
     # --- life ---
 
@@ -148,7 +148,7 @@ class RecordedProducer:
             self._journal.closed()
             self.settle()
             for delivery in self._open.values():
-                self._journal.note(Unheard, delivery._send, (delivery._value,))
+                self._journal.note(OutcomeMissing, delivery._send, (delivery._value,))
         self._open.clear()
 
     # --- sending ---

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from aiokafkawire.types import TopicPartition
-from tests.invariants.check_result import Promises
+from tests.invariants.check_result import Guarantees
 from tests.invariants.events import (
     Acknowledged,
     Closed,
@@ -19,10 +19,10 @@ from tests.invariants.events import (
     HandedOver,
     Healed,
     Opened,
+    OutcomeMissing,
     Sending,
     TopicDeleted,
     TopicMade,
-    Unheard,
 )
 from tests.invariants.observed import Log, LogRecord, Observed
 
@@ -37,7 +37,7 @@ NOT_YET = 2**62
 @dataclass(slots=True)
 class Client:
     """What is known of a client. `ended_at` is when it was closed or crashed, None if neither;
-    `hurried`: it was closed by a cancellation."""
+    `cancelled`: it was closed by a cancellation."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Client:
     opened: Opened
     ended_at: float | None = None
     crashed: bool = False
-    hurried: bool = False
+    cancelled: bool = False
 
     @property
     def group(self) -> str | None:
@@ -91,17 +91,19 @@ class Sent:
 class _Sends:
     by_value: dict[bytes, Sent] = field(default_factory=dict)
     by_call: dict[tuple[str, int], list[Sent]] = field(default_factory=dict)
-    unheard: list[Unheard] = field(default_factory=list)
+    outcomes_missing: list[OutcomeMissing] = field(default_factory=list)
     repeated: list[Sending] = field(default_factory=list)
 
 
 class Run:
     """One run, each question answered by one pass that is made when it is asked first."""
 
-    def __init__(self, history: Sequence[Event], observed: Observed, promises: Promises) -> None:
+    def __init__(
+        self, history: Sequence[Event], observed: Observed, guarantees: Guarantees
+    ) -> None:
         self.history = history
         self.observed = observed
-        self.promises = promises
+        self.guarantees = guarantees
 
     @cached_property
     def kinds(self) -> dict[type[Event], list[tuple[int, Any]]]:
@@ -135,7 +137,7 @@ class Run:
             if client is not None and client.ended_at is None:
                 client.ended_at = ended.at
                 client.crashed = isinstance(ended, Crashed)
-                client.hurried = isinstance(ended, Closed) and ended.hurried
+                client.cancelled = isinstance(ended, Closed) and ended.cancelled
         return found
 
     @cached_property
@@ -231,8 +233,8 @@ class Run:
                     if sent is not None:
                         sent.failed = event
                         sent.over = min(sent.over, place)
-            elif type(event) is Unheard:
-                sends.unheard.append(event)
+            elif type(event) is OutcomeMissing:
+                sends.outcomes_missing.append(event)
         return sends
 
     @staticmethod
@@ -253,13 +255,13 @@ class Run:
         return self._sends.by_value
 
     @property
-    def unheard(self) -> list[Unheard]:
+    def outcomes_missing(self) -> list[OutcomeMissing]:
         """Deliveries without an outcome after their client was closed."""
-        return self._sends.unheard
+        return self._sends.outcomes_missing
 
     @property
     def repeated(self) -> list[Sending]:
-        """Sends of a value that another record has already: a mistake of the programme."""
+        """Sends of a value that another record has already: a mistake of the scenario."""
         return self._sends.repeated
 
     @cached_property

@@ -10,7 +10,7 @@ from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.invariants.broker_observer import Watch, log_of
+from tests.invariants.broker_observer import BrokerObserver, read_log
 
 T0 = TopicPartition("t", 0)
 
@@ -29,7 +29,7 @@ async def test_a_log_is_read_with_the_fates_of_its_records() -> None:
             await producer.abort_transaction()
             await producer.begin_transaction()
             await (await producer.send("t", b"open", partition=0))
-            found = log_of(broker, "t", 0)
+            found = read_log(broker, "t", 0)
             assert [(each.value, each.fate) for each in found.records] == [
                 (b"plain", "none"),
                 (b"committed", "committed"),
@@ -38,13 +38,13 @@ async def test_a_log_is_read_with_the_fates_of_its_records() -> None:
             ]
             assert [each.offset for each in found.records] == [0, 1, 3, 5]
             assert (found.start_offset, found.end_offset) == (0, 6)
-            assert log_of(broker, "t", 1).records == ()
+            assert read_log(broker, "t", 1).records == ()
 
 
 async def test_what_a_group_did_is_seen() -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=1)
-        watch = Watch(broker)
+        watch = BrokerObserver(broker)
         servers = broker.bootstrap_servers
         async with Producer(bootstrap_servers=servers) as producer:
             await producer.send_and_wait("t", b"1")
@@ -93,7 +93,7 @@ async def test_what_a_group_did_is_seen() -> None:
 async def test_what_brokers_take_for_a_mistake() -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=1)
-        watch = Watch(broker)
+        watch = BrokerObserver(broker)
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), times=1)
         broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.INVALID_REQUEST), times=1)
         servers = broker.bootstrap_servers
@@ -115,7 +115,7 @@ async def test_what_brokers_take_for_a_mistake() -> None:
 async def test_a_topic_that_is_gone_keeps_its_name() -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=1)
-        watch = Watch(broker)
+        watch = BrokerObserver(broker)
         topic_id = broker._running.cluster.topics["t"].topic_id
         watch.topic_gone("t")
         await broker.delete_topic("t")
@@ -126,7 +126,7 @@ async def test_a_topic_that_is_gone_keeps_its_name() -> None:
 
 async def test_failures_that_nobody_was_told_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
-        watch = Watch(broker)
+        watch = BrokerObserver(broker)
         try:
             raise KeyError("k")
         except KeyError:

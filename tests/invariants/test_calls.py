@@ -16,10 +16,10 @@ from tests.invariants.events import (
     Fault,
     HandedOver,
     Healed,
+    OutcomeMissing,
     Returned,
-    Unheard,
 )
-from tests.invariants.history_builder import Story, v
+from tests.invariants.history_builder import HistoryBuilder, v
 from tests.invariants.observed import CommitRequest, Peak, Refusal
 
 
@@ -27,8 +27,8 @@ def numbers(found: list[tuple[int, str]]) -> list[int]:
     return [number for number, _ in found]
 
 
-def calling(limit_s: float | None, took_s: float) -> Story:
-    story = Story()
+def calling(limit_s: float | None, took_s: float) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.consumer()
     call = story.call("commit", limit_s)
     story.time += took_s - 1.0
@@ -48,29 +48,29 @@ def test_a_late_call_is_named() -> None:
     assert text == "1 calls ended after their deadline: commit of c took 3.000 s of 2.0 s"
 
 
-def test_how_late_a_call_may_be_is_for_the_programme_to_say() -> None:
-    assert calling(2.0, 3.0).found(promises={"slack_s": 1.5}) == []
+def test_how_late_a_call_may_be_is_for_the_scenario_to_say() -> None:
+    assert calling(2.0, 3.0).found(guarantees={"slack_s": 1.5}) == []
 
 
 def test_a_call_that_never_ends() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     story.call("getmany", 5.0)
     assert story.found(ended_at=story.time + 5) == []
     assert numbers(story.found(ended_at=story.time + 6)) == [9]
-    story.tell(Crashed, "c")
+    story.add(Crashed, "c")
     assert story.found(ended_at=story.time + 6) == []
 
 
 def test_waiting_for_data_may_take_for_ever() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     story.call("anext")
     assert story.found(ended_at=1e6) == []
 
 
 def test_handing_over_ends_in_time() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.sending(v(1))
     story.time += 61
@@ -80,30 +80,30 @@ def test_handing_over_ends_in_time() -> None:
 
 
 def test_a_record_has_its_outcome_in_time() -> None:
-    def told(awaited_at: float | None, after_s: float) -> list[int]:
-        story = Story()
+    def found_numbers(awaited_at: float | None, after_s: float) -> list[int]:
+        story = HistoryBuilder()
         story.producer()
         story.sending(v(1))
-        story.tell(HandedOver, "p", 1, 120.0)
+        story.add(HandedOver, "p", 1, 120.0)
         handed = story.time
         story.time += after_s - 1.0
         since = None if awaited_at is None else handed + awaited_at
-        story.tell(Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
+        story.add(Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
         return [n for n in numbers(story.found()) if n == 9]
 
-    assert told(0.0, 120.0) == []
-    assert told(0.0, 121.0) == [9]
-    assert told(300.0, 300.0) == []  # the application waited for it that late
-    assert told(300.0, 301.0) == [9]
-    assert told(None, 500.0) == []
+    assert found_numbers(0.0, 120.0) == []
+    assert found_numbers(0.0, 121.0) == [9]
+    assert found_numbers(300.0, 300.0) == []  # the application waited for it that late
+    assert found_numbers(300.0, 301.0) == [9]
+    assert found_numbers(None, 500.0) == []
 
 
 def test_a_record_that_nobody_ever_tells_of() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.send(v(1))
     story.closed("p")
-    story.tell(Unheard, "p", 1, (v(1),))
+    story.add(OutcomeMissing, "p", 1, (v(1),))
     assert numbers(story.found()) == [9]
 
 
@@ -129,11 +129,11 @@ def test_limits_that_are_passed() -> None:
     [(False, 0.0, True), (True, 10.0, False), (True, 40.0, True)],
 )
 def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     if broken:
-        story.tell(Fault, "", "cut")
-        story.tell(Healed, "")
+        story.add(Fault, "", "cut")
+        story.add(Healed, "")
     story.time += after_s
     assert story.found(members=(("g", "c"), ("g", "else"))) == []
     story.closed()
@@ -142,7 +142,7 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
 
 
 @pytest.mark.parametrize(
-    ("hurried", "answered_s", "wrong"),
+    ("cancelled", "answered_s", "wrong"),
     [
         (True, None, False),
         (True, 2.0, False),
@@ -152,26 +152,26 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
     ],
 )
 def test_who_is_cancelled_does_not_wait_to_be_told_its_name(
-    hurried: bool, answered_s: float | None, wrong: bool
+    cancelled: bool, answered_s: float | None, wrong: bool
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     began = story.time
-    story.closed(hurried=hurried)
+    story.closed(cancelled=cancelled)
     assert story.time == began + 1.0
     joined = () if answered_s is None else (("c", began + answered_s),)
     assert numbers(story.found(members=(("g", "c"),), joined=joined)) == [10] * wrong
 
 
 def test_a_member_that_crashed_says_no_goodbye() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
-    story.tell(Crashed, "c")
+    story.add(Crashed, "c")
     assert story.found(members=(("g", "c"),)) == []
 
 
-def failing(**named: Any) -> Story:
-    story = Story()
+def failing(**named: Any) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.consumer()
     story.returned(story.call("getmany", 5.0), **named)
     return story
@@ -185,14 +185,14 @@ def test_errors_that_callers_know() -> None:
 def test_nobody_is_blamed_for_what_he_did_not_do() -> None:
     story = failing(error="MalformedMessage")
     assert numbers(story.found()) == [12]
-    assert story.found(promises={"hostile": True}) == []
+    assert story.found(guarantees={"hostile": True}) == []
 
 
 def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
     story = failing(error="RequestTimedOut")
     line = "aiokafkawire.consumer: a response with correlation id 7 is repeated"
     assert numbers(story.found(log_lines=(line,))) == [12]
-    assert story.found(log_lines=(line,), promises={"hostile": True}) == []
+    assert story.found(log_lines=(line,), guarantees={"hostile": True}) == []
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
 def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
     after_s: float, put_off: bool, found: list[int]
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     first = CommitRequest(1.0, "c", "g", "m", 1, (), None, put_off=put_off)
     assert numbers(story.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
@@ -212,7 +212,7 @@ def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
 def test_what_a_node_refuses_as_it_goes_on_may_not_be_heard(
     crowded: bool, found: list[int]
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     late = CommitRequest(1.0, "c", "g", "m", 1, (), None, node=1, put_off=True, crowded=crowded)
     elsewhere = replace(late, at=1.05, node=2, crowded=False)
@@ -223,7 +223,7 @@ def test_what_a_node_refuses_as_it_goes_on_may_not_be_heard(
 def test_what_a_connection_refuses_that_was_left_is_not_heard(
     connected_at: float, found: list[int]
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer()
     first = CommitRequest(1.0, "c", "g", "m", 1, (), None, connected_at=0.8)
     late = replace(first, at=2.0, put_off=True, connected_at=connected_at)
@@ -232,7 +232,7 @@ def test_what_a_connection_refuses_that_was_left_is_not_heard(
 
 
 def test_a_send_that_fails_of_an_unknown_kind() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.sending(v(1))
     story.fail(v(1), "KeyError", typed=False)
@@ -259,17 +259,17 @@ def test_failures_in_the_background() -> None:
 def test_requests_that_brokers_take_for_a_mistake(
     at: float, code: ErrorCode, in_flight: int, mistaken: bool
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer(max_in_flight_requests_per_connection=in_flight)
     story.time = 20.0
-    story.tell(Fault, "", "a node is killed")
+    story.add(Fault, "", "a node is killed")
     refusals = (Refusal(at, "p", "PRODUCE", code),)
     assert numbers(story.found(refusals=refusals)) == ([12] if mistaken else [])
     assert story.found(refusals=(Refusal(at, "stranger", "PRODUCE", code),)) == []
 
 
 def test_no_option_holds_a_secret_yet() -> None:
-    """Once one does, programmes have to give it, and name it in their promises."""
+    """Once one does, scenarios have to give it, and name it in their promises."""
     options = {*ProducerOptions.__annotations__, *ConsumerOptions.__annotations__}
     words = ("password", "secret", "token", "credential", "jaas")
     assert not [name for name in options if any(word in name for word in words)]
@@ -282,22 +282,22 @@ SECRET = "correct horse"
     "shape", [SECRET, SECRET.encode().hex(), base64.b64encode(SECRET.encode()).decode()]
 )
 def test_a_secret_that_is_told(shape: str) -> None:
-    promises = {"secrets": (SECRET,)}
+    guarantees = {"secrets": (SECRET,)}
     story = failing(error="AuthenticationFailed", text="no such user")
-    assert story.found(log_lines=("all is well",), reprs=(), promises=promises) == []
-    for told in ({"log_lines": (f"x={shape}",)}, {"reprs": (f"<P {shape}>",)}):
-        assert numbers(story.found(promises=promises, **told)) == [13]
+    assert story.found(log_lines=("all is well",), reprs=(), guarantees=guarantees) == []
+    for found_numbers in ({"log_lines": (f"x={shape}",)}, {"reprs": (f"<P {shape}>",)}):
+        assert numbers(story.found(guarantees=guarantees, **found_numbers)) == [13]
     story = failing(error="AuthenticationFailed", text=f"refused {shape}")
-    assert numbers(story.found(log_lines=(), promises=promises)) == [13]
+    assert numbers(story.found(log_lines=(), guarantees=guarantees)) == [13]
 
 
 def test_without_a_secret_none_is_looked_for() -> None:
     story = failing()
     assert "secret" in story.not_checked(log_lines=())[13]
-    assert "kept" in story.not_checked(promises={"secrets": (SECRET,)})[13]
+    assert "kept" in story.not_checked(guarantees={"secrets": (SECRET,)})[13]
 
 
 def test_a_return_without_its_call_is_passed_over() -> None:
-    story = Story()
-    story.tell(Returned, "c", 7)
+    story = HistoryBuilder()
+    story.add(Returned, "c", 7)
     assert story.found() == []

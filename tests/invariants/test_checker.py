@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from tests.invariants.checker import INVARIANTS, Promises, check, judge
-from tests.invariants.history_builder import Story, log, v
+from tests.invariants.checker import INVARIANTS, Guarantees, check, judge
+from tests.invariants.history_builder import HistoryBuilder, log, v
 from tests.invariants.observed import Observed
 
 
@@ -18,18 +18,18 @@ def test_there_is_a_function_for_each_invariant() -> None:
 
 
 def test_of_nothing_nothing_is_said_but_why() -> None:
-    verdict = judge([], Observed(), Promises())
-    assert verdict.violations == ()
-    assert {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} <= set(verdict.not_checked)
-    assert all(verdict.not_checked.values())
+    check_result = judge([], Observed(), Guarantees())
+    assert check_result.violations == ()
+    assert {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14} <= set(check_result.not_checked)
+    assert all(check_result.not_checked.values())
 
 
 def test_a_violation_tells_how_many_there_are_and_shows_the_first() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.made()
     story.producer()
     story.sent(*[v(number) for number in range(20)])
-    [violation] = check(story.history, Observed(logs=(log(),)), Promises())
+    [violation] = check(story.history, Observed(logs=(log(),)), Guarantees())
     assert str(violation).startswith("(1) 20 acknowledged records are not in the log: p-0|")
     assert violation.text.endswith(" and 15 more")
     assert len(violation.events) == 5
@@ -40,7 +40,7 @@ def test_the_collector_is_left_as_it_was(collecting: bool) -> None:
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()
-        check([], Observed(), Promises())
+        check([], Observed(), Guarantees())
         assert gc.isenabled() is collecting
     finally:
         (gc.enable if before else gc.disable)()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.invariants.events import Committing, Fault, Healed
-from tests.invariants.history_builder import T0, Story, log, v
+from tests.invariants.history_builder import T0, HistoryBuilder, log, v
 from tests.invariants.observed import CommitRequest, PositionLost
 
 LOG = log(*[v(number) for number in range(8)])
@@ -17,8 +17,8 @@ def r(*offsets: int) -> list[tuple[int, bytes]]:
     return [(offset, v(offset)) for offset in offsets]
 
 
-def reader(**options: Any) -> Story:
-    story = Story()
+def reader(**options: Any) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.made()
     story.producer()
     story.send(*[v(number) for number in range(8)])
@@ -30,7 +30,7 @@ def reader(**options: Any) -> Story:
 class Commits(list[CommitRequest]):
     """What a coordinator took up."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: HistoryBuilder) -> None:
         super().__init__()
         self.story = story
 
@@ -54,7 +54,7 @@ class Commits(list[CommitRequest]):
         )
 
 
-def sixes(story: Story, commits: Commits, **rest: Any) -> list[str]:
+def sixes(story: HistoryBuilder, commits: Commits, **rest: Any) -> list[str]:
     found = story.found(LOG, commits=tuple(commits), **rest)
     return [text for number, text in found if number == 6]
 
@@ -206,7 +206,7 @@ def test_what_is_revoked_while_something_is_broken_may_be_read_again() -> None:
     commits = Commits(story)
     story.polled(*r(0, 1, 2, 3))
     story.returned(story.call("getmany", 1.0, task="1"))
-    story.tell(Fault, "", "  1.000 s  kill(node=1)")
+    story.add(Fault, "", "  1.000 s  kill(node=1)")
     story.revoked(T0)
     story.assigned()
     assert sixes(story, commits) == []
@@ -356,7 +356,7 @@ def test_what_is_committed_in_the_end() -> None:
     assert found(3) == 1
 
 
-def leaving(*, task: str = "1", error: str | None = None, **options: Any) -> Story:
+def leaving(*, task: str = "1", error: str | None = None, **options: Any) -> HistoryBuilder:
     """A member that has processed two records of three when it leaves."""
     story = reader(**options)
     story.polled(*r(0, 1))
@@ -368,7 +368,7 @@ def leaving(*, task: str = "1", error: str | None = None, **options: Any) -> Sto
     return story
 
 
-def in_the_end(story: Story, offset: int | None) -> int:
+def in_the_end(story: HistoryBuilder, offset: int | None) -> int:
     committed = {"g": () if offset is None else ((T0, offset),)}
     return len([text for n, text in story.found(LOG, committed=committed) if n == 6])
 
@@ -411,8 +411,8 @@ def test_a_commit_that_a_connection_given_up_brings_late_is_none_of_who_leaves()
         story.revoked(T0)
         story.returned(call)
         story.closed()
-        told = story.found(LOG, commits=tuple(commits), committed={"g": ((T0, 1),)})
-        assert len([text for _, text in told if "as they left" in text]) == found
+        findings = story.found(LOG, commits=tuple(commits), committed={"g": ((T0, 1),)})
+        assert len([text for _, text in findings if "as they left" in text]) == found
 
 
 def test_whoever_leaves_while_something_is_broken_may_fail_to_commit() -> None:
@@ -457,6 +457,6 @@ def test_of_transactions_at_the_same_time_none_goes_back() -> None:
 
 def test_without_commits_there_is_nothing_to_look_at() -> None:
     assert 6 in reader().not_checked(LOG)
-    alone = Story()
+    alone = HistoryBuilder()
     alone.producer()
     assert 6 in alone.not_checked(LOG, commits=())

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.events import AssignedByHand, Fault, Healed, Subscribed
-from tests.invariants.history_builder import T0, Story, log, v
+from tests.invariants.history_builder import T0, HistoryBuilder, log, v
 from tests.invariants.observed import Log
 
 GROUP = {"complete_groups": ("g",)}
@@ -18,14 +18,14 @@ def r(*offsets: int) -> list[tuple[int, bytes]]:
     return [(offset, v(offset)) for offset in offsets]
 
 
-def elevens(story: Story, *logs: Log, **promises: Any) -> list[str]:
-    found = story.found(*logs, promises=promises or GROUP)
+def elevens(story: HistoryBuilder, *logs: Log, **guarantees: Any) -> list[str]:
+    found = story.found(*logs, guarantees=guarantees or GROUP)
     return [text for number, text in found if number == 11]
 
 
-def group() -> Story:
+def group() -> HistoryBuilder:
     """Two members, and three records."""
-    story = Story()
+    story = HistoryBuilder()
     story.made()
     story.producer(request_timeout_ms=30_000)
     story.sent(v(0), v(1), v(2))
@@ -61,7 +61,7 @@ def test_partitions_that_nobody_wants_are_left_out() -> None:
     story.polled(*r(0, 1, 2))
     story.made("u")
     assert elevens(story, ALL, log(b"x", topic="u")) == []
-    story.tell(Subscribed, "c", (), "u.*")
+    story.add(Subscribed, "c", (), "u.*")
     assert len(elevens(story, ALL, log(b"x", topic="u"))) == 1
 
 
@@ -87,10 +87,10 @@ def test_a_topic_made_again_with_fewer_partitions() -> None:
 
 
 def test_readers_without_a_group() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer("c", group_id=None)
     story.consumer("h", group_id=None, topics=())
-    story.tell(AssignedByHand, "h", (T0, TopicPartition("t", 5)))
+    story.add(AssignedByHand, "h", (T0, TopicPartition("t", 5)))
     story.polled(*r(0, 1), client="c")
     story.polled(*r(0, 1, 2), client="h")
     assert elevens(story, ALL, complete_readers=("h",)) == []
@@ -100,7 +100,7 @@ def test_readers_without_a_group() -> None:
 def test_readers_of_committed_records_need_no_others() -> None:
     mixed = log((v(0), "committed"), (v(1), "aborted"), v(2))
     for isolation, count in (("read_committed", 0), ("read_uncommitted", 1)):
-        story = Story()
+        story = HistoryBuilder()
         story.consumer("c", isolation_level=isolation)
         story.polled((0, v(0)), (2, v(2)))
         assert len(elevens(story, mixed)) == count
@@ -110,9 +110,9 @@ def test_readers_of_committed_records_need_no_others() -> None:
 def test_everything_is_consumed_in_time_after_the_heal(after_s: float, late: int) -> None:
     story = group()
     story.polled(*r(0, 1))
-    story.tell(Fault, "", "cut")
+    story.add(Fault, "", "cut")
     story.time += 1_000
-    story.tell(Healed, "")
+    story.add(Healed, "")
     story.time += after_s
     story.polled(*r(2))
     assert len(elevens(story, ALL)) == late
@@ -121,7 +121,7 @@ def test_everything_is_consumed_in_time_after_the_heal(after_s: float, late: int
 
 def test_what_was_sent_later_is_given_later() -> None:
     story = group()
-    story.tell(Healed, "")
+    story.add(Healed, "")
     story.polled(*r(0, 1, 2))
     story.time += 200
     story.sent(v(3), first=3)
@@ -132,7 +132,7 @@ def test_what_was_sent_later_is_given_later() -> None:
 def test_a_transaction_can_be_read_from_its_end_on() -> None:
     def found(*, asked: bool) -> int:
         story = group()
-        story.tell(Healed, "")
+        story.add(Healed, "")
         story.polled(*r(0, 1, 2))
         story.producer("q", transactional_id="x")
         story.began(1, "q")
@@ -150,8 +150,8 @@ def test_a_transaction_can_be_read_from_its_end_on() -> None:
 def failing_send(error: str, after_s: float, *, broken: bool = True) -> list[str]:
     story = group()
     if broken:
-        story.tell(Fault, "", "cut")
-        story.tell(Healed, "")
+        story.add(Fault, "", "cut")
+        story.add(Healed, "")
     story.time += after_s
     story.send(v(9))
     story.fail(v(9), error, unknown=True)
@@ -181,7 +181,7 @@ def test_sends_succeed_where_nothing_is_ever_broken() -> None:
 
 def test_without_a_heal_sends_may_fail() -> None:
     story = group()
-    story.tell(Fault, "", "cut")
+    story.add(Fault, "", "cut")
     story.time += 1_000
     story.send(v(9))
     story.fail(v(9), "DeliveryUnknown", unknown=True)

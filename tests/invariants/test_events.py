@@ -17,10 +17,10 @@ from tests.invariants.events import (
     TopicMade,
     from_lines,
     kinds,
+    make_value,
     merged,
+    parse_value,
     to_line,
-    told,
-    value_of,
 )
 
 TP = TopicPartition("t", 1)
@@ -56,11 +56,11 @@ def test_histories_are_merged_by_time_and_keep_their_own_order() -> None:
 
 
 def test_values_tell_who_made_them() -> None:
-    assert told(value_of("a-b", 17, b"x|y")) == ("a-b", 17, b"x|y")
-    assert told(b"a-17") is None
-    assert told(b"a-b|") is None
-    assert told(b"17|") is None
-    assert told(b"") is None
+    assert parse_value(make_value("a-b", 17, b"x|y")) == ("a-b", 17, b"x|y")
+    assert parse_value(b"a-17") is None
+    assert parse_value(b"a-b|") is None
+    assert parse_value(b"17|") is None
+    assert parse_value(b"") is None
 
 
 def test_each_kind_of_event_is_known_by_its_name() -> None:

@@ -16,7 +16,7 @@ from tests.invariants.events import (
     Subscribed,
     Unsubscribed,
 )
-from tests.invariants.history_builder import T0, T1, Story
+from tests.invariants.history_builder import T0, T1, HistoryBuilder
 from tests.invariants.observed import Assignment, CommitRequest, GenerationAssigned
 
 COOPERATIVE = {"partition_assignment_strategy": ("cooperative-sticky",)}
@@ -50,7 +50,7 @@ def commit(
 
 
 def found(
-    story: Story,
+    story: HistoryBuilder,
     number: int,
     *commits: CommitRequest,
     assignments: tuple[Assignment, ...] = (),
@@ -60,8 +60,8 @@ def found(
     return [text.split(": ")[0].partition(" ")[2] for n, text in texts if n == number]
 
 
-def member(**options: Any) -> Story:
-    story = Story()
+def member(**options: Any) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.consumer(**(options or EAGER))
     return story
 
@@ -101,13 +101,13 @@ def test_a_cooperative_member_commits_what_it_gives_back() -> None:
 
 def test_a_cooperative_member_keeps_what_a_lost_answer_took_away() -> None:
     story = member(**COOPERATIVE)
-    lost = replace(answered(2, T0), heard=False)
+    lost = replace(answered(2, T0), received=False)
     given = (answered(1, T0, T1), lost, answered(3, T0))
     assert found(story, 7, commit(3, T1), assignments=given) == []
     for generation in (2, 3):
         gone = GenerationAssigned(1.0, "g", generation, (("m-c", (T0,)), ("m-d", (T1,))))
-        told = found(story, 7, commit(3, T1), assignments=given, generations=(gone,))
-        assert told == [STRANGE]
+        findings = found(story, 7, commit(3, T1), assignments=given, generations=(gone,))
+        assert findings == [STRANGE]
 
 
 def test_a_member_that_has_joined_and_not_synced_yet_owns_what_it_had() -> None:
@@ -122,7 +122,7 @@ def test_a_member_does_not_commit_as_if_it_were_none() -> None:
     assert found(member(), 7, alone, assignments=given) == [OUTSIDE]
     for left in (Unsubscribed, AssignedByHand):
         story = member()
-        story.tell(left, "c", *([(T0,)] if left is AssignedByHand else []))
+        story.add(left, "c", *([(T0,)] if left is AssignedByHand else []))
         assert found(story, 7, alone, assignments=given) == []
 
 
@@ -180,16 +180,16 @@ def test_without_requests_nobody_is_judged() -> None:
 ONE_EACH = "partitions are not owned by one member each"
 
 
-def two_members() -> Story:
-    story = Story()
+def two_members() -> HistoryBuilder:
+    story = HistoryBuilder()
     story.made(partitions=2)
     story.consumer("c")
     story.consumer("d")
     return story
 
 
-def at_rest(story: Story) -> list[str]:
-    story.tell(Settled, "", ("g",))
+def at_rest(story: HistoryBuilder) -> list[str]:
+    story.add(Settled, "", ("g",))
     return [text for number, text in story.found() if number == 8]
 
 
@@ -219,7 +219,7 @@ def test_those_who_left_own_nothing() -> None:
     for left in (Crashed, Unsubscribed):
         story = two_members()
         story.assigned(T0, T1, client="c")
-        story.tell(left, "c")
+        story.add(left, "c")
         story.assigned(T0, T1, client="d")
         assert at_rest(story) == []
 
@@ -233,16 +233,16 @@ def test_partitions_that_came_later_are_owned_too() -> None:
 
 
 def test_topics_by_a_pattern() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.made("t", 1)
     story.made("u", 1)
     story.consumer("c", topics=())
-    story.tell(Subscribed, "c", (), "[t]")
+    story.add(Subscribed, "c", (), "[t]")
     story.assigned(T0)
     assert at_rest(story) == []
-    story.tell(Subscribed, "c", (), ".")
+    story.add(Subscribed, "c", (), ".")
     assert "u-0 has no owner" in at_rest(story)[0]
-    story.tell(Subscribed, "c", ("u",))
+    story.add(Subscribed, "c", ("u",))
     assert "c owns t-0, to which it has not subscribed" in at_rest(story)[0]
 
 
@@ -268,13 +268,13 @@ def test_a_leader_that_gives_a_partition_to_two() -> None:
 # --- what is lost --------------------------------------------------------------------------------
 
 
-def loses(story: Story, **promises: Any) -> int:
+def loses(story: HistoryBuilder, **guarantees: Any) -> int:
     story.lost(T0)
-    return len([1 for number, _ in story.found(promises=promises) if number == 8])
+    return len([1 for number, _ in story.found(guarantees=guarantees) if number == 8])
 
 
-def working() -> Story:
-    story = Story()
+def working() -> HistoryBuilder:
+    story = HistoryBuilder()
     story.made()
     story.consumer(effective_session_timeout_ms=10_000, max_poll_interval_ms=60_000)
     story.assigned(T0)
@@ -316,30 +316,30 @@ def test_having_stayed_away_before_is_no_excuse() -> None:
 
 def test_what_is_broken_ends_sessions() -> None:
     story = working()
-    story.tell(Fault, "", "cut")
+    story.add(Fault, "", "cut")
     story.call("anext", None)
     story.time += 100
     assert loses(story) == 0
     story = working()
     story.call("anext", None)
-    story.tell(Fault, "", "cut")
-    story.tell(Healed, "")
+    story.add(Fault, "", "cut")
+    story.add(Healed, "")
     story.time += 15
     assert loses(story) == 0
     story = working()
     story.call("anext", None)
-    story.tell(Fault, "", "cut")
-    story.tell(Healed, "")
+    story.add(Fault, "", "cut")
+    story.add(Healed, "")
     story.time += 25
     assert loses(story) == 1
 
 
 def test_a_static_member_may_be_fenced() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.consumer(group_instance_id="i")
     story.assigned(T0)
     assert loses(story) == 1
-    story = Story()
+    story = HistoryBuilder()
     story.consumer(group_instance_id="i")
     story.assigned(T0)
     story.consumer("d", group_instance_id="i")
@@ -353,4 +353,4 @@ def test_a_topic_that_is_deleted_is_lost() -> None:
 
 
 def test_without_groups_there_is_nothing_to_look_at() -> None:
-    assert 8 in Story().not_checked()
+    assert 8 in HistoryBuilder().not_checked()

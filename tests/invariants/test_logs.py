@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.invariants.history_builder import T1, Story, log, v
+from tests.invariants.history_builder import T1, HistoryBuilder, log, v
 from tests.invariants.observed import Log
 
 
-def three_sent(**options: Any) -> Story:
-    story = Story()
+def three_sent(**options: Any) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.made(partitions=2)
     story.producer(**options)
     story.sent(v(1), v(2), v(3))
@@ -79,20 +79,20 @@ def test_brokers_that_lose_what_was_acknowledged_are_said_to() -> None:
     story = three_sent()
     lost = log(v(1))
     assert numbers(story.found(lost)) == [1]
-    assert story.found(lost, promises={"durable": False}) == []
-    assert 1 in story.not_checked(lost, promises={"durable": False})
+    assert story.found(lost, guarantees={"durable": False}) == []
+    assert 1 in story.not_checked(lost, guarantees={"durable": False})
 
 
 def test_a_topic_that_was_deleted_takes_its_records_along() -> None:
     story = three_sent()
     story.deleted()
-    assert story.found(promises={"topics_remade": True}) == []
-    assert story.found(log(v(1), v(2), v(3)), promises={"topics_remade": True}) == []
+    assert story.found(guarantees={"topics_remade": True}) == []
+    assert story.found(log(v(1), v(2), v(3)), guarantees={"topics_remade": True}) == []
     story.made()
     second = log(incarnation=1)
-    assert story.found(second, promises={"topics_remade": True}) == []
+    assert story.found(second, guarantees={"topics_remade": True}) == []
     # Whoever kept the log of the topic that is gone is held to it.
-    assert numbers(story.found(log(v(1)), second, promises={"topics_remade": True})) == [1]
+    assert numbers(story.found(log(v(1)), second, guarantees={"topics_remade": True})) == [1]
 
 
 def test_a_record_that_stands_twice() -> None:
@@ -109,7 +109,7 @@ def test_without_numbers_a_record_may_stand_twice() -> None:
     story = three_sent(idempotent=False)
     assert story.found(log(v(1), v(2), v(3), v(2))) == []
     assert 2 in story.not_checked()
-    assert three_sent().found(log(v(1), v(2), v(3), v(2)), promises={"numbers": False}) == []
+    assert three_sent().found(log(v(1), v(2), v(3), v(2)), guarantees={"numbers": False}) == []
 
 
 def test_a_record_in_a_topic_and_in_the_one_made_after_it() -> None:
@@ -117,11 +117,11 @@ def test_a_record_in_a_topic_and_in_the_one_made_after_it() -> None:
     story.deleted()
     story.made()
     logs = [log(v(1), v(2), v(3)), log(v(3), incarnation=1)]
-    assert story.found(*logs, promises={"topics_remade": True}) == []
+    assert story.found(*logs, guarantees={"topics_remade": True}) == []
 
 
 def test_records_in_another_order_than_sent() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.send(v(1))
     story.send(v(2))
@@ -131,7 +131,7 @@ def test_records_in_another_order_than_sent() -> None:
 
 
 def test_sends_at_the_same_time_have_no_order() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.sending(v(1))
     story.sending(v(2))
@@ -142,7 +142,7 @@ def test_sends_at_the_same_time_have_no_order() -> None:
 
 
 def test_an_order_that_is_broken_further_back() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     for number in (1, 2, 3):
         story.send(v(number))
@@ -151,7 +151,7 @@ def test_an_order_that_is_broken_further_back() -> None:
 
 
 def test_records_of_one_call_have_an_order() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.send(v(1), v(2), v(3))
     assert story.found(log(v(1), v(2), v(3))) == []
@@ -159,7 +159,7 @@ def test_records_of_one_call_have_an_order() -> None:
 
 
 def test_partitions_and_producers_have_orders_of_their_own() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.producer("q")
     story.send(v(1))
@@ -169,7 +169,7 @@ def test_partitions_and_producers_have_orders_of_their_own() -> None:
 
 
 def test_an_unknown_outcome_does_not_excuse_another_order() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     story.send(v(1))
     story.fail(v(1), "DeliveryUnknown", unknown=True)
@@ -179,20 +179,20 @@ def test_an_unknown_outcome_does_not_excuse_another_order() -> None:
 
 
 def test_one_request_in_flight_keeps_the_order_of_what_is_acknowledged() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer(idempotent=False, max_in_flight_requests_per_connection=1)
     story.send(v(1))
     story.fail(v(1), "DeliveryUnknown", unknown=True)
     story.sent(v(2), v(3))
     assert story.found(log(v(2), v(3), v(2), v(1))) == []
-    story = Story()
+    story = HistoryBuilder()
     story.producer(idempotent=False, max_in_flight_requests_per_connection=1)
     story.sent(v(1), v(2))
     assert 3 in numbers(story.found(log(v(2), v(1))))
 
 
 def test_without_any_promise_of_order_none_is_looked_for() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer(idempotent=False)
     story.send(v(1))
     story.send(v(2))
@@ -255,7 +255,7 @@ def test_a_record_in_another_topic_than_sent_to() -> None:
     assert numbers(story.found(log(v(1), v(2), v(3)), log(v(1), topic="u"))) == [4]
 
 
-def test_a_programme_that_sends_a_value_twice_is_told() -> None:
+def test_a_scenario_that_sends_a_value_twice_is_told() -> None:
     story = three_sent()
     story.sending(v(3))
     assert numbers(story.found(log(v(1), v(2), v(3)))) == [4]
@@ -269,7 +269,7 @@ def test_a_programme_that_sends_a_value_twice_is_told() -> None:
 def test_whatever_a_right_producer_does_passes_and_each_change_of_it_is_found(
     outcomes: list[str], data: st.DataObject
 ) -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.producer()
     values: list[bytes] = []
     certain: list[int] = []

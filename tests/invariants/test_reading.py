@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.invariants.events import AssignedByHand, Paused, Resumed, Unsubscribed
-from tests.invariants.history_builder import T0, T1, Story, log, v
+from tests.invariants.history_builder import T0, T1, HistoryBuilder, log, v
 from tests.invariants.observed import Assignment, CommitRequest, PositionLost
 
 LOG = log(v(0), v(1), v(2), None, v(4), v(5))
@@ -17,9 +17,9 @@ def r(*offsets: int) -> list[tuple[int, bytes]]:
     return [(offset, v(offset)) for offset in offsets]
 
 
-def reader(**options: Any) -> Story:
+def reader(**options: Any) -> HistoryBuilder:
     """One without a group."""
-    story = Story()
+    story = HistoryBuilder()
     story.made()
     story.producer()
     for number in range(6):
@@ -28,8 +28,8 @@ def reader(**options: Any) -> Story:
     return story
 
 
-def member(**options: Any) -> Story:
-    story = Story()
+def member(**options: Any) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.made()
     story.producer()
     for number in range(6):
@@ -160,18 +160,18 @@ def test_a_seek_that_is_not_obeyed() -> None:
 
 
 def test_reset_for_a_reason() -> None:
-    def jump(to: int, **told: Any) -> list[str]:
-        story = reader(auto_offset_reset=told.pop("policy", "earliest"))
+    def jump(to: int, **arguments: Any) -> list[str]:
+        story = reader(auto_offset_reset=arguments.pop("policy", "earliest"))
         story.polled(*r(0, 1))
-        reason = PositionLost(story.time, "c", "t", 0, told.pop("code", 1))
+        reason = PositionLost(story.time, "c", "t", 0, arguments.pop("code", 1))
         story.polled(*r(to))
-        return kinds(story.found(LOG, positions_lost=(reason,), **told))
+        return kinds(story.found(LOG, positions_lost=(reason,), **arguments))
 
     assert jump(0) == []
     assert jump(4) == [SKIPS]  # the policy says the beginning
     assert jump(4, policy="latest") == []
     assert jump(4, policy="latest", code=3) == [SKIPS]
-    assert jump(4, policy="latest", code=3, promises={"topics_remade": True}) == []
+    assert jump(4, policy="latest", code=3, guarantees={"topics_remade": True}) == []
 
 
 def test_a_reason_that_is_none() -> None:
@@ -183,7 +183,7 @@ def test_a_reason_that_is_none() -> None:
     story.polled(*r(4))
     late = PositionLost(story.time + 1, "c", "t", 0)
     assert kinds(story.found(LOG, positions_lost=(early, other, elsewhere, late))) == [SKIPS]
-    assert story.found(LOG, promises={"resets": True}) == []
+    assert story.found(LOG, guarantees={"resets": True}) == []
 
 
 def test_a_member_begins_where_the_group_has_committed() -> None:
@@ -233,10 +233,10 @@ def test_what_is_committed_meanwhile_may_count() -> None:
 
 def test_a_member_that_heard_late_of_its_partitions() -> None:
     story = member()
-    told = Assignment(0.2, "c", "g", "m", 1, (T0,))
+    arguments = Assignment(0.2, "c", "g", "m", 1, (T0,))
     story.polled(*r(2))
     commits = (committed(0.1, 1), committed(0.5, 2))
-    assert kinds(story.found(LOG, commits=commits, assignments=(told,))) == []
+    assert kinds(story.found(LOG, commits=commits, assignments=(arguments,))) == []
     assert kinds(story.found(LOG, commits=commits)) == []
 
 
@@ -280,16 +280,16 @@ def test_records_of_a_partition_that_is_not_owned() -> None:
     story.polled(*r(0))
     assert kinds(story.found(LOG)) == ["5: records of partitions that a reader does not own"]
     story = member()
-    story.tell(Unsubscribed, "c")
+    story.add(Unsubscribed, "c")
     story.polled(*r(0))
     assert kinds(story.found(LOG)) == ["5: records of partitions that a reader does not own"]
 
 
 def test_records_of_a_partition_that_is_paused() -> None:
     story = member()
-    story.tell(Paused, "c", (T0,))
+    story.add(Paused, "c", (T0,))
     story.polled(*r(0))
-    story.tell(Resumed, "c", (T0,))
+    story.add(Resumed, "c", (T0,))
     story.polled(*r(1))
     assert kinds(story.found(LOG)) == ["5: records of partitions that are paused"]
 
@@ -326,14 +326,14 @@ def test_offsets_of_transactions_are_commits() -> None:
 
 
 def test_partitions_that_are_assigned_by_hand() -> None:
-    story = Story()
+    story = HistoryBuilder()
     story.made()
     story.consumer(group_id=None, topics=())
-    story.tell(AssignedByHand, "c", (T0,))
+    story.add(AssignedByHand, "c", (T0,))
     story.polled(*r(0))
     story.polled(*r(2))
     assert kinds(story.found(LOG)) == [SKIPS]
-    story.tell(AssignedByHand, "c", (T0, T1))
+    story.add(AssignedByHand, "c", (T0, T1))
     story.polled(*r(1))
     assert kinds(story.found(LOG)) == [SKIPS]
 
@@ -363,8 +363,8 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning() -> None:
         if incarnation_two_first:
             story.polled(*r(2))
         old, new = log(v(0), v(1), v(2)), log(v(20), v(21), v(22), incarnation=1)
-        promises = {"topics_remade": True}
-        return kinds(story.found(old, new, positions_lost=(), promises=promises))
+        guarantees = {"topics_remade": True}
+        return kinds(story.found(old, new, positions_lost=(), guarantees=guarantees))
 
     assert reads(0, 1) == []
     assert reads(1) == [WRONG]
@@ -382,12 +382,12 @@ def test_by_its_name_alone_a_topic_is_the_same() -> None:
         story.sending(v(number))
     story.polled((2, v(22)))
     logs = [log(v(0), v(1)), log(v(20), v(21), v(22), v(23), incarnation=1)]
-    told: dict[str, Any] = {"positions_lost": (), "promises": {"topics_remade": True}}
-    assert kinds(story.found(*logs, **told)) == [WRONG]
-    told["promises"] = {"topics_remade": True, "in_fetches": False}
-    assert kinds(story.found(*logs, **told)) == []
+    arguments: dict[str, Any] = {"positions_lost": (), "guarantees": {"topics_remade": True}}
+    assert kinds(story.found(*logs, **arguments)) == [WRONG]
+    arguments["guarantees"] = {"topics_remade": True, "in_fetches": False}
+    assert kinds(story.found(*logs, **arguments)) == []
     story.polled((2, v(22)))
-    assert kinds(story.found(*logs, **told)) == [BACK]
+    assert kinds(story.found(*logs, **arguments)) == [BACK]
 
 
 def test_a_topic_that_is_made_again_may_be_noticed_late_but_once() -> None:
@@ -401,17 +401,17 @@ def test_a_topic_that_is_made_again_may_be_noticed_late_but_once() -> None:
     story.polled((0, v(20)))
     story.polled((0, v(20)), (1, v(21)))
     logs = [log(v(0), v(1), v(2)), log(v(20), v(21), v(22), incarnation=1)]
-    told: dict[str, Any] = {"positions_lost": (), "promises": {"topics_remade": True}}
-    assert kinds(story.found(*logs, **told)) == []
+    arguments: dict[str, Any] = {"positions_lost": (), "guarantees": {"topics_remade": True}}
+    assert kinds(story.found(*logs, **arguments)) == []
     story.polled((0, v(20)))
-    assert kinds(story.found(*logs, **told)) == [BACK]
+    assert kinds(story.found(*logs, **arguments)) == [BACK]
 
 
 def test_what_retention_took_cannot_be_compared() -> None:
     story = reader()
     story.polled(*r(0, 1))
     story.polled(*r(4))
-    found = story.found(log(v(4), v(5), start=4), promises={"resets": True})
+    found = story.found(log(v(4), v(5), start=4), guarantees={"resets": True})
     assert found == []
     story = reader()
     story.polled(*r(0, 1))
@@ -423,4 +423,4 @@ def test_a_log_that_is_not_known_is_not_judged() -> None:
     story.polled(*r(0))
     story.polled(*r(4))
     assert story.found() == []
-    assert 5 in Story().not_checked()
+    assert 5 in HistoryBuilder().not_checked()

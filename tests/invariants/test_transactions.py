@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.invariants.history_builder import T0, Story, log, v
+from tests.invariants.history_builder import T0, HistoryBuilder, log, v
 from tests.invariants.observed import CommitRequest, Log
 
 
-def transaction(outcome: Any, *, commit: bool = True, ended: bool = True, **options: Any) -> Story:
+def transaction(
+    outcome: Any, *, commit: bool = True, ended: bool = True, **options: Any
+) -> HistoryBuilder:
     """Records 1 and 2 in a transaction that ended so."""
-    story = Story()
+    story = HistoryBuilder()
     story.made()
     story.producer(transactional_id="x", **options)
     story.began(1)
@@ -24,7 +26,7 @@ def transaction(outcome: Any, *, commit: bool = True, ended: bool = True, **opti
     return story
 
 
-def fourteens(story: Story, *logs: Log, **rest: Any) -> list[str]:
+def fourteens(story: HistoryBuilder, *logs: Log, **rest: Any) -> list[str]:
     found = story.found(*logs, **rest)
     return [text.split(": ")[0].partition(" ")[2] for number, text in found if number == 14]
 
@@ -168,8 +170,8 @@ def test_reading_past_a_transaction_that_is_open() -> None:
     assert read((3, v(1, "q")), client="d") == []
 
 
-def sent_offsets(*ends: tuple[int, Any]) -> Story:
-    story = Story()
+def sent_offsets(*ends: tuple[int, Any]) -> HistoryBuilder:
+    story = HistoryBuilder()
     story.producer(transactional_id="x")
     for number, (offset, outcome) in enumerate(ends, 1):
         story.began(number)
@@ -198,7 +200,7 @@ def test_offsets_count_with_their_transaction(ends: Any, right: set[int | None])
 
 
 def test_transactions_at_the_same_time_end_in_either_order() -> None:
-    story = Story()
+    story = HistoryBuilder()
     for name in ("p", "q"):
         story.producer(name, transactional_id=name)
         story.began(1, name)
@@ -219,4 +221,4 @@ def test_a_group_that_commits_otherwise_too_is_left_out() -> None:
 
 
 def test_without_transactions_there_is_nothing_to_look_at() -> None:
-    assert 14 in Story().not_checked()
+    assert 14 in HistoryBuilder().not_checked()

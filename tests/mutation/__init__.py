@@ -1,1 +1,1 @@
-"""Mutations of the client, planted one at a time: programmes by seed must catch each."""
+"""Mutations of the client, planted one at a time: scenarios by seed must catch each."""

@@ -1,4 +1,4 @@
-"""Plant each mutation in turn and print which programme caught it: `python -m tests.mutation`."""
+"""Plant each mutation in turn and print which scenario caught it: `python -m tests.mutation`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mutation.mutations import BLIND, MUTATIONS
 TIMEOUT_S = 1_800
 """For one mutation; the number of its seeds is bounded, too."""
 
-HEADS = ("Mutation", "Author", "Programme", "Seed", "Runs", "Caught by")
+HEADS = ("Mutation", "Author", "Scenario", "Seed", "Runs", "Caught by")
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 FROM = "<!-- from: python -m tests.mutation --write -->\n"
@@ -46,8 +46,8 @@ class Result:
         if not self.caught:
             return (f"`{self.name}`", by, "not caught", "", runs, "")
         seen = ", ".join(kind.removeprefix("invariant ") for kind in self.result["kinds"])
-        programme, seed = self.result["programme"], str(self.result["seed"])
-        return (f"`{self.name}`", by, f"`{programme}`", seed, runs, seen)
+        scenario, seed = self.result["scenario"], str(self.result["seed"])
+        return (f"`{self.name}`", by, f"`{scenario}`", seed, runs, seen)
 
 
 def run_one(name: str, seeds: int, first: int) -> Result:
@@ -70,7 +70,7 @@ def run_one(name: str, seeds: int, first: int) -> Result:
 def _is_green(result: dict[str, Any]) -> bool:
     """Return whether the seed that failed passes without the mutation."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(result["seed"])]
-    command += ["--programme", result["programme"], "--backend", result["backend"]]
+    command += ["--scenario", result["scenario"], "--backend", result["backend"]]
     green = _run(command).returncode == 0
     if not green:
         print(f"fails without a mutation: {shlex.join(command[1:])}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The mutations: for each marker in the package, what it changes and which programme catches it."""
+"""The mutations: for each marker in the package, what it changes and which scenario catches it."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ _BLIND: dict[str, tuple[str, Operation]] = {
 BLIND = frozenset(_BLIND)
 
 MUTATIONS = {
-    name: Mutation(name, programme, operation)
-    for name, (programme, operation) in (_INFORMED | _BLIND).items()
+    name: Mutation(name, scenario, operation)
+    for name, (scenario, operation) in (_INFORMED | _BLIND).items()
 }

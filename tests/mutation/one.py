@@ -1,4 +1,4 @@
-"""Run programmes by seed with one mutation planted, until one fails; print the result as JSON.
+"""Run scenarios by seed with one mutation planted, until one fails; print the result as JSON.
 
 Each mutation takes a process of its own: `python -m tests.mutation.one NAME --seeds 500`.
 """
@@ -16,32 +16,32 @@ __all__ = ("until_caught",)
 
 
 def until_caught(mutation: Mutation, first: int, seeds: int, skip: int = 0) -> dict[str, object]:
-    """Plant the mutation and run seeds until one fails, those of its own programme first.
+    """Plant the mutation and run seeds until one fails, those of its own scenario first.
 
     `runs` of the result counts the seeds that were run, and those left out by `skip`.
     """
     plant(mutation)
     # These import the package, which must not happen before.
-    from tests.simulation.runner import jobs_of, perform, spare_the_collector
+    from tests.simulation.runner import make_jobs, run_job, tune_garbage_collector
     from tests.simulation.scenarios import load
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    spare_the_collector()
+    tune_garbage_collector()
     jobs = sorted(
-        jobs_of(range(first, first + seeds), load()),
-        key=lambda job: job.programme != mutation.programme,
+        make_jobs(range(first, first + seeds), load()),
+        key=lambda job: job.scenario != mutation.scenario,
     )
     for runs, job in enumerate(jobs[skip:], skip + 1):
-        played = perform(job, shown_lines=0)
-        if played.failures:
+        result = run_job(job, shown_lines=0)
+        if result.failures:
             return {
                 "caught": True,
                 "runs": runs,
                 "seed": job.seed,
-                "programme": job.programme,
+                "scenario": job.scenario,
                 "backend": job.backend,
-                "kinds": sorted(played.kinds),
-                "text": played.failures[0].text,
+                "kinds": sorted(result.kinds),
+                "text": result.failures[0].text,
             }
     return {"caught": False, "runs": seeds}
 

@@ -34,11 +34,11 @@ class CannotPlant(Exception):
 class Mutation:
     """An operation on the statement that is marked `# mutation: <name>` in the package.
 
-    `programme` is the one that has caught it: its seeds are run before the others.
+    `scenario` is the one that has caught it: its seeds are run before the others.
     """
 
     name: str
-    programme: str
+    scenario: str
     operation: Operation
 
 

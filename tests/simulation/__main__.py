@@ -1,4 +1,4 @@
-"""Programmes by seed: `python -m tests.simulation --seeds 2000`, or one with `--seed N --trace`."""
+"""Scenarios by seed: `python -m tests.simulation --seeds 2000`, or one with `--seed N --trace`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from aiokafkawire.testing.simulation.world import Backend
 from tests.simulation.plan import Plan
-from tests.simulation.report import Tally, failures, table, told
-from tests.simulation.runner import Job, jobs_of, perform, perform_all, shortest
-from tests.simulation.scenario import Programme
+from tests.simulation.report import Tally, failures, format_failed_run, table
+from tests.simulation.runner import Job, find_shortest, make_jobs, run_job, run_jobs
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios import NAMES, load
 from tests.simulation.shrink import MAX_RUNS
 from tests.simulation.single_run import BACKENDS, draw
@@ -25,7 +25,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--programme", choices=NAMES, action="append", help="only this, or these")
+    parser.add_argument("--scenario", choices=NAMES, action="append", help="only this, or these")
     parser.add_argument("--backend", choices=BACKENDS, help="on this alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first that fails")
@@ -45,58 +45,58 @@ def _numbers(text: str) -> list[int]:
 
 def main(given: Sequence[str] | None = None) -> int:
     """0 if nothing failed, else 1."""
-    asked = arguments().parse_args(given)
-    programmes = load(tuple(asked.programme or NAMES))
-    if asked.seed is not None:
-        return one(asked, programmes)
-    return many(asked, programmes)
+    options = arguments().parse_args(given)
+    scenarios = load(tuple(options.scenario or NAMES))
+    if options.seed is not None:
+        return run_one(options, scenarios)
+    return run_many(options, scenarios)
 
 
-def one(asked: argparse.Namespace, programmes: dict[str, Programme]) -> int:
+def run_one(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int:
     """Run one seed and say what happened."""
-    (job,) = jobs_of([asked.seed], programmes, asked.backend)
-    plan: Plan = draw(programmes[job.programme], job.seed)
-    plan = plan.only(steps=asked.steps, clients=asked.clients, records=asked.records)
-    print(f"{job.programme} on {job.backend}\n{plan}")
-    if asked.plan:
+    (job,) = make_jobs([options.seed], scenarios, options.backend)
+    plan: Plan = draw(scenarios[job.scenario], job.seed)
+    plan = plan.only(steps=options.steps, clients=options.clients, records=options.records)
+    print(f"{job.scenario} on {job.backend}\n{plan}")
+    if options.plan:
         return 0
-    lines = sys.maxsize if asked.trace else 0
-    played = perform(job, plan, shown_lines=lines, with_history=asked.history)
-    for line in (*played.trace, *played.history):
+    lines = sys.maxsize if options.trace else 0
+    result = run_job(job, plan, shown_lines=lines, with_history=options.history)
+    for line in (*result.trace, *result.history):
         print(line)
-    print(f"{played.events} events in {played.seconds:.1f} s, digest {played.digest}")
-    print(failures(played.failures) or "  nothing failed")
-    return int(bool(played.failures))
+    print(f"{result.events} events in {result.seconds:.1f} s, digest {result.digest}")
+    print(failures(result.failures) or "  nothing failed")
+    return int(bool(result.failures))
 
 
-def many(asked: argparse.Namespace, programmes: dict[str, Programme]) -> int:
+def run_many(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int:
     """Run many seeds; say of those that fail how."""
     began = time.monotonic()
-    backend: Backend | None = asked.backend
-    jobs = jobs_of(range(asked.first, asked.first + asked.seeds), programmes, backend)
+    backend: Backend | None = options.backend
+    jobs = make_jobs(range(options.first, options.first + options.seeds), scenarios, backend)
     tallies: dict[str, Tally] = {}
     failed = 0
-    for job, played, cpu_s in perform_all(jobs, asked.jobs):
-        tallies.setdefault(job.programme, Tally()).add(played, cpu_s)
-        if not played.failures:
+    for job, result, cpu_s in run_jobs(jobs, options.jobs):
+        tallies.setdefault(job.scenario, Tally()).add(result, cpu_s)
+        if not result.failures:
             continue
         failed += 1
-        short = not asked.no_shrink and failed <= MAX_SHRUNK
-        print(explained(job, short), flush=True)
-        if asked.stop_at_first:
+        short = not options.no_shrink and failed <= MAX_SHRUNK
+        print(explain_failure(job, short), flush=True)
+        if options.stop_at_first:
             break
     print(table(tallies))
     print(f"{failed} failed, in {time.monotonic() - began:.0f} s")
     return int(bool(failed))
 
 
-def explained(job: Job, short: bool) -> str:
+def explain_failure(job: Job, short: bool) -> str:
     """The report of a failing seed, its shortest plan with it."""
-    played = perform(job)
+    result = run_job(job)
     if not short:
-        return told(job, played, None, None)
-    shrunk = shortest(job, played, MAX_RUNS)
-    return told(job, played, shrunk, perform(job, shrunk.made()))
+        return format_failed_run(job, result, None, None)
+    shrunk = find_shortest(job, result, MAX_RUNS)
+    return format_failed_run(job, result, shrunk, run_job(job, shrunk.made()))
 
 
 if __name__ == "__main__":

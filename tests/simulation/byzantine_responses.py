@@ -23,12 +23,12 @@ from aiokafkawire.wire.messages.fetch import FetchPartitionData
 from aiokafkawire.wire.messages.metadata import MetadataResponseBroker
 
 __all__ = (
-    "APIS_LIED_ABOUT",
-    "LIES",
+    "APIS_WITH_FALSE_RESPONSES",
+    "FALSE_RESPONSES",
     "MAX_UNPACKED_BYTES",
     "THROTTLE",
-    "draw_lie",
-    "kinds_of",
+    "draw_false_response",
+    "kinds_for_api",
     "lie",
 )
 
@@ -39,7 +39,7 @@ THROTTLE = "silence for weeks"
 NOWHERE = 77
 """A node that there is not."""
 
-APIS_LIED_ABOUT = (
+APIS_WITH_FALSE_RESPONSES = (
     ApiKey.API_VERSIONS,
     ApiKey.METADATA,
     ApiKey.INIT_PRODUCER_ID,
@@ -186,14 +186,14 @@ def _impossible_addresses(response: Any) -> Any:
     return replace(response, brokers=[*known, *more])
 
 
-def _told_partitions(response: Any, change: Callable[[list[Any]], list[Any]]) -> Any:
+def _change_partitions(response: Any, change: Callable[[list[Any]], list[Any]]) -> Any:
     topics = [replace(topic, partitions=change(topic.partitions)) for topic in response.topics]
     return replace(response, topics=topics)
 
 
 def _older_epochs(response: Any) -> Any:
     """Of an older leader, another node."""
-    return _told_partitions(
+    return _change_partitions(
         response,
         lambda partitions: [
             replace(each, leader_id=each.leader_id % 3 + 1, leader_epoch=each.leader_epoch - 1)
@@ -203,7 +203,7 @@ def _older_epochs(response: Any) -> Any:
 
 
 def _leaders_nowhere(response: Any) -> Any:
-    return _told_partitions(
+    return _change_partitions(
         response, lambda partitions: [replace(each, leader_id=NOWHERE) for each in partitions]
     )
 
@@ -250,8 +250,8 @@ MESSAGES: Mapping[ApiKey, Mapping[str, Callable[[Any], Any]]] = {
         "nodes thrice": lambda response: replace(response, brokers=response.brokers * 3),
         "leaders that there are not": _leaders_nowhere,
         "leaders of older epochs": _older_epochs,
-        "partitions thrice": lambda response: _told_partitions(response, lambda each: each * 3),
-        "no partitions": lambda response: _told_partitions(response, lambda each: []),
+        "partitions thrice": lambda response: _change_partitions(response, lambda each: each * 3),
+        "no partitions": lambda response: _change_partitions(response, lambda each: []),
         "nothing of topics": lambda response: replace(response, topics=[]),
     },
     ApiKey.PRODUCE: {
@@ -296,7 +296,7 @@ MESSAGES: Mapping[ApiKey, Mapping[str, Callable[[Any], Any]]] = {
 CODES: Mapping[str, int] = {"an unknown error": 9_999, "a negative error": -7}
 """Answered instead of doing what is asked."""
 
-LIES: tuple[str, ...] = (
+FALSE_RESPONSES: tuple[str, ...] = (
     *FRAMES,
     *BATCHES,
     *dict.fromkeys(kind for kinds in MESSAGES.values() for kind in kinds),
@@ -307,36 +307,36 @@ LIES: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lie(Corrupt):
+class FalseResponse(Corrupt):
     """Carry out a request, and answer something else."""
 
     kind: str = ""
 
     def response(self, response: Response) -> Response:
         api = ApiKey(response.api_key)
-        told: Any = response
-        if getattr(told, "error_code", 0):
+        changed: Any = response
+        if getattr(changed, "error_code", 0):
             return response
         if self.kind in BATCHES and api is ApiKey.FETCH:
             change = BATCHES[self.kind]
-            told = _each_partition(told, lambda each: _with_first_batch(change, each))
+            changed = _each_partition(changed, lambda each: _with_first_batch(change, each))
         elif self.kind == THROTTLE:
-            told = replace(told, throttle_time_ms=2**31 - 1)
+            changed = replace(changed, throttle_time_ms=2**31 - 1)
         else:
             changes = MESSAGES.get(api)
-            told = told if changes is None else changes.get(self.kind, _unchanged)(told)
-        return told  # type: ignore[no-any-return]
+            changed = changed if changes is None else changes.get(self.kind, _unchanged)(changed)
+        return changed  # type: ignore[no-any-return]
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
         whole = b"".join(map(bytes, buffers))
         return [FRAMES.get(self.kind, _unchanged)(whole)]
 
 
-def _unchanged(told: T) -> T:
-    return told
+def _unchanged(changed: T) -> T:
+    return changed
 
 
-def kinds_of(api: ApiKey) -> Iterator[str]:
+def kinds_for_api(api: ApiKey) -> Iterator[str]:
     """The lies that there are about an API."""
     yield from FRAMES
     if api is ApiKey.FETCH:
@@ -348,7 +348,7 @@ def kinds_of(api: ApiKey) -> Iterator[str]:
 
 def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
     """What a broker is told to do (`Broker.on`). Those between nodes are spared."""
-    outcome = Answer(CODES[kind]) if kind in CODES else Lie(kind=kind)
+    outcome = Answer(CODES[kind]) if kind in CODES else FalseResponse(kind=kind)
 
     def answer(seen: SeenRequest) -> Answer | Corrupt | None:
         return None if seen.client_id.startswith("broker-") else outcome
@@ -356,7 +356,7 @@ def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
     return answer
 
 
-def draw_lie(rng: random.Random) -> dict[str, Any]:
+def draw_false_response(rng: random.Random) -> dict[str, Any]:
     """The arguments of one."""
     # What was stored is the most that there is to lie about; many a fetch brings none of it.
     chance = rng.random()
@@ -366,5 +366,9 @@ def draw_lie(rng: random.Random) -> dict[str, Any]:
     if chance < 0.5:
         api = rng.choice((ApiKey.OFFSET_FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT))
         return {"api": api.name, "kind": rng.choice(list(CODES)), "times": rng.randint(1, 6)}
-    api = rng.choice(APIS_LIED_ABOUT)
-    return {"api": api.name, "kind": rng.choice(list(kinds_of(api))), "times": rng.randint(1, 3)}
+    api = rng.choice(APIS_WITH_FALSE_RESPONSES)
+    return {
+        "api": api.name,
+        "kind": rng.choice(list(kinds_for_api(api))),
+        "times": rng.randint(1, 3),
+    }

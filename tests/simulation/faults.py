@@ -15,7 +15,7 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.simulation.plan import BROKER_HOST, Step
 
 if TYPE_CHECKING:
-    from tests.simulation.harness import Stage
+    from tests.simulation.harness import Harness
 
 __all__ = ("FAULTS", "Fault", "Scene", "draw_steps")
 
@@ -36,11 +36,11 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`draw` chooses the arguments, `befall` does it and undoes it. `weight`: how often it is drawn
-    beside the others; with 0 only by programmes that name it. `applies`: in which scenes."""
+    """`draw` chooses the arguments, `inject` does it and undoes it. `weight`: how often it is drawn
+    beside the others; with 0 only by scenarios that name it. `applies`: in which scenes."""
 
     draw: Callable[[random.Random, Scene], Arguments]
-    befall: Callable[..., Awaitable[None]]
+    inject: Callable[..., Awaitable[None]]
     weight: int = 10
     applies: Callable[[Scene], bool] = lambda scene: True
 
@@ -83,39 +83,39 @@ def _a_node_that_hangs(rng: random.Random, scene: Scene) -> Arguments:
     return arguments | {"for_s": _seconds(rng, 9, 15)} if rng.random() < 0.1 else arguments
 
 
-async def _kill(stage: Stage, node: int, for_s: float) -> None:
-    if node not in stage.broker.live_nodes:
+async def _kill(harness: Harness, node: int, for_s: float) -> None:
+    if node not in harness.broker.live_nodes:
         return
-    await stage.broker.kill(node)
+    await harness.broker.kill(node)
     await anyio.sleep(for_s)
-    await stage.broker.restart(node)
+    await harness.broker.restart(node)
 
 
-async def _shut_down(stage: Stage, node: int, for_s: float) -> None:
-    if node not in stage.broker.live_nodes:
+async def _shut_down(harness: Harness, node: int, for_s: float) -> None:
+    if node not in harness.broker.live_nodes:
         return
-    await stage.broker.shut_down(node)
+    await harness.broker.shut_down(node)
     await anyio.sleep(for_s)
-    await stage.broker.restart(node)
+    await harness.broker.restart(node)
 
 
-async def _hang(stage: Stage, node: int, for_s: float) -> None:
-    stage.broker.pause(node)
+async def _hang(harness: Harness, node: int, for_s: float) -> None:
+    harness.broker.pause(node)
     await anyio.sleep(for_s)
-    stage.broker.resume(node)
+    harness.broker.resume(node)
 
 
-async def _kill_losing(stage: Stage, node: int, for_s: float) -> None:
+async def _kill_losing(harness: Harness, node: int, for_s: float) -> None:
     """What was not written to its disk is lost: never of two nodes at once, nor the last copy."""
-    broker = stage.broker
-    if stage.losing or node not in broker.live_nodes or broker.alone_in_sync(node):
-        await _kill(stage, node, for_s)
+    broker = harness.broker
+    if harness.losing or node not in broker.live_nodes or broker.alone_in_sync(node):
+        await _kill(harness, node, for_s)
         return
-    stage.losing = True
+    harness.losing = True
     await broker.kill(node, lose_unsynced=True)
     await anyio.sleep(for_s)
     await broker.restart(node)
-    stage.losing = False
+    harness.losing = False
 
 
 def _a_coordinator(rng: random.Random, scene: Scene) -> Arguments:
@@ -123,9 +123,9 @@ def _a_coordinator(rng: random.Random, scene: Scene) -> Arguments:
     return {"key": key, "node": rng.randint(1, scene.nodes)}
 
 
-async def _move_coordinator(stage: Stage, key: str, node: int) -> None:
-    if node in stage.broker.live_nodes:
-        stage.broker.move_coordinator(key, node)
+async def _move_coordinator(harness: Harness, key: str, node: int) -> None:
+    if node in harness.broker.live_nodes:
+        harness.broker.move_coordinator(key, node)
 
 
 def _is_coordinated(scene: Scene) -> bool:
@@ -138,11 +138,11 @@ def _a_partition(rng: random.Random, scene: Scene) -> Arguments:
     return {"topic": topic, "partition": partition, "node": rng.randint(1, scene.nodes)}
 
 
-async def _move_leader(stage: Stage, topic: str, partition: int, node: int) -> None:
-    if partition >= stage.broker.topics.get(topic, 0) or node not in stage.broker.live_nodes:
+async def _move_leader(harness: Harness, topic: str, partition: int, node: int) -> None:
+    if partition >= harness.broker.topics.get(topic, 0) or node not in harness.broker.live_nodes:
         return
-    if node in stage.broker.isr(topic, partition):
-        stage.broker.move_leader(topic, partition, node)
+    if node in harness.broker.isr(topic, partition):
+        harness.broker.move_leader(topic, partition, node)
 
 
 # --- the network ---
@@ -156,20 +156,20 @@ def _a_host_for(rng: random.Random, scene: Scene) -> Arguments:
     return _a_host(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
 
 
-async def _sever(stage: Stage, host: str, for_s: float) -> None:
-    stage.world.network.sever(host, BROKER_HOST)
+async def _sever(harness: Harness, host: str, for_s: float) -> None:
+    harness.world.network.sever(host, BROKER_HOST)
     await anyio.sleep(for_s)
-    stage.world.network.heal(host, BROKER_HOST)
+    harness.world.network.heal(host, BROKER_HOST)
 
 
-async def _lose_power(stage: Stage, host: str, for_s: float) -> None:
-    stage.world.network.lose_power(host)
+async def _lose_power(harness: Harness, host: str, for_s: float) -> None:
+    harness.world.network.lose_power(host)
     await anyio.sleep(for_s)
-    stage.world.network.restore(host)
+    harness.world.network.restore(host)
 
 
-async def _reset(stage: Stage, host: str) -> None:
-    stage.world.network.reset(host, BROKER_HOST)
+async def _reset(harness: Harness, host: str) -> None:
+    harness.world.network.reset(host, BROKER_HOST)
 
 
 def _a_pair(rng: random.Random, scene: Scene) -> Arguments:
@@ -182,52 +182,54 @@ def _a_pair_for(rng: random.Random, scene: Scene) -> Arguments:
     return _a_pair(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
 
 
-def _ends(stage: Stage, host: str, node: int, from_client: bool) -> tuple[str, str]:
-    ends = host, stage.node_ends[node]
+def _ends(harness: Harness, host: str, node: int, from_client: bool) -> tuple[str, str]:
+    ends = host, harness.node_ends[node]
     return ends if from_client else (ends[1], ends[0])
 
 
 async def _sever_node(
-    stage: Stage, host: str, node: int, *, from_client: bool, for_s: float, one_way: bool
+    harness: Harness, host: str, node: int, *, from_client: bool, for_s: float, one_way: bool
 ) -> None:
-    ends = _ends(stage, host, node, from_client)
-    stage.world.network.sever(*ends, one_way=one_way)
+    ends = _ends(harness, host, node, from_client)
+    harness.world.network.sever(*ends, one_way=one_way)
     await anyio.sleep(for_s)
-    stage.world.network.heal(*ends)
+    harness.world.network.heal(*ends)
 
 
 def _a_cut(rng: random.Random, scene: Scene) -> Arguments:
     return _a_pair_for(rng, scene) | {"one_way": rng.random() < 0.6}
 
 
-async def _reset_mid_write(stage: Stage, host: str, node: int, from_client: bool) -> None:
-    stage.world.network.reset_mid_write(*_ends(stage, host, node, from_client))
+async def _reset_mid_write(harness: Harness, host: str, node: int, from_client: bool) -> None:
+    harness.world.network.reset_mid_write(*_ends(harness, host, node, from_client))
 
 
 def _a_loss(rng: random.Random, scene: Scene) -> Arguments:
     return _a_pair(rng, scene) | {"silent": rng.random() < 0.5}
 
 
-async def _half_open(stage: Stage, host: str, node: int, from_client: bool, silent: bool) -> None:
+async def _half_open(
+    harness: Harness, host: str, node: int, from_client: bool, silent: bool
+) -> None:
     """One end is gone; with `silent` what the other sends vanishes."""
-    stage.world.network.half_open(*_ends(stage, host, node, from_client), silent=silent)
+    harness.world.network.half_open(*_ends(harness, host, node, from_client), silent=silent)
 
 
-async def _refuse_connects(stage: Stage, node: int, for_s: float) -> None:
-    end = stage.node_ends[node]
-    stage.world.network.refuse_connects(end)
+async def _refuse_connects(harness: Harness, node: int, for_s: float) -> None:
+    end = harness.node_ends[node]
+    harness.world.network.refuse_connects(end)
     await anyio.sleep(for_s)
-    stage.world.network.allow_connects(end)
+    harness.world.network.allow_connects(end)
 
 
-async def _hang_connects(stage: Stage, node: int, for_s: float) -> None:
-    end = stage.node_ends[node]
-    stage.world.network.hang_connects(end)
+async def _hang_connects(harness: Harness, node: int, for_s: float) -> None:
+    end = harness.node_ends[node]
+    harness.world.network.hang_connects(end)
     await anyio.sleep(for_s)
-    stage.world.network.allow_connects(end)
+    harness.world.network.allow_connects(end)
 
 
-def _a_slow_way(rng: random.Random, scene: Scene) -> Arguments:
+def _a_slow_link(rng: random.Random, scene: Scene) -> Arguments:
     way = rng.choice(
         [
             {"min_delay_s": 0.2, "max_delay_s": 1.0},
@@ -239,10 +241,10 @@ def _a_slow_way(rng: random.Random, scene: Scene) -> Arguments:
     return _a_host_for(rng, scene) | {"way": way}
 
 
-async def _slow_way(stage: Stage, host: str, for_s: float, way: Arguments) -> None:
-    stage.world.network.set_link(host, BROKER_HOST, NetworkOptions(**way))
+async def _slow_link(harness: Harness, host: str, for_s: float, way: Arguments) -> None:
+    harness.world.network.set_link(host, BROKER_HOST, NetworkOptions(**way))
     await anyio.sleep(for_s)
-    stage.world.network.set_link(host, BROKER_HOST, None)
+    harness.world.network.set_link(host, BROKER_HOST, None)
 
 
 # --- single requests ---
@@ -325,8 +327,8 @@ def _a_refused_request(rng: random.Random, scene: Scene) -> Arguments:
     return {"api": api.name, "times": rng.randint(1, 4), "code": rng.choice(REFUSALS[api]).name}
 
 
-async def _close_request(stage: Stage, api: str, times: int, carried_out: bool) -> None:
-    stage.broker.on(ApiKey[api], Close(carried_out=carried_out), times=times)
+async def _close_request(harness: Harness, api: str, times: int, carried_out: bool) -> None:
+    harness.broker.on(ApiKey[api], Close(carried_out=carried_out), times=times)
 
 
 def _an_outage(rng: random.Random, scene: Scene) -> Arguments:
@@ -334,34 +336,34 @@ def _an_outage(rng: random.Random, scene: Scene) -> Arguments:
     return {"api": api.name, "for_s": _seconds(rng, 0.5, 12)}
 
 
-async def _away_after_an_answer(stage: Stage, api: str, for_s: float) -> None:
+async def _away_after_an_answer(harness: Harness, api: str, for_s: float) -> None:
     """The next request is carried out, nobody hears of it, and its node cannot be reached."""
     met: list[str] = []
 
     def meet(seen: SeenRequest) -> Close | None:
         if met or seen.client_id.startswith("broker-"):
             return None
-        met.append(stage.node_ends[seen.node_id])
-        stage.world.network.refuse_connects(met[0])
+        met.append(harness.node_ends[seen.node_id])
+        harness.world.network.refuse_connects(met[0])
         return Close(carried_out=True)
 
-    told = stage.broker.on(ApiKey[api], meet)
+    rule = harness.broker.on(ApiKey[api], meet)
     await anyio.sleep(for_s)
-    told.remove()
+    rule.remove()
     for end in met:
-        stage.world.network.allow_connects(end)
+        harness.world.network.allow_connects(end)
 
 
-async def _drop_request(stage: Stage, api: str, times: int, carried_out: bool) -> None:
-    stage.broker.on(ApiKey[api], Drop(carried_out=carried_out), times=times)
+async def _drop_request(harness: Harness, api: str, times: int, carried_out: bool) -> None:
+    harness.broker.on(ApiKey[api], Drop(carried_out=carried_out), times=times)
 
 
-async def _delay_request(stage: Stage, api: str, times: int, by_s: float) -> None:
-    stage.broker.on(ApiKey[api], Delay(by_s), times=times)
+async def _delay_request(harness: Harness, api: str, times: int, by_s: float) -> None:
+    harness.broker.on(ApiKey[api], Delay(by_s), times=times)
 
 
-async def _refuse_request(stage: Stage, api: str, times: int, code: str) -> None:
-    stage.broker.on(ApiKey[api], Answer(ErrorCode[code]), times=times)
+async def _refuse_request(harness: Harness, api: str, times: int, code: str) -> None:
+    harness.broker.on(ApiKey[api], Answer(ErrorCode[code]), times=times)
 
 
 FAULTS: Mapping[str, Fault] = {
@@ -384,7 +386,7 @@ FAULTS: Mapping[str, Fault] = {
     "half open": Fault(_a_loss, _half_open),
     "refuse connects": Fault(_a_node, _refuse_connects, weight=5),
     "hang connects": Fault(_a_node, _hang_connects, weight=5),
-    "slow way": Fault(_a_slow_way, _slow_way, weight=5),
+    "slow way": Fault(_a_slow_link, _slow_link, weight=5),
     "close instead of an answer": Fault(_a_lost_request, _close_request),
     "away after an answer": Fault(_an_outage, _away_after_an_answer, weight=15),
     "no answer": Fault(_a_lost_request, _drop_request, weight=5),

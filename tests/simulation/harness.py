@@ -1,4 +1,4 @@
-"""What a programme plays on: a world, a broker in it, clients that are written down, and faults."""
+"""What a scenario plays on: a world, a broker in it, clients that are written down, and faults."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
-from tests.invariants.broker_observer import Watch
+from tests.invariants.broker_observer import BrokerObserver
 from tests.invariants.checker import Violation
 from tests.invariants.checks.groups import Owners
 from tests.invariants.observed import Log, Observed
 from tests.invariants.recorder import Recorder
 from tests.simulation.faults import FAULTS
 from tests.simulation.plan import BROKER_HOST, Plan, Step
-from tests.simulation.unread_records import Consumed
+from tests.simulation.unread_records import UnreadRecords
 
-__all__ = ("HEALED_WITHIN_S", "Stage", "Unsettled", "world_of")
+__all__ = ("HEALED_WITHIN_S", "ConditionTimedOut", "Harness", "make_world")
 
 HEALED_WITHIN_S = 60.0
 """All that there is must be consumed so soon after the last fault has ended (simulated)."""
@@ -40,15 +40,15 @@ ALL_BYTES = 2**30
 T = TypeVar("T")
 
 
-class Unsettled(Exception):
-    """What a programme waited for did not come in time."""
+class ConditionTimedOut(Exception):
+    """What a scenario waited for did not come in time."""
 
 
-class Stage:
-    """Given to a programme's run. All times are simulated seconds since the beginning.
+class Harness:
+    """Given to a scenario's run. All times are simulated seconds since the beginning.
 
     `world`, `broker`, `plan`, `recorder` and `servers` are there when the run begins; steps of the
-    plan happen when `carry_out` is awaited.
+    plan happen when `run_steps` is awaited.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -62,15 +62,15 @@ class Stage:
         self.observed: Observed | None = None
         self.violations: list[Violation] = []
         self.losing = False
-        self._watch: Watch | None = None
-        self._consumed = Consumed(self.broker, self.recorder)
-        self._meanings: dict[str, Callable[..., Awaitable[None]]] = {}
+        self._watch: BrokerObserver | None = None
+        self._consumed = UnreadRecords(self.broker, self.recorder)
+        self._actions: dict[str, Callable[..., Awaitable[None]]] = {}
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """While the broker runs; what it holds is `observed` at the end."""
         async with self.broker:
-            self._watch = Watch(self.broker)
+            self._watch = BrokerObserver(self.broker)
             try:
                 yield
             finally:
@@ -102,7 +102,7 @@ class Stage:
         self.world.trace.note(text)
 
     def violated(self, invariant: int, text: str) -> None:
-        """The programme itself has seen that an invariant does not hold; the run goes on."""
+        """The scenario itself has seen that an invariant does not hold; the run goes on."""
         self.note(f"violated: ({invariant}) {text}")
         self.violations.append(Violation(invariant, text))
 
@@ -130,21 +130,21 @@ class Stage:
 
     # --- steps ---
 
-    def on(self, kind: str, meaning: Callable[..., Awaitable[None]]) -> None:
-        """What steps of a kind of the programme's own do; called with the step's arguments."""
-        self._meanings[kind] = meaning
+    def on(self, kind: str, action: Callable[..., Awaitable[None]]) -> None:
+        """What steps of a kind of the scenario's own do; called with the step's arguments."""
+        self._actions[kind] = action
 
     async def fault(self, step: Step) -> None:
         """Carry out one step now; comes back when it is undone."""
         self.note(f"step {step.kind} {dict(step.arguments)}")
         self.recorder.fault(str(step))
-        meaning = self._meanings.get(step.kind)
-        if meaning is not None:
-            await meaning(**step.arguments)
+        action = self._actions.get(step.kind)
+        if action is not None:
+            await action(**step.arguments)
         else:
-            await FAULTS[step.kind].befall(self, **step.arguments)
+            await FAULTS[step.kind].inject(self, **step.arguments)
 
-    async def carry_out(self) -> None:
+    async def run_steps(self) -> None:
         """Carry out all steps of the plan at their times; then everything is `heal`ed."""
         async with anyio.create_task_group() as group:
             for step in self.plan.steps:
@@ -184,11 +184,11 @@ class Stage:
     async def until(
         self, done: Callable[[], bool], what: str, within_s: float = HEALED_WITHIN_S
     ) -> None:
-        """Wait until something is so. Raises `Unsettled`, by default after 60 s."""
+        """Wait until something is so. Raises `ConditionTimedOut`, by default after 60 s."""
         deadline = self.now() + within_s
         while not done():
             if self.now() >= deadline:
-                raise Unsettled(f"after {within_s} s not yet: {what}")
+                raise ConditionTimedOut(f"after {within_s} s not yet: {what}")
             await anyio.sleep(POLL_S)
 
     async def until_consumed(
@@ -197,33 +197,36 @@ class Stage:
         """Wait until each record of these topics (of all in the plan) was given to somebody, or to
         somebody of a group.
 
-        `committed`: none of transactions that are open or were aborted. Raises `Unsettled`.
+        `committed`: none of transactions that are open or were aborted. Raises `ConditionTimedOut`.
         """
         await anyio.sleep(UNDER_WAY_S)
         names = topics or tuple(self.plan.topics)
         missing = partial(self._consumed.missing, names, committed=committed, group=group)
         try:
             await self.until(lambda: not missing(), "consumed")
-        except Unsettled as error:
+        except ConditionTimedOut as error:
             left = missing()
-            raise Unsettled(f"{error}: {len(left)} records, {left[:5]}") from None
+            raise ConditionTimedOut(f"{error}: {len(left)} records, {left[:5]}") from None
 
     async def until_settled(self) -> None:
-        """Wait until each partition of what groups read has one owner. Raises `Unsettled`."""
+        """Wait until each partition that a group reads has exactly one owner.
+
+        Raises `ConditionTimedOut`.
+        """
         owners = Owners()
-        heard = 0
+        processed_events = 0
 
         def unsettled() -> list[str]:
-            nonlocal heard
-            for event in self.recorder.history[heard:]:
+            nonlocal processed_events
+            for event in self.recorder.history[processed_events:]:
                 owners.happened(event)
-            heard = len(self.recorder.history)
+            processed_events = len(self.recorder.history)
             return [text for group in owners.groups for text in owners.unsettled(group)]
 
         try:
             await self.until(lambda: not unsettled(), "each partition has one owner")
-        except Unsettled as error:
-            raise Unsettled(f"{error}: {unsettled()}") from None
+        except ConditionTimedOut as error:
+            raise ConditionTimedOut(f"{error}: {unsettled()}") from None
         self.recorder.settled(*owners.groups)
 
     async def until_replicated(self) -> None:
@@ -237,7 +240,9 @@ class Stage:
                 await self.broker.wait_for_isr(
                     topic, partition, *found.replicas, timeout_s=HEALED_WITHIN_S
                 )
-                held = [batches_of(replication.replica(found, node)) for node in found.replicas]
+                held = [
+                    batch_checksums(replication.replica(found, node)) for node in found.replicas
+                ]
                 if any(batches != held[0] for batches in held):
                     raise AssertionError(f"the replicas of {topic}/{partition} differ: {held}")
 
@@ -256,13 +261,13 @@ class Stage:
                 self.violated(9, f"{what} took {took:.3f} s, at most {at_most_s} s")
 
 
-def batches_of(replica: Partition | None) -> list[tuple[int, int]]:
+def batch_checksums(replica: Partition | None) -> list[tuple[int, int]]:
     """Where each batch of a replica begins, and its checksum."""
     assert replica is not None
     batches = iter_batches(replica.log.read(0, ALL_BYTES))
     return [(batch.base_offset, batch.crc) for batch in batches]
 
 
-def world_of(seed: int, backend: Any, plan: Plan) -> World:
+def make_world(seed: int, backend: Any, plan: Plan) -> World:
     """The world of a run."""
     return World(seed, backend=backend, network=NetworkOptions(**dict(plan.network)))

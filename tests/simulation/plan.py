@@ -17,8 +17,8 @@ BROKER_HOST = "10.0.0.1"
 class Step:
     """Something that happens at a time, the end of it included: a node that is killed comes back.
 
-    `kind` is a name of `faults.FAULTS`, or one that the programme's run has given a meaning with
-    `Stage.on`.
+    `kind` is a name of `faults.FAULTS`, or one that the scenario's run has given a meaning with
+    `Harness.on`.
     """
 
     at_s: float
@@ -26,8 +26,8 @@ class Step:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.at_s:9.3f} s  {self.kind}({told})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.at_s:9.3f} s  {self.kind}({arguments})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class PlannedClient:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.name} at {self.host}: {self.kind}({told})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.name} at {self.host}: {self.kind}({arguments})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class Plan:
     """All that a run is but the seed of its chance.
 
     `broker`: arguments of `Broker` (nodes, as_of, …); `network`: fields of `NetworkOptions`;
-    `topics`: partitions of each; `options`: what the programme likes; `records`: how many are sent
-    in all (a programme says what it makes of it). A programme must be able to run with any of its
+    `topics`: partitions of each; `options`: what the scenario likes; `records`: how many are sent
+    in all (a scenario says what it makes of it). A scenario must be able to run with any of its
     clients and steps left out, and with fewer records: so a failing run is made short.
     """
 

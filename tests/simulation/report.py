@@ -1,4 +1,4 @@
-"""What runs are told as: a table of programmes, and for each that failed how to see it again."""
+"""What runs are told as: a table of scenarios, and for each that failed how to see it again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from tests.simulation.runner import Job
 from tests.simulation.shrink import Shrunk
-from tests.simulation.single_run import Failure, Played
+from tests.simulation.single_run import Failure, RunResult
 
-__all__ = ("Tally", "command_of", "failures", "table", "told")
+__all__ = ("Tally", "failures", "format_failed_run", "replay_command", "table")
 
 SECONDS_PER_HOUR = 3_600
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one programme."""
+    """Of one scenario."""
 
     seeds: int = 0
     failed: int = 0
@@ -23,16 +23,16 @@ class Tally:
     hours: float = 0.0
     cpu_s: float = 0.0
 
-    def add(self, played: Played, cpu_s: float) -> None:
+    def add(self, result: RunResult, cpu_s: float) -> None:
         self.seeds += 1
-        self.failed += bool(played.failures)
-        self.events += played.events
-        self.hours += played.seconds / SECONDS_PER_HOUR
+        self.failed += bool(result.failures)
+        self.events += result.events
+        self.hours += result.seconds / SECONDS_PER_HOUR
         self.cpu_s += cpu_s
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """One line a programme, and one of all."""
+    """One line a scenario, and one of all."""
     total = Tally()
     for tally in tallies.values():
         total.seeds += tally.seeds
@@ -40,7 +40,7 @@ def table(tallies: dict[str, Tally]) -> str:
         total.events += tally.events
         total.hours += tally.hours
         total.cpu_s += tally.cpu_s
-    heads = ("programme", "seeds", "events", "hours", "s CPU", "failed")
+    heads = ("scenario", "seeds", "events", "hours", "s CPU", "failed")
     rows = [heads, *(_row(name, tallies[name]) for name in sorted(tallies)), _row("all", total)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join(
@@ -65,9 +65,9 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
     )
 
 
-def command_of(job: Job, shrunk: Shrunk | None = None) -> str:
+def replay_command(job: Job, shrunk: Shrunk | None = None) -> str:
     """What runs it again."""
-    parts = [f"python -m tests.simulation --seed {job.seed} --programme {job.programme}"]
+    parts = [f"python -m tests.simulation --seed {job.seed} --scenario {job.scenario}"]
     parts.append(f"--backend {job.backend} --trace")
     if shrunk is not None:
         parts.append(f"--steps {_numbers(shrunk.steps)} --clients {_numbers(shrunk.clients)}")
@@ -83,16 +83,18 @@ def failures(found: tuple[Failure, ...]) -> str:
     return "\n".join(f"  {failure.kind}: {failure.text}" for failure in found)
 
 
-def told(job: Job, played: Played, shrunk: Shrunk | None, last: Played | None) -> str:
+def format_failed_run(
+    job: Job, result: RunResult, shrunk: Shrunk | None, last: RunResult | None
+) -> str:
     """A failed run: what failed, the shortest plan that fails too, and the end of its trace."""
     lines = [
-        f"--- seed {job.seed}: {job.programme} on {job.backend}",
-        failures(played.failures),
-        f"again: {command_of(job)}",
+        f"--- seed {job.seed}: {job.scenario} on {job.backend}",
+        failures(result.failures),
+        f"again: {replay_command(job)}",
     ]
     if shrunk is not None and last is not None:
         lines += [
-            f"shortest: {command_of(job, shrunk)}",
+            f"shortest: {replay_command(job, shrunk)}",
             str(shrunk.made()),
             failures(last.failures),
             "the end of its trace:",

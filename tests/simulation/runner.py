@@ -13,12 +13,12 @@ from types import FrameType
 
 from aiokafkawire.testing.simulation.world import Backend
 from tests.simulation.plan import Plan
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios import load
 from tests.simulation.shrink import Shrunk, shrink
-from tests.simulation.single_run import BACKENDS, MAX_SHOWN_LINES, Failure, Played, draw, play
+from tests.simulation.single_run import BACKENDS, MAX_SHOWN_LINES, Failure, RunResult, draw, play
 
-__all__ = ("Job", "TookTooLong", "jobs_of", "perform", "perform_all", "shortest")
+__all__ = ("Job", "TookTooLong", "find_shortest", "make_jobs", "run_job", "run_jobs")
 
 MAX_CPU_S = 60
 """A seed that takes more has run into a circle."""
@@ -33,21 +33,21 @@ class TookTooLong(SystemExit):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A seed of a programme on a backend."""
+    """A seed of a scenario on a backend."""
 
     seed: int
-    programme: str
+    scenario: str
     backend: Backend
 
 
-def jobs_of(
+def make_jobs(
     seeds: Iterable[int],
-    programmes: Mapping[str, Programme],
+    scenarios: Mapping[str, Scenario],
     backend: Backend | None = None,
 ) -> Iterator[Job]:
-    """Each seed chooses among the programmes by their shares, and its backend unless given."""
-    names = list(programmes)
-    shares = [programmes[name].share for name in names]
+    """Each seed chooses among the scenarios by their shares, and its backend unless given."""
+    names = list(scenarios)
+    shares = [scenarios[name].share for name in names]
     for seed in seeds:
         rng = random.Random(f"{seed}/run")
         name = rng.choices(names, shares)[0]
@@ -55,20 +55,20 @@ def jobs_of(
         yield Job(seed, name, backend or chosen)
 
 
-def perform(
+def run_job(
     job: Job,
     plan: Plan | None = None,
     *,
     shown_lines: int = MAX_SHOWN_LINES,
     with_history: bool = False,
-) -> Played:
+) -> RunResult:
     """Run one job in this process, within `MAX_CPU_S`."""
-    programme = load((job.programme,))[job.programme]
+    scenario = load((job.scenario,))[job.scenario]
     before = signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)
     try:
         return play(
-            programme,
+            scenario,
             job.seed,
             job.backend,
             plan,
@@ -77,7 +77,7 @@ def perform(
         )
     except TookTooLong as error:
         failure = Failure("took too long", str(error))
-        return Played(job.programme, job.seed, job.backend, "", 0.0, 0, (failure,))
+        return RunResult(job.scenario, job.seed, job.backend, "", 0.0, 0, (failure,))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -88,27 +88,27 @@ def _too_long(number: int, frame: FrameType | None) -> None:
     raise TookTooLong(f"not over after {MAX_CPU_S} s of CPU {where}")
 
 
-def spare_the_collector() -> None:
+def tune_garbage_collector() -> None:
     """What is imported stays, and a run makes little that is not freed by itself."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
-def _timed(job: Job) -> tuple[Job, Played, float]:
+def _timed(job: Job) -> tuple[Job, RunResult, float]:
     began = time.process_time()
-    played = perform(job)
-    return job, played, time.process_time() - began
+    result = run_job(job)
+    return job, result, time.process_time() - began
 
 
-def perform_all(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Played, float]]:
+def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, RunResult, float]]:
     """Run jobs as they come; gives each with what came of it, and its seconds of CPU."""
     if processes == 1:
         yield from map(_timed, jobs)
         return
     left = iter(jobs)
-    with ProcessPoolExecutor(processes, initializer=spare_the_collector) as pool:
-        running: set[Future[tuple[Job, Played, float]]] = set()
+    with ProcessPoolExecutor(processes, initializer=tune_garbage_collector) as pool:
+        running: set[Future[tuple[Job, RunResult, float]]] = set()
         try:
             while True:
                 for job in left:
@@ -125,11 +125,11 @@ def perform_all(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Play
                 future.cancel()
 
 
-def shortest(job: Job, failed: Played, max_runs: int) -> Shrunk:
+def find_shortest(job: Job, failed: RunResult, max_runs: int) -> Shrunk:
     """The shortest plan found that fails in one of the ways in which the job did."""
-    programme = load((job.programme,))[job.programme]
+    scenario = load((job.scenario,))[job.scenario]
 
     def fails(plan: Plan) -> bool:
-        return bool(perform(job, plan).kinds & failed.kinds)
+        return bool(run_job(job, plan).kinds & failed.kinds)
 
-    return shrink(draw(programme, job.seed), fails, max_runs)
+    return shrink(draw(scenario, job.seed), fails, max_runs)

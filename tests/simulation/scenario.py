@@ -1,4 +1,4 @@
-"""A programme: applications that do something, which a seed draws, and what they are promised."""
+"""A scenario: applications that do something, which a seed draws, and what they are promised."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan
 
-__all__ = ("Programme",)
+__all__ = ("Scenario",)
 
 
 @dataclass(frozen=True, slots=True)
-class Programme:
+class Scenario:
     """`draw` decides everything by the chance that it is given; `run` plays the plan on a stage.
 
-    `promises(plan)` is what the checker holds the history to. `share` is how many seeds it gets
-    beside the other programmes. `limit_s` is the simulated time after which a run has hung.
+    `guarantees(plan)` is what the checker holds the history to. `share` is how many seeds it gets
+    beside the other scenarios. `limit_s` is the simulated time after which a run has hung.
     """
 
     name: str
     draw: Callable[[random.Random], Plan]
-    run: Callable[[Stage], Awaitable[None]]
-    promises: Callable[[Plan], Any]
+    run: Callable[[Harness], Awaitable[None]]
+    guarantees: Callable[[Plan], Any]
     share: int = 10
     limit_s: float = 1_800.0

@@ -1,4 +1,4 @@
-"""What programmes draw in the same way: brokers, networks, options that make clients hasty."""
+"""What scenarios draw in the same way: brokers, networks, options that make clients hasty."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from aiokafkawire.broker.releases import RELEASE_NAMES
 
 __all__ = (
-    "HASTY",
-    "asks_versions",
+    "IMPATIENT",
     "draw_broker",
     "draw_client",
     "draw_network",
     "draw_reader",
     "draw_release",
-    "numbered",
+    "has_api_versions",
+    "has_idempotence",
 )
 
-HASTY: dict[str, Any] = {"request_timeout_ms": 2_000}
+IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000}
 """Options of clients that do not wait long: a simulated fault lasts seconds."""
 
 
@@ -78,12 +78,12 @@ def draw_broker(
     return broker
 
 
-def numbered(broker: Mapping[str, Any]) -> bool:
+def has_idempotence(broker: Mapping[str, Any]) -> bool:
     """Whether the brokers know of producers' ids and sequence numbers."""
     return _since(broker, "0.11.0")
 
 
-def asks_versions(broker: Mapping[str, Any]) -> bool:
+def has_api_versions(broker: Mapping[str, Any]) -> bool:
     """Whether the brokers tell what they speak."""
     return _since(broker, "0.10.0")
 

@@ -1,4 +1,4 @@
-"""One run: a programme on a stage, from its plan to what was wrong with it."""
+"""One run: a scenario on a stage, from its plan to what was wrong with it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiokafkawire.testing.simulation import World
 from aiokafkawire.testing.simulation.world import Backend
 from tests.invariants.checker import Violation, check
 from tests.invariants.events import to_line
-from tests.simulation.harness import Stage, Unsettled, world_of
+from tests.simulation.harness import ConditionTimedOut, Harness, make_world
 from tests.simulation.plan import Plan
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 
-__all__ = ("BACKENDS", "MAX_SHOWN_LINES", "Failure", "Played", "draw", "play")
+__all__ = ("BACKENDS", "MAX_SHOWN_LINES", "Failure", "RunResult", "draw", "play")
 
 BACKENDS: tuple[Backend, ...] = ("asyncio", "trio")
 
@@ -38,10 +38,10 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class RunResult:
     """What came of one run. `seconds` are simulated; `trace` is its end, `history` JSON lines."""
 
-    programme: str
+    scenario: str
     seed: int
     backend: Backend
     digest: str
@@ -56,7 +56,7 @@ class Played:
         return frozenset(failure.kind for failure in self.failures)
 
 
-class Listener(logging.Handler):
+class TraceHandler(logging.Handler):
     """Adds the warnings of a world's clients to its trace, not those of other threads' clients."""
 
     def __init__(self, world: World) -> None:
@@ -69,29 +69,29 @@ class Listener(logging.Handler):
         self._world.trace.note(f"{record.levelname}: {record.getMessage()}")
 
 
-def draw(programme: Programme, seed: int) -> Plan:
+def draw(scenario: Scenario, seed: int) -> Plan:
     """The plan of a seed: nothing else decides it."""
-    return programme.draw(random.Random(f"{seed}/{programme.name}/plan"))
+    return scenario.draw(random.Random(f"{seed}/{scenario.name}/plan"))
 
 
 def play(
-    programme: Programme,
+    scenario: Scenario,
     seed: int,
     backend: Backend,
     plan: Plan | None = None,
     *,
     shown_lines: int = MAX_SHOWN_LINES,
     with_history: bool = False,
-) -> Played:
+) -> RunResult:
     """Run a plan (the seed's own, unless given) and judge it. Whatever goes wrong is a failure."""
-    plan = draw(programme, seed) if plan is None else plan
-    world = world_of(seed, backend, plan)
-    stage = Stage(world, plan)
+    plan = draw(scenario, seed) if plan is None else plan
+    world = make_world(seed, backend, plan)
+    harness = Harness(world, plan)
     failures: list[Failure] = []
-    listener = Listener(world)
+    listener = TraceHandler(world)
     logging.getLogger("aiokafkawire").addHandler(listener)
     try:
-        world.run(lambda: _on_stage(programme, stage), limit_s=programme.limit_s)
+        world.run(lambda: _in_harness(scenario, harness), limit_s=scenario.limit_s)
     except BaseExceptionGroup as group:
         failures += [_failure(error) for error in _leaves(group)]
     except Exception as error:
@@ -99,29 +99,29 @@ def play(
     finally:
         logging.getLogger("aiokafkawire").removeHandler(listener)
     left = None if failures else tuple(world.left_behind())
-    violations = list(stage.violations)
-    if stage.observed is not None:
-        promises = programme.promises(plan)
+    violations = list(harness.violations)
+    if harness.observed is not None:
+        guarantees = scenario.guarantees(plan)
         observed = dataclasses.replace(
-            stage.observed,
+            harness.observed,
             left_behind=left,
-            reprs=tuple(stage.recorder.reprs),
-            peaks=stage.recorder.peaks,
+            reprs=tuple(harness.recorder.reprs),
+            peaks=harness.recorder.peaks,
             ended_at=world.now(),
         )
-        violations += check(stage.recorder.history, observed, promises)
+        violations += check(harness.recorder.history, observed, guarantees)
     failures += [Failure(f"invariant {each.invariant}", _shown(each)) for each in violations]
     lines = list(world.trace.lines)[-shown_lines:] if shown_lines else []
-    return Played(
-        programme.name,
+    return RunResult(
+        scenario.name,
         seed,
         backend,
         world.trace.digest,
         world.now(),
-        len(stage.recorder.history),
+        len(harness.recorder.history),
         tuple(failures[:MAX_FAILURES]),
         tuple(lines),
-        tuple(map(to_line, stage.recorder.history)) if with_history else (),
+        tuple(map(to_line, harness.recorder.history)) if with_history else (),
     )
 
 
@@ -129,13 +129,13 @@ def _shown(violation: Violation) -> str:
     return "\n    ".join([str(violation), *map(str, violation.events)])
 
 
-async def _on_stage(programme: Programme, stage: Stage) -> None:
-    async with stage.opened():
-        await programme.run(stage)
+async def _in_harness(scenario: Scenario, harness: Harness) -> None:
+    async with harness.opened():
+        await scenario.run(harness)
 
 
 def _failure(error: BaseException) -> Failure:
-    kind = "invariant 11" if isinstance(error, Unsettled) else type(error).__name__
+    kind = "invariant 11" if isinstance(error, ConditionTimedOut) else type(error).__name__
     text = f"{type(error).__name__}: {error}{_where(error)}"
     for cause in _leaves(error.__cause__):
         text += f"\n  because of {type(cause).__name__}: {cause}{_where(cause)}"

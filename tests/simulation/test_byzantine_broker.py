@@ -23,10 +23,10 @@ from hypothesis.stateful import (
 
 from aiokafkawire.testing.simulation.world import Backend
 from aiokafkawire.wire import ApiKey
-from tests.simulation.byzantine_responses import APIS_LIED_ABOUT, kinds_of
+from tests.simulation.byzantine_responses import APIS_WITH_FALSE_RESPONSES, kinds_for_api
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.scenarios.group_workers import COMMITS, host_of
-from tests.simulation.scenarios.liar import ASKED, PROGRAMME, TOPIC
+from tests.simulation.scenarios.liar import ASKED, SCENARIO, TOPIC
 from tests.simulation.single_run import BACKENDS, play
 
 A_FEW, DOZENS = 3, 30
@@ -35,8 +35,8 @@ RECORDS = 10
 
 SENDER, WORKERS = "sender", ("worker-0", "worker-1")
 
-told_lies = st.sampled_from(APIS_LIED_ABOUT).flatmap(
-    lambda api: st.tuples(st.just(api), st.sampled_from(list(kinds_of(api))))
+false_responses = st.sampled_from(APIS_WITH_FALSE_RESPONSES).flatmap(
+    lambda api: st.tuples(st.just(api), st.sampled_from(list(kinds_for_api(api))))
 )
 
 
@@ -77,9 +77,9 @@ class Lied(RuleBasedStateMachine):
 
     # --- what the broker does wrong next ---
 
-    @rule(told=told_lies, times=st.integers(1, 3))
-    def lie(self, told: tuple[ApiKey, str], times: int) -> None:
-        api, kind = told
+    @rule(false_response=false_responses, times=st.integers(1, 3))
+    def lie(self, false_response: tuple[ApiKey, str], times: int) -> None:
+        api, kind = false_response
         self.step("lie", api=api.name, kind=kind, times=times)
 
     @rule(node=st.integers(1, 3))
@@ -118,19 +118,19 @@ class Lied(RuleBasedStateMachine):
             clients=self.plan.clients,
             steps=tuple(self.steps),
         )
-        played = play(PROGRAMME, self.seed, self.backend, plan)
-        assert not played.failures, "\n".join([*map(str, played.failures), *played.trace])
+        result = play(SCENARIO, self.seed, self.backend, plan)
+        assert not result.failures, "\n".join([*map(str, result.failures), *result.trace])
 
 
 def run(examples: int) -> None:
-    chosen = settings(
+    run_settings = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,
         derandomize=examples <= DOZENS,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(Lied, settings=chosen)
+    run_state_machine_as_test(Lied, settings=run_settings)
 
 
 def test_a_few_histories_of_lies() -> None:

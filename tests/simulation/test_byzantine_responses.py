@@ -17,14 +17,14 @@ from aiokafkawire.wire.messages.fetch import (
 )
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.simulation.byzantine_responses import (
-    APIS_LIED_ABOUT,
+    APIS_WITH_FALSE_RESPONSES,
     BATCHES,
+    FALSE_RESPONSES,
     FRAMES,
-    LIES,
     MAX_UNPACKED_BYTES,
-    Lie,
-    draw_lie,
-    kinds_of,
+    FalseResponse,
+    draw_false_response,
+    kinds_for_api,
     lie,
 )
 
@@ -58,9 +58,9 @@ def seen(client_id: str = "worker") -> SeenRequest:
 @pytest.mark.parametrize("kind", BATCHES)
 def test_a_batch_that_lies_is_told_from_a_good_one(kind: str) -> None:
     good = a_batch()
-    told = Lie(kind=kind).response(fetched(good + good))
-    assert isinstance(told, FetchResponse)
-    bad = bytes(told.responses[0].partitions[0].records or b"")
+    changed = FalseResponse(kind=kind).response(fetched(good + good))
+    assert isinstance(changed, FetchResponse)
+    bad = bytes(changed.responses[0].partitions[0].records or b"")
     assert bad != good + good
     assert bad.endswith(good)
     assert len(bad) < MAX_UNPACKED_BYTES
@@ -72,22 +72,24 @@ def test_a_batch_that_lies_is_told_from_a_good_one(kind: str) -> None:
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_frame_that_lies_is_another(kind: str) -> None:
     frame = (12).to_bytes(4) + bytes(range(12))
-    assert Lie(kind=kind).frame([frame[:4], frame[4:]]) != [frame]
+    assert FalseResponse(kind=kind).frame([frame[:4], frame[4:]]) != [frame]
 
 
 def test_every_lie_is_about_something() -> None:
-    assert {kind for api in APIS_LIED_ABOUT for kind in kinds_of(api)} == set(LIES)
-    drawn = [draw_lie(random.Random(seed)) for seed in range(300)]
-    assert {each["api"] for each in drawn} == {api.name for api in APIS_LIED_ABOUT}
-    assert all(each["kind"] in kinds_of(ApiKey[each["api"]]) for each in drawn)
+    assert {kind for api in APIS_WITH_FALSE_RESPONSES for kind in kinds_for_api(api)} == set(
+        FALSE_RESPONSES
+    )
+    drawn = [draw_false_response(random.Random(seed)) for seed in range(300)]
+    assert {each["api"] for each in drawn} == {api.name for api in APIS_WITH_FALSE_RESPONSES}
+    assert all(each["kind"] in kinds_for_api(ApiKey[each["api"]]) for each in drawn)
 
 
 def test_answers_that_refuse_are_left_as_they_are() -> None:
     refusal = HeartbeatResponse(error_code=27)
-    assert Lie(kind="an older generation").response(refusal) is refusal
+    assert FalseResponse(kind="an older generation").response(refusal) is refusal
 
 
 def test_nodes_do_not_lie_to_each_other() -> None:
     assert lie("noise")(seen("broker-2")) is None
-    assert lie("noise")(seen()) == Lie(kind="noise")
+    assert lie("noise")(seen()) == FalseResponse(kind="noise")
     assert lie("a negative error")(seen()) == Answer(-7)

@@ -3,7 +3,7 @@
 import pytest
 
 from aiokafkawire.testing.simulation.world import Backend
-from tests.simulation.scenarios.corners import CORNERS, PROGRAMME
+from tests.simulation.scenarios.corners import CORNERS, SCENARIO
 from tests.simulation.single_run import BACKENDS, draw, play
 
 ENOUGH = 2_000
@@ -11,11 +11,11 @@ ENOUGH = 2_000
 
 
 def first_seed(corner: str) -> int:
-    return next(seed for seed in range(ENOUGH) if draw(PROGRAMME, seed).options["corner"] == corner)
+    return next(seed for seed in range(ENOUGH) if draw(SCENARIO, seed).options["corner"] == corner)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("corner", CORNERS)
 def test_a_client_masters_it(corner: str, backend: Backend) -> None:
-    played = play(PROGRAMME, first_seed(corner), backend)
-    assert not played.failures, "\n".join([*map(str, played.failures), *played.trace])
+    result = play(SCENARIO, first_seed(corner), backend)
+    assert not result.failures, "\n".join([*map(str, result.failures), *result.trace])

@@ -25,7 +25,7 @@ def test_what_is_drawn_is_what_it_takes(kind: str) -> None:
     fault = FAULTS[kind]
     for seed in range(20):
         arguments = fault.draw(random.Random(seed), FULL)
-        inspect.signature(fault.befall).bind(None, **arguments)
+        inspect.signature(fault.inject).bind(None, **arguments)
         assert fault.draw(random.Random(seed), FULL) == arguments
 
 

@@ -1,4 +1,4 @@
-"""What programmes of groups share: who comes back when, and how an upgrade goes on."""
+"""What scenarios of groups share: who comes back when, and how an upgrade goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 from tests.simulation.plan import PlannedClient
 from tests.simulation.scenarios.churn import UPGRADE, Rounds
-from tests.simulation.scenarios.group_workers import host_of, steps_of_life
+from tests.simulation.scenarios.group_workers import draw_worker_steps, host_of
 
 WORKERS = [PlannedClient(f"worker-{number}", host_of(number), "works") for number in range(3)]
 
@@ -28,9 +28,9 @@ def test_no_two_workers_are_two_rounds_of_the_upgrade_apart() -> None:
 
 
 def test_steps_of_life_are_of_the_workers_there_are_and_in_order() -> None:
-    steps = steps_of_life(random.Random(1), WORKERS, 20, 10.0)
+    steps = draw_worker_steps(random.Random(1), WORKERS, 20, 10.0)
     assert len(steps) == 20
     assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
     assert {step.arguments["worker"] for step in steps} <= {worker.name for worker in WORKERS}
     assert {step.kind for step in steps} == {"leave", "die", "stall"}
-    assert steps_of_life(random.Random(1), [], 20, 10.0) == ()
+    assert draw_worker_steps(random.Random(1), [], 20, 10.0) == ()

@@ -1,4 +1,4 @@
-"""Seeds choose programmes, run in two processes as in one, and a failing one is made short."""
+"""Seeds choose scenarios, run in two processes as in one, and a failing one is made short."""
 
 from __future__ import annotations
 
@@ -9,70 +9,68 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation import runner
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, Step
-from tests.simulation.report import Tally, command_of, table, told
-from tests.simulation.runner import Job, jobs_of, perform, perform_all, shortest
+from tests.simulation.report import Tally, format_failed_run, replay_command, table
+from tests.simulation.runner import Job, find_shortest, make_jobs, run_job, run_jobs
 from tests.simulation.scenarios import NAMES, load, plain
 
 
-def test_every_programme_and_backend_gets_its_share() -> None:
-    programmes = load()
-    jobs = list(jobs_of(range(2_000), programmes))
-    counts = Counter(job.programme for job in jobs)
+def test_every_scenario_and_backend_gets_its_share() -> None:
+    scenarios = load()
+    jobs = list(make_jobs(range(2_000), scenarios))
+    counts = Counter(job.scenario for job in jobs)
     assert set(counts) == set(NAMES)
-    total = sum(programme.share for programme in programmes.values())
-    for name, programme in programmes.items():
-        assert counts[name] == pytest.approx(2_000 * programme.share / total, abs=90)
+    total = sum(scenario.share for scenario in scenarios.values())
+    for name, scenario in scenarios.items():
+        assert counts[name] == pytest.approx(2_000 * scenario.share / total, abs=90)
     assert Counter(job.backend for job in jobs)["trio"] == pytest.approx(1_000, abs=100)
-    assert jobs == list(jobs_of(range(2_000), programmes))
+    assert jobs == list(make_jobs(range(2_000), scenarios))
 
 
 def test_one_backend_alone() -> None:
-    assert {job.backend for job in jobs_of(range(50), load(), "trio")} == {"trio"}
+    assert {job.backend for job in make_jobs(range(50), load(), "trio")} == {"trio"}
 
 
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives() -> None:
     jobs = [Job(seed, "plain", "asyncio") for seed in range(4)]
-    here = {job.seed: perform(job).digest for job in jobs}
-    there = {job.seed: played.digest for job, played, _ in perform_all(jobs, 2)}
+    here = {job.seed: run_job(job).digest for job in jobs}
+    there = {job.seed: result.digest for job, result, _ in run_jobs(jobs, 2)}
     assert there == here
 
 
 def broken_plain() -> object:
-    """The plain programme, with a step that breaks it."""
+    """The plain scenario, with a step that breaks it."""
 
     def draw(rng: random.Random) -> Plan:
         plan = plain.draw(rng)
         steps = [*plan.steps, Step(0.2, "break", {"n": 0}), Step(0.3, "break", {"n": 1})]
         return replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at_s)))
 
-    async def run(stage: Stage) -> None:
+    async def run(harness: Harness) -> None:
         async def broken(n: int) -> None:
             if n == 1:
-                stage.violated(1, "gone")
+                harness.violated(1, "gone")
 
-        stage.on("break", broken)
-        await plain.run(stage)
+        harness.on("break", broken)
+        await plain.run(harness)
 
-    return replace(plain.PROGRAMME, draw=draw, run=run)
+    return replace(plain.SCENARIO, draw=draw, run=run)
 
 
 def test_a_failing_seed_is_told_with_its_shortest_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "load", lambda names: {"plain": broken_plain()})
     job = Job(5, "plain", "asyncio")
-    played = perform(job)
-    assert [failure.kind for failure in played.failures] == ["invariant 1"]
-    shrunk = shortest(job, played, max_runs=40)
+    result = run_job(job)
+    assert [failure.kind for failure in result.failures] == ["invariant 1"]
+    shrunk = find_shortest(job, result, max_runs=40)
     (step,) = shrunk.made().steps
     assert (step.kind, step.arguments) == ("break", {"n": 1})
     assert (shrunk.clients, shrunk.records) == ([], 0)
-    text = told(job, played, shrunk, perform(job, shrunk.made()))
+    text = format_failed_run(job, result, shrunk, run_job(job, shrunk.made()))
     number = shrunk.steps[0]
-    command = (
-        f"--seed 5 --programme plain --backend asyncio --trace --steps {number} --clients none"
-    )
+    command = f"--seed 5 --scenario plain --backend asyncio --trace --steps {number} --clients none"
     assert command in text
     assert "violated: (1) gone" in text
 
@@ -80,23 +78,23 @@ def test_a_failing_seed_is_told_with_its_shortest_plan(monkeypatch: pytest.Monke
 def test_a_run_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_CPU_S", 0.3)
 
-    async def run(stage: Stage) -> None:
+    async def run(harness: Harness) -> None:
         while True:
             pass
 
-    broken = replace(plain.PROGRAMME, run=run)
+    broken = replace(plain.SCENARIO, run=run)
     monkeypatch.setattr(runner, "load", lambda names: {"plain": broken})
-    (failure,) = perform(Job(1, "plain", "asyncio")).failures
+    (failure,) = run_job(Job(1, "plain", "asyncio")).failures
     assert failure.kind == "took too long"
 
 
-def test_the_table_has_a_line_for_each_programme_and_one_for_all() -> None:
+def test_the_table_has_a_line_for_each_scenario_and_one_for_all() -> None:
     tallies = {
         "plain": Tally(seeds=3, failed=1, events=40, hours=0.5, cpu_s=1.4),
         "leaving": Tally(seeds=2, failed=0, events=2, hours=1.0, cpu_s=0.2),
     }
     assert table(tallies).splitlines() == [
-        "programme  seeds  events  hours  s CPU  failed",
+        "scenario  seeds  events  hours  s CPU  failed",
         "leaving        2       2    1.0      0       0",
         "plain          3      40    0.5      1       1",
         "all            5      42    1.5      2       1",
@@ -104,6 +102,6 @@ def test_the_table_has_a_line_for_each_programme_and_one_for_all() -> None:
 
 
 def test_the_command_of_a_seed() -> None:
-    assert command_of(Job(7, "leaving", "trio")) == (
-        "python -m tests.simulation --seed 7 --programme leaving --backend trio --trace"
+    assert replay_command(Job(7, "leaving", "trio")) == (
+        "python -m tests.simulation --seed 7 --scenario leaving --backend trio --trace"
     )

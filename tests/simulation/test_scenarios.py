@@ -1,4 +1,4 @@
-"""A few seeds of each programme on each backend; the many are `make simulate`."""
+"""A few seeds of each scenario on each backend; the many are `make simulate`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SHORT = [
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SHORT)
 def test_nothing_that_is_promised_fails(name: str, backend: Backend) -> None:
-    played = play(load((name,))[name], SEEDS[backend], backend)
-    assert not played.failures, "\n".join([*map(str, played.failures), *played.trace])
+    result = play(load((name,))[name], SEEDS[backend], backend)
+    assert not result.failures, "\n".join([*map(str, result.failures), *result.trace])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(450)  # twice `LIMIT_S`, and some more
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_seed_is_the_same_run_in_every_process(backend: Backend) -> None:
-    told = [_digests(backend, hash_seed, malloc) for hash_seed, malloc in OTHERS]
-    assert told[0] == told[1]
-    assert len(set(told[0])) == len(NAMES) + len(CORNERS)
+    digests = [_digests(backend, hash_seed, malloc) for hash_seed, malloc in OTHERS]
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == len(NAMES) + len(CORNERS)
 
 
 OTHERS = (("1", "pymalloc"), ("2", "malloc"))
@@ -46,8 +46,8 @@ import sys
 from tests.simulation.single_run import draw, play
 from tests.simulation.scenarios import NAMES, corners, load
 
-for name, programme in load(NAMES).items():
-    print(name, play(programme, 1, sys.argv[1], shown_lines=0).digest)
+for name, scenario in load(NAMES).items():
+    print(name, play(scenario, 1, sys.argv[1], shown_lines=0).digest)
 
 # Each situation where it is drawn first.
 left, seed = set(corners.CORNERS), 0
@@ -73,7 +73,7 @@ def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() 
     """What expires must be in doubt because of the fault, not for the length of the queue."""
     slow = 0
     for seed in range(3_000):
-        plan = draw(producing.PROGRAMME, seed)
+        plan = draw(producing.SCENARIO, seed)
         doubted = [step for step in plan.steps if step.kind == "leave in doubt"]
         if not doubted or "replicate" not in plan.broker:
             continue

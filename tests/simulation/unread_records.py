@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafkawire.broker import Broker
-from tests.invariants.broker_observer import log_of
+from tests.invariants.broker_observer import read_log
 from tests.invariants.events import Opened, Polled
 from tests.invariants.observed import Log
 from tests.invariants.recorder import Recorder
 
-__all__ = ("Consumed",)
+__all__ = ("UnreadRecords",)
 
 SEEN = ("none", "committed")
 """What readers of committed records are given, by the fate of its transaction."""
 
 
-class Consumed:
+class UnreadRecords:
     """Compares logs with a history that grows; nothing is read twice that has not changed.
 
     By values: another log has the same offsets once its topic was made again.
@@ -26,7 +26,7 @@ class Consumed:
     def __init__(self, broker: Broker, recorder: Recorder) -> None:
         self._broker = broker
         self._history = recorder.history
-        self._heard = 0
+        self._processed_events = 0
         self._groups: dict[str, str | None] = {}
         self._given: dict[tuple[str | None, str, int], set[bytes]] = {}
         self._logs: dict[tuple[str, int], tuple[tuple[Any, int, int], Log]] = {}
@@ -39,7 +39,7 @@ class Consumed:
 
         `committed`: none of transactions that are open or were aborted.
         """
-        self._hear()
+        self._process_events()
         found = []
         for topic in topics:
             for partition in range(self._broker.topics.get(topic, 0)):
@@ -59,11 +59,11 @@ class Consumed:
         state = (which, end, self._broker.leader_epoch(topic, partition))
         kept = self._logs.get((topic, partition))
         if kept is None or kept[0] != state:
-            kept = self._logs[topic, partition] = (state, log_of(self._broker, topic, partition))
+            kept = self._logs[topic, partition] = (state, read_log(self._broker, topic, partition))
         return kept[1]
 
-    def _hear(self) -> None:
-        for event in self._history[self._heard :]:
+    def _process_events(self) -> None:
+        for event in self._history[self._processed_events :]:
             if isinstance(event, Opened):
                 self._groups[event.client] = event.options.get("group_id")
             elif isinstance(event, Polled):
@@ -71,4 +71,4 @@ class Consumed:
                 for group in (None, self._groups.get(event.client)):
                     key = (group, event.topic, event.partition)
                     self._given.setdefault(key, set()).update(values)
-        self._heard = len(self._history)
+        self._processed_events = len(self._history)

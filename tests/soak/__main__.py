@@ -46,8 +46,8 @@ def prove(name: str, kafka: Kafka) -> bool:
         return False
     for problem in report.problems:
         print(f"  PROBLEM: {problem}")
-    verdict = "FAILED" if report.problems else "right"
-    print(f"  {report.title}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    check_result = "FAILED" if report.problems else "right"
+    print(f"  {report.title}: {check_result} ({time.monotonic() - began:.0f} s)", flush=True)
     return not report.problems
 
 

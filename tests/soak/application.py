@@ -27,7 +27,7 @@ import sniffio
 
 from aiokafkawire import Consumer, KafkaError, Producer
 from aiokafkawire.errors import CommitFailed, ProducerFenced, RequestTimedOut, TransactionFailed
-from tests.invariants.events import Event, to_line, told
+from tests.invariants.events import Event, parse_value, to_line
 from tests.invariants.recorded_consumer import RecordedConsumer
 from tests.invariants.recorded_producer import RecordedProducer
 from tests.invariants.recorder import Recorder
@@ -203,7 +203,7 @@ async def one_transaction(
 
 def original(value: bytes) -> bytes:
     """What a record is a copy of: what it tells, or itself."""
-    found = told(value)
+    found = parse_value(value)
     return found.payload if found is not None and found.payload else value
 
 

@@ -10,7 +10,15 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.broker import Broker
-from tests.invariants.events import Acknowledged, Closed, Ended, Event, Polled, from_line, value_of
+from tests.invariants.events import (
+    Acknowledged,
+    Closed,
+    Ended,
+    Event,
+    Polled,
+    from_line,
+    make_value,
+)
 from tests.soak.application import (
     ROLES,
     Job,
@@ -112,9 +120,9 @@ def test_a_job_goes_over_the_command_line() -> None:
 
 
 def test_a_copy_knows_its_original() -> None:
-    first = value_of("producer-1", 7)
-    copy = value_of("first-1.producer.1", 3, original(first))
-    again = value_of("second-2.producer.1", 9, original(copy))
+    first = make_value("producer-1", 7)
+    copy = make_value("first-1.producer.1", 3, original(first))
+    again = make_value("second-2.producer.1", 9, original(copy))
     assert original(first) == original(copy) == original(again) == first
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.wire import ErrorCode
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import Acknowledged, Called, Failed, Fault, Returned
 from tests.invariants.run import Client, Run
 
-__all__ = ("calls_end", "errors_are_typed", "no_secret_is_told", "nothing_is_left")
+__all__ = ("calls_end", "errors_are_typed", "no_secret_is_logged", "nothing_leaks")
 
 PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecord"}
 """What no peer that keeps the protocol can cause."""
@@ -32,7 +32,7 @@ def calls_end(run: Run) -> Iterator[Violation]:
     """
     if not any(True for _ in run.of(Called)) and not run.sent:
         raise NotChecked("nothing was called")
-    slack = run.promises.slack_s
+    slack = run.guarantees.slack_s
     late: list[Finding] = []
     never: list[Finding] = []
     open_: dict[tuple[str, int], Called] = {}
@@ -53,11 +53,11 @@ def calls_end(run: Run) -> Iterator[Violation]:
             continue
         if run.ended_at > called.at + limit + slack:
             never.append((f"{called.name} of {called.client}, since {called.at:.3f} s", called))
-    yield from one_of_a_kind(9, "calls ended after their deadline", late)
-    yield from one_of_a_kind(9, "calls never ended", never)
-    yield from one_of_a_kind(9, "records were told of after their deadline", _late(run))
-    hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.unheard]
-    yield from one_of_a_kind(9, "records have no outcome after their producer's end", hanging)
+    yield from group_findings(9, "calls ended after their deadline", late)
+    yield from group_findings(9, "calls never ended", never)
+    yield from group_findings(9, "records were told of after their deadline", _late(run))
+    hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.outcomes_missing]
+    yield from group_findings(9, "records have no outcome after their producer's end", hanging)
 
 
 def _crashed(run: Run, name: str) -> bool:
@@ -67,7 +67,7 @@ def _crashed(run: Run, name: str) -> bool:
 
 def _late(run: Run) -> list[Finding]:
     """Records: the handing over, and the outcome."""
-    slack = run.promises.slack_s
+    slack = run.guarantees.slack_s
     late: list[Finding] = []
     for sent in run.sent.values():
         outcome: Acknowledged | Failed | None = sent.acknowledged or sent.failed
@@ -91,24 +91,26 @@ def _late(run: Run) -> list[Finding]:
     return late
 
 
-def nothing_is_left(run: Run) -> Iterator[Violation]:
+def nothing_leaks(run: Run) -> Iterator[Violation]:
     """(10) After closing there is no task, socket, timer or member of a group left, and nobody held
     more than the configured limits allow."""
     observed = run.observed
     if observed.left_behind is None and not observed.peaks and observed.members is None:
         raise NotChecked("nobody looked for what is left behind")
     left: list[Finding] = [(line, line) for line in observed.left_behind or ()]
-    yield from one_of_a_kind(10, "things were left behind", left)
+    yield from group_findings(10, "things were left behind", left)
     over: list[Finding] = [
         (f"{peak.client} held {peak.value} {peak.what}, of {peak.limit}", peak)
         for peak in observed.peaks or ()
         if peak.value > peak.limit
     ]
-    yield from one_of_a_kind(10, "limits were passed", over)
-    yield from one_of_a_kind(10, "members stay in groups that they left", list(_ghosts(run)))
+    yield from group_findings(10, "limits were passed", over)
+    yield from group_findings(
+        10, "members stay in groups that they left", list(_leftover_members(run))
+    )
 
 
-def _ghosts(run: Run) -> Iterator[Finding]:
+def _leftover_members(run: Run) -> Iterator[Finding]:
     """Members whose client was closed when all was well, and so could say goodbye.
 
     It cannot before it was told who it is, and who is cancelled does not wait for that.
@@ -119,8 +121,8 @@ def _ghosts(run: Run) -> Iterator[Finding]:
         client = run.by_client_id.get(client_id)
         if client is None or client.ended_at is None or client.crashed or begin is None:
             continue
-        nameless = joined.get(client_id, NEVER) > client.ended_at - run.promises.slack_s
-        if client.hurried and nameless:
+        nameless = joined.get(client_id, NEVER) > client.ended_at - run.guarantees.slack_s
+        if client.cancelled and nameless:
             continue
         if begin == 0.0 or client.ended_at > begin + grace_s(client):
             yield f"{client.name} in {group}", client
@@ -142,23 +144,23 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
         text = f"{ended.error} at {ended.client}: {ended.text}"
         if not ended.typed:
             strange.append((text, ended))
-        elif ended.error in PROTOCOL_ERRORS and not run.promises.hostile:
+        elif ended.error in PROTOCOL_ERRORS and not run.guarantees.hostile:
             protocol.append((text, ended))
-    yield from one_of_a_kind(12, "errors are of no kind that callers know", strange)
-    yield from one_of_a_kind(12, "errors blame peers that keep the protocol", protocol)
+    yield from group_findings(12, "errors are of no kind that callers know", strange)
+    yield from group_findings(12, "errors blame peers that keep the protocol", protocol)
     crashes: list[Finding] = [(line, line) for line in run.observed.crashes or ()]
-    yield from one_of_a_kind(12, "failures that nobody was told", crashes)
+    yield from group_findings(12, "failures that nobody was told", crashes)
     unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
-    yield from one_of_a_kind(12, "requests that no broker can read", unreadable)
-    mistaken = list(_mistaken(run))
-    yield from one_of_a_kind(12, "requests are mistaken though nothing was broken yet", mistaken)
-    hurried = list(_hurried(run))
-    yield from one_of_a_kind(12, "commits were sent again without a pause", hurried)
-    blamed = [] if run.promises.hostile else list(_blamed(run))
-    yield from one_of_a_kind(12, "connections ended over answers that were right", blamed)
+    yield from group_findings(12, "requests that no broker can read", unreadable)
+    mistaken = list(_rejected_requests(run))
+    yield from group_findings(12, "requests are mistaken though nothing was broken yet", mistaken)
+    cancelled = list(_retried_without_pause(run))
+    yield from group_findings(12, "commits were sent again without a pause", cancelled)
+    blamed = [] if run.guarantees.hostile else list(_blamed_brokers(run))
+    yield from group_findings(12, "connections ended over answers that were right", blamed)
 
 
-def _hurried(run: Run) -> Iterator[Finding]:
+def _retried_without_pause(run: Run) -> Iterator[Finding]:
     """Commits of a client that come sooner after a refusal than the shortest pause.
 
     What is handled in the very moment of the refusal was on its way before that: a node that was
@@ -176,18 +178,18 @@ def _hurried(run: Run) -> Iterator[Finding]:
         if before is not None and 0 < request.at - before < pause_s:
             yield f"{request.client} after {request.at - before:.3f} s", request
         newest[request.client] = max(newest.get(request.client, 0.0), request.connected_at)
-        heard = request.connected_at == newest[request.client] and not request.crowded
-        if request.put_off and heard:
+        received = request.connected_at == newest[request.client] and not request.crowded
+        if request.put_off and received:
             put_off[request.client] = request.at
 
 
-def _blamed(run: Run) -> Iterator[Finding]:
+def _blamed_brokers(run: Run) -> Iterator[Finding]:
     for line in run.observed.log_lines or ():
         if UNEXPECTED in line:
             yield line, line
 
 
-def _mistaken(run: Run) -> Iterator[Finding]:
+def _rejected_requests(run: Run) -> Iterator[Finding]:
     begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
     for refusal in run.observed.refusals or ():
         client = run.by_client_id.get(refusal.client)
@@ -205,21 +207,21 @@ def _ends(run: Run) -> Iterator[Returned | Failed]:
     yield from run.of(Failed)
 
 
-def no_secret_is_told(run: Run) -> Iterator[Violation]:
+def no_secret_is_logged(run: Run) -> Iterator[Violation]:
     """(13) No secret stands in a log line, a repr or the text of an error: neither as it is, nor in
     another base."""
-    if not run.promises.secrets:
+    if not run.guarantees.secrets:
         raise NotChecked("there is no secret")
     observed = run.observed
     if observed.log_lines is None and observed.reprs is None:
         raise NotChecked("nobody kept what was written")
-    needles = [shape for secret in run.promises.secrets for shape in _shapes(secret)]
+    needles = [shape for secret in run.guarantees.secrets for shape in _shapes(secret)]
     for where, lines in (
         ("log lines", observed.log_lines or ()),
         ("reprs", observed.reprs or ()),
         ("errors", [ended.text for ended in _ends(run) if ended.text]),
     ):
-        yield from one_of_a_kind(13, f"{where} tell a secret", list(_telling(lines, needles)))
+        yield from group_findings(13, f"{where} tell a secret", list(_lines_with(lines, needles)))
 
 
 def _shapes(secret: str) -> list[str]:
@@ -227,7 +229,7 @@ def _shapes(secret: str) -> list[str]:
     return [secret, data.hex(), base64.b64encode(data).decode().rstrip("=")]
 
 
-def _telling(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
+def _lines_with(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
     for line in lines:
         if any(needle in line for needle in needles):
             yield line[:80], line

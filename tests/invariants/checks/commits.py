@@ -12,7 +12,7 @@ from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
 from tests.invariants.checks.calls import grace_s, well_since
 from tests.invariants.checks.committed_offsets import Committed
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.checks.groups import follow
 from tests.invariants.checks.reading import Visible, visible
 from tests.invariants.events import (
@@ -32,7 +32,7 @@ from tests.invariants.events import (
     Sought,
     TopicDeleted,
 )
-from tests.invariants.events import Committed as CommitTold
+from tests.invariants.events import Committed as CommitOutcome
 from tests.invariants.observed import CommitRequest
 from tests.invariants.run import Client, Run
 
@@ -46,7 +46,7 @@ ASKING_S = 1.0
 most; up to then it commits what it believes of it."""
 
 HARMLESS = ("leave", "upgrade", "grow")
-"""Steps of programmes that break nothing."""
+"""Steps of scenarios that break nothing."""
 
 Key = tuple[str, TopicPartition]
 
@@ -65,15 +65,15 @@ def commits_are_right(run: Run) -> Iterator[Violation]:
     if not any(client.group for client in run.clients.values()):
         raise NotChecked("nobody has a group")
     back = list(_going_back(run)) + list(_transactions_going_back(run))
-    yield from one_of_a_kind(6, "commits went back", back)
+    yield from group_findings(6, "commits went back", back)
     seen = _Seen(run)
     left: dict[Key, int] = {}
-    yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run, seen, left)))
+    yield from group_findings(6, "commits pass what was processed", list(_passing(run, seen, left)))
     forgotten = list(_forgotten(run, seen, left))
-    yield from one_of_a_kind(6, "what members processed was not committed as they left", forgotten)
-    yield from one_of_a_kind(6, "commits told as kept are not", list(_untrue(run)))
+    yield from group_findings(6, "what members processed was not committed as they left", forgotten)
+    yield from group_findings(6, "commits told as kept are not", list(_untrue(run)))
     kept = list(_kept_back(run, seen))
-    yield from one_of_a_kind(6, "what members processed was not committed as it was revoked", kept)
+    yield from group_findings(6, "what members processed was not committed as it was revoked", kept)
 
 
 # --- going back ----------------------------------------------------------------------------------
@@ -126,8 +126,10 @@ class _Reasons:
         self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
     ) -> bool:
         client = self._run.by_client_id.get(request.client)
-        heard_s = ASKING_S + (0.0 if client is None else client.seconds("metadata_max_age_ms"))
-        if _between(self._deleted.get(tp.topic, []), before.at - heard_s, request.at):
+        metadata_delay_s = ASKING_S + (
+            0.0 if client is None else client.seconds("metadata_max_age_ms")
+        )
+        if _between(self._deleted.get(tp.topic, []), before.at - metadata_delay_s, request.at):
             return True
         overtaken = request.connected_at < before.connected_at
         if request.client == before.client and overtaken:
@@ -318,7 +320,7 @@ def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
                 yield from _judge(request, progress, seen)
                 request = next(waiting, None)
             progress.happened(event)
-            if _says_goodbye(event) and well is not None and event.at >= well:
+            if _leaves_group(event) and well is not None and event.at >= well:
                 progress.leaves(left if _left_well(run, client) else {})
         while request is not None:
             yield from _judge(request, progress, seen)
@@ -349,7 +351,7 @@ def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding
                 yield f"{group} {tp} has {offset} in the end, given was what is before {cap}", group
 
 
-def _says_goodbye(event: Event) -> bool:
+def _leaves_group(event: Event) -> bool:
     """Whether the application closes a member as it should, having done its work."""
     return type(event) is Called and event.name == "stop" and bool(event.task)
 
@@ -371,16 +373,16 @@ def _untrue(run: Run) -> Iterator[Finding]:
             if not error and request.producer_id < 0:
                 kept[request.client, tp].append((request.at, offset))
     asked = {(event.client, event.call): event.offsets or () for event in run.of(Committing)}
-    for told in run.of(CommitTold):
-        client = run.clients.get(told.client)
-        if told.outcome != "ok" or client is None:
+    for outcome in run.of(CommitOutcome):
+        client = run.clients.get(outcome.client)
+        if outcome.outcome != "ok" or client is None:
             continue
         client_id = str(client.options.get("client_id"))
-        for tp, offset in asked.get((told.client, told.call), ()):
+        for tp, offset in asked.get((outcome.client, outcome.call), ()):
             if len(run.made_at.get(tp.topic, ())) > 1:
                 continue
-            if not any(at <= told.at and there >= offset for at, there in kept[client_id, tp]):
-                yield f"{told.client} {tp}: {offset}", told
+            if not any(at <= outcome.at and there >= offset for at, there in kept[client_id, tp]):
+                yield f"{outcome.client} {tp}: {offset}", outcome
 
 
 def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
 from tests.invariants.checks.calls import grace_s, well_since
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
     AssignedByHand,
     Called,
@@ -50,19 +50,19 @@ def all_is_consumed(run: Run) -> Iterator[Violation]:
 
     A client has as long as its requests may take to notice that all is well again.
     """
-    readers = [*run.promises.complete_groups, *run.promises.complete_readers]
+    readers = [*run.guarantees.complete_groups, *run.guarantees.complete_readers]
     begin = well_since(run)
     if not readers and begin is None:
         raise NotChecked("nobody promised to read everything, and it was never said to be healed")
-    for group in run.promises.complete_groups:
+    for group in run.guarantees.complete_groups:
         members = [client for client in run.clients.values() if client.group == group]
         yield from _judge(run, f"group {group}", members)
-    for name in run.promises.complete_readers:
+    for name in run.guarantees.complete_readers:
         yield from _judge(run, name, [run.clients[name]] if name in run.clients else [])
     if begin is not None:
         sends, calls = _failures(run, begin)
-        yield from one_of_a_kind(11, "sends failed although nothing was broken any more", sends)
-        yield from one_of_a_kind(11, "calls failed although nothing was broken any more", calls)
+        yield from group_findings(11, "sends failed although nothing was broken any more", sends)
+        yield from group_findings(11, "calls failed although nothing was broken any more", calls)
 
 
 # --- what is read --------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
                 missing.append((where, record))
             elif since is not None:
                 due = max(since, _there_since(run, record.value, asked))
-                if at > due + run.promises.consumed_within_s + run.promises.slack_s:
+                if at > due + run.guarantees.consumed_within_s + run.guarantees.slack_s:
                     late.append((f"{where} {at - due:.1f} s later", record))
-    yield from one_of_a_kind(11, f"records were never given to {who}", missing)
-    yield from one_of_a_kind(11, f"records were given late to {who}", late)
+    yield from group_findings(11, f"records were never given to {who}", missing)
+    yield from group_findings(11, f"records were given late to {who}", late)
 
 
 def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
@@ -122,7 +122,7 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
         tp
         for tp in found
         if (not made or tp.topic in run.partitions)
-        and (run.promises.in_metadata or len(made.get(tp.topic, ())) <= 1)
+        and (run.guarantees.in_metadata or len(made.get(tp.topic, ())) <= 1)
     ]
 
 

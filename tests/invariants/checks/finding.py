@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.invariants.check_result import SHOWN, Violation
 
-__all__ = ("Finding", "NotChecked", "one_of_a_kind")
+__all__ = ("Finding", "NotChecked", "group_findings")
 
 Finding = tuple[str, object]
 """What one example of a violation says, and what shows it."""
@@ -16,7 +16,7 @@ class NotChecked(Exception):
     """There is nothing to look at; the text says why."""
 
 
-def one_of_a_kind(invariant: int, kind: str, found: Sequence[Finding]) -> Iterable[Violation]:
+def group_findings(invariant: int, kind: str, found: Sequence[Finding]) -> Iterable[Violation]:
     """One violation for all findings of a kind: how many, and the first few."""
     if not found:
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
     Assigned,
     AssignedByHand,
@@ -77,13 +77,13 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
         newest[connection] = max(request.generation, newest.get(connection, -1))
         for tp in owning.strange(request, client):
             strange.append((f"{request.client} {tp} in generation {request.generation}", request))
-    yield from one_of_a_kind(
+    yield from group_findings(
         7, "partitions were committed by members that do not own them", strange
     )
-    yield from one_of_a_kind(7, "members committed as if they were none", outside)
-    yield from one_of_a_kind(7, "members went back to an earlier generation", back)
+    yield from group_findings(7, "members committed as if they were none", outside)
+    yield from group_findings(7, "members went back to an earlier generation", back)
     kept = list(_not_given(run, owning))
-    yield from one_of_a_kind(7, "members own what they were not given, or not all of it", kept)
+    yield from group_findings(7, "members own what they were not given, or not all of it", kept)
 
 
 class _Owning:
@@ -137,7 +137,7 @@ class _Owning:
                 others |= {tp for tp, owner in given.items() if owner != member}
                 generation -= 1
             kept |= set(answer.partitions) - others
-            if answer.heard:
+            if answer.received:
                 break
         return kept
 
@@ -262,7 +262,7 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
             if type(event) is Settled:
                 for group in event.groups:
                     found += [(f"{group}: {text}", event) for text in owners.unsettled(group)]
-    yield from one_of_a_kind(8, "partitions are not owned by one member each", found)
+    yield from group_findings(8, "partitions are not owned by one member each", found)
     twice: list[Finding] = []
     for generation in run.observed.generations or ():
         given = Counter(tp for _, partitions in generation.members for tp in partitions)
@@ -271,12 +271,12 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
             for tp, count in given.items()
             if count > 1
         ]
-    yield from one_of_a_kind(8, "partitions were given to several members", twice)
-    yield from one_of_a_kind(8, "partitions were lost without a reason", list(_lost(run)))
+    yield from group_findings(8, "partitions were given to several members", twice)
+    yield from group_findings(8, "partitions were lost without a reason", list(_lost(run)))
 
 
 def _lost(run: Run) -> Iterator[Finding]:
-    if not run.promises.sessions_hold:
+    if not run.guarantees.sessions_hold:
         return
     broken = sorted(event.at for event in run.of(Fault))
     healed = sorted(event.at for event in run.of(Healed))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
-from tests.invariants.events import told
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
+from tests.invariants.events import parse_value
 from tests.invariants.observed import Log, LogRecord
 from tests.invariants.run import Run, Sent
 
@@ -23,7 +23,7 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
     For acks=all; a record whose offset was not told is anywhere in its partition. What retention
     took, and what was in a topic that was deleted and whose log nobody kept, is left out.
     """
-    if not run.promises.durable:
+    if not run.guarantees.durable:
         raise NotChecked("brokers may lose what was acknowledged")
     if not any(sent.acknowledged for sent in run.sent.values()):
         raise NotChecked("nothing was acknowledged")
@@ -32,7 +32,7 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
         for log in run.observed.logs
         for offset in log.misdated
     ]
-    yield from one_of_a_kind(1, "batches tell another newest time than their records", misdated)
+    yield from group_findings(1, "batches tell another newest time than their records", misdated)
     promised = {
         client.name
         for client in run.clients.values()
@@ -56,8 +56,8 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
             elsewhere.append((text, event))
         else:
             missing.append((f"{name} told to be at {tp}@{sent.offset}", event))
-    yield from one_of_a_kind(1, "acknowledged records are not in the log", missing)
-    yield from one_of_a_kind(1, "records are not where they were told to be", elsewhere)
+    yield from group_findings(1, "acknowledged records are not in the log", missing)
+    yield from group_findings(1, "records are not where they were told to be", elsewhere)
 
 
 def _is(log: Log, tp: TopicPartition) -> bool:
@@ -69,7 +69,7 @@ def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
     logs = run.logs.get(tp, [])
     incarnations = len(run.made_at.get(tp.topic, [0.0]))
     gone_unseen = len(logs) < incarnations or tp.topic not in run.partitions
-    if run.made_at and gone_unseen and run.promises.topics_remade:
+    if run.made_at and gone_unseen and run.guarantees.topics_remade:
         return True
     if sent.offset < 0:
         return any(log.start_offset > 0 for log in logs)
@@ -91,14 +91,14 @@ def nothing_twice(run: Run) -> Iterator[Violation]:
         for log, record in places:
             before = seen.setdefault((log.topic, log.incarnation), (log, record))
             if before[1] is not record:
-                places_told = f"{_where(*before)} and {_where(log, record)}"
-                twice.append((f"{_name(sent)} at {places_told}", sent.sending))
-    yield from one_of_a_kind(2, "records stand twice", twice)
+                both_places = f"{_where(*before)} and {_where(log, record)}"
+                twice.append((f"{_name(sent)} at {both_places}", sent.sending))
+    yield from group_findings(2, "records stand twice", twice)
 
 
 def _numbered(run: Run) -> set[str]:
     """Producers whose records are written once."""
-    if not run.promises.numbers:
+    if not run.guarantees.numbers:
         return set()
     return {client.name for client in run.clients.values() if client.idempotent}
 
@@ -128,7 +128,7 @@ def in_order(run: Run) -> Iterator[Violation]:
     wrong: list[Finding] = []
     for log in run.observed.logs:
         wrong += _disorder(run, log, producers, numbered)
-    yield from one_of_a_kind(3, "records stand behind ones that were sent later", wrong)
+    yield from group_findings(3, "records stand behind ones that were sent later", wrong)
 
 
 def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> Iterator[Finding]:
@@ -181,8 +181,8 @@ def nothing_failed_appears(run: Run) -> Iterator[Violation]:
     for value, places in run.stored.items():
         sent = run.sent.get(value)
         if sent is None:
-            tells = told(value)
-            if tells is not None and tells.producer in run.clients:
+            identity = parse_value(value)
+            if identity is not None and identity.producer in run.clients:
                 strange.append((f"{value.decode('latin-1')} at {_where(*places[0])}", places[0]))
             continue
         sending, event = sent.sending, sent.failed
@@ -196,9 +196,9 @@ def nothing_failed_appears(run: Run) -> Iterator[Violation]:
             if any(at <= event.at for at in run.deleted_at[log.topic][log.incarnation :]):
                 continue
             failed.append((f"{_name(sent)} at {_where(log, record)} after {event.error}", event))
-    yield from one_of_a_kind(4, "records that had failed are in the log", failed)
-    yield from one_of_a_kind(4, "records that nobody sent there are in the log", strange)
+    yield from group_findings(4, "records that had failed are in the log", failed)
+    yield from group_findings(4, "records that nobody sent there are in the log", strange)
     repeated = [
         (f"{event.client} sends {event.values[0]!r} again", event) for event in run.repeated
     ]
-    yield from one_of_a_kind(4, "values were sent more than once (by the programme)", repeated)
+    yield from group_findings(4, "values were sent more than once (by the scenario)", repeated)

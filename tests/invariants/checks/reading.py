@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
 from tests.invariants.checks.committed_offsets import Committed
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
     Assigned,
     AssignedByHand,
@@ -94,7 +94,7 @@ def reading_goes_on(run: Run) -> Iterator[Violation]:
     for client in readers:
         judge.follow(client)
     for kind, found in judge.found.items():
-        yield from one_of_a_kind(5, kind, found)
+        yield from group_findings(5, kind, found)
 
 
 class _Poll(NamedTuple):
@@ -132,7 +132,7 @@ class _Judge:
                     position = positions[tp] = _Position(start, everything)
                 if position is None:
                     if member:
-                        self._tell("records of partitions that a reader does not own", event)
+                        self._report("records of partitions that a reader does not own", event)
                     continue
                 self._polled(_Poll(client, event, tp, position))
             elif type(event) is Subscribed:
@@ -184,21 +184,21 @@ class _Judge:
         client, event, tp, position = poll
         offsets = [offset for offset, _ in event.records]
         if position.paused:
-            self._tell("records of partitions that are paused", event)
+            self._report("records of partitions that are paused", event)
         if any(later <= earlier for earlier, later in pairwise([*offsets, event.next_offset])):
-            self._tell("polls whose offsets do not ascend", event)
+            self._report("polls whose offsets do not ascend", event)
         log = self._log(event, tp, position)
         if log is not None:
             seen = self._seen(log, committed=client.read_committed)
             if log.incarnation != position.incarnation:
                 if position.incarnation >= 0:
                     # By its name alone a topic cannot be told from the one before.
-                    known = self.run.promises.in_fetches
+                    known = self.run.guarantees.in_fetches
                     position.at = Start(position.looked_at, reset=True) if known else None
                 position.incarnation = log.incarnation
             first = seen.place(offsets[0] if offsets else event.next_offset)
             end = seen.place(event.next_offset)
-            if self.run.promises.durable and offsets and offsets[0] >= log.start_offset:
+            if self.run.guarantees.durable and offsets and offsets[0] >= log.start_offset:
                 given = list(event.records)
                 if seen.pairs[first:end] != given:
                     self._differs(event, seen.pairs[first:end], given)
@@ -216,7 +216,9 @@ class _Judge:
             for log, record in self.run.stored.get(value, ()):
                 if record.offset == offset and log in logs:
                     if log.incarnation < position.incarnation:
-                        self._tell("records of a topic that is no more, after some of a new", event)
+                        self._report(
+                            "records of a topic that is no more, after some of a new", event
+                        )
                     return log
         return None
 
@@ -233,11 +235,11 @@ class _Judge:
         strange = sorted(set(given) - set(there))
         if missing and not strange:
             what = f"without {missing[0][1].decode('latin-1')}@{missing[0][0]}"
-            self._tell("polls leave out records", event, what)
+            self._report("polls leave out records", event, what)
         else:
             which = strange[0] if strange else given[0]
             what = f"{which[1].decode('latin-1')}@{which[0]}"
-            self._tell("polls give what the log has not there, or may not show", event, what)
+            self._report("polls give what the log has not there, or may not show", event, what)
 
     # --- where it begins ---
 
@@ -253,7 +255,7 @@ class _Judge:
             if low < at <= high or self._lost_it(poll, low):
                 return
             begins = f"at {high}, the position was {at}"
-            self._tell("polls skip records" if low >= at else "polls go back", event, begins)
+            self._report("polls skip records" if low >= at else "polls go back", event, begins)
             return
         starts, certain = self._starts(client, tp, at, event.at)
         if any(low < start <= high for start in starts):
@@ -261,12 +263,12 @@ class _Judge:
         remade = self._remade(tp)
         if (not certain or remade) and _by_policy(client, seen, low):
             return
-        if remade and not self.run.promises.in_fetches:
+        if remade and not self.run.guarantees.in_fetches:
             return
         if self._lost_it(poll, low):
             return
         known = f"{sorted(starts)}" if certain else f"{sorted(starts)} or nothing"
-        self._tell("reading begins at a wrong place", event, f"at {high}, committed: {known}")
+        self._report("reading begins at a wrong place", event, f"at {high}, committed: {known}")
 
     def _starts(
         self, client: Client, tp: TopicPartition, at: Start, until: float
@@ -282,16 +284,16 @@ class _Judge:
     def _lost_it(self, poll: _Poll, low: int) -> bool:
         """Whether the position was reset for a reason, and to where the policy says."""
         client, event, tp, position = poll
-        promises = self.run.promises
-        if promises.resets:
+        guarantees = self.run.guarantees
+        if guarantees.resets:
             return True
         if self.run.observed.positions_lost is None:
-            return promises.topics_remade
+            return guarantees.topics_remade
         reasons = self._lost.get((str(client.options.get("client_id")), tp), [])
         begin = bisect_left(reasons, (position.looked_at, -1))
         end = bisect_right(reasons, (event.at, 10**6))
         if not any(
-            code == OUT_OF_RANGE or promises.topics_remade for _, code in reasons[begin:end]
+            code == OUT_OF_RANGE or guarantees.topics_remade for _, code in reasons[begin:end]
         ):
             # Metadata may tell of the topic's new id when reading by name has begun already.
             if position.fell_in >= position.incarnation:
@@ -299,7 +301,7 @@ class _Judge:
             position.fell_in = position.incarnation
         return client.options.get("auto_offset_reset") != "earliest" or low < 0
 
-    def _tell(self, kind: str, event: Polled, more: str = "") -> None:
+    def _report(self, kind: str, event: Polled, more: str = "") -> None:
         first = event.records[0][0] if event.records else event.next_offset
         text = f"{event.client} at {event.topic}-{event.partition}@{first}"
         self.found[kind].append((f"{text}: {more}" if more else text, event))

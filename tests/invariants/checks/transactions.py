@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.finding import Finding, NotChecked, one_of_a_kind
+from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import Began, EndAsked, Ended, Ending, OffsetsSent, Polled
 from tests.invariants.run import Run, Sent
 
@@ -57,12 +57,12 @@ def transactions_are_whole(run: Run) -> Iterator[Violation]:
     for transaction in transactions.values():
         whole.judge(transaction)
     for kind, found in whole.found.items():
-        yield from one_of_a_kind(14, kind, found)
+        yield from group_findings(14, kind, found)
     early, passing = _read_too_early(run, transactions)
-    yield from one_of_a_kind(14, "records were read before their commit was asked for", early)
-    yield from one_of_a_kind(14, "readers passed a transaction that was open", passing)
+    yield from group_findings(14, "records were read before their commit was asked for", early)
+    yield from group_findings(14, "readers passed a transaction that was open", passing)
     offsets = list(_offsets(run, list(transactions.values())))
-    yield from one_of_a_kind(14, "offsets are not those of the last transaction", offsets)
+    yield from group_findings(14, "offsets are not those of the last transaction", offsets)
 
 
 def _transactions(run: Run) -> dict[Key, _Transaction]:
@@ -107,8 +107,8 @@ class _Whole:
         seen = {sent.value: sent for sent in transaction.records if self._visible(sent)}
         if not transaction.may_be_committed:
             for sent in seen.values():
-                told = transaction.outcome or "never ended"
-                self._tell("records are visible of transactions that are not", sent, told)
+                outcome = transaction.outcome or "never ended"
+                self._report("records are visible of transactions that are not", sent, outcome)
             return
         missing = [
             sent for sent in transaction.records if sent.value not in seen and self._taken(sent)
@@ -116,17 +116,17 @@ class _Whole:
         failed = [sent for sent in transaction.records if _failed(sent)]
         if transaction.outcome == "committed":
             for sent in missing:
-                self._tell("records are not visible of transactions that are", sent)
+                self._report("records are not visible of transactions that are", sent)
             for sent in failed:
-                self._tell("records failed in transactions that were committed", sent)
+                self._report("records failed in transactions that were committed", sent)
         elif missing and seen:
-            self._tell("transactions are visible in part", missing[0], f"{len(seen)} are visible")
+            self._report("transactions are visible in part", missing[0], f"{len(seen)} are visible")
 
     def _plain(self, transaction: _Transaction) -> None:
         for sent in transaction.records:
             for _, record in self._run.stored.get(sent.value, ()):
                 if record.fate == "none":
-                    self._tell("records stand outside of their transactions", sent)
+                    self._report("records stand outside of their transactions", sent)
 
     def _late(self, transaction: _Transaction) -> None:
         """A call that waited for longer than its transaction must not put its record into the
@@ -135,9 +135,9 @@ class _Whole:
         for sent in transaction.records if ended_at is not None else ():
             if (
                 sent.handed_at is not None
-                and sent.handed_at > ended_at + self._run.promises.slack_s
+                and sent.handed_at > ended_at + self._run.guarantees.slack_s
             ):
-                self._tell("records were taken after the end of their transactions", sent)
+                self._report("records were taken after the end of their transactions", sent)
 
     def _visible(self, sent: Sent) -> bool:
         places = self._run.stored.get(sent.value, ())
@@ -151,7 +151,7 @@ class _Whole:
             return False
         return sent.sending.topic in self._whole_topics
 
-    def _tell(self, kind: str, sent: Sent, more: str = "") -> None:
+    def _report(self, kind: str, sent: Sent, more: str = "") -> None:
         name = sent.value.decode("latin-1")
         text = f"{name} in transaction {sent.sending.transaction} of {sent.client}"
         self.found[kind].append((f"{text} ({more})" if more else text, sent.sending))

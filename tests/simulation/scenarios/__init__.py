@@ -1,10 +1,10 @@
-"""The programmes, one module each, which has its `PROGRAMME`."""
+"""The scenarios, one module each, which has its `SCENARIO`."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 
 __all__ = ("NAMES", "load")
 
@@ -24,10 +24,10 @@ NAMES = (
     "idle_day",
     "corners",
 )
-"""In the order in which seeds choose among them; a module's name is its programme's."""
+"""In the order in which seeds choose among them; a module's name is its scenario's."""
 
 
-def load(names: tuple[str, ...] = NAMES) -> dict[str, Programme]:
-    """The programmes of these names."""
+def load(names: tuple[str, ...] = NAMES) -> dict[str, Scenario]:
+    """The scenarios of these names."""
     modules = (import_module(f"{__name__}.{name}") for name in names)
-    return {module.PROGRAMME.name: module.PROGRAMME for module in modules}
+    return {module.SCENARIO.name: module.SCENARIO for module in modules}

@@ -14,14 +14,20 @@ from typing import Any
 import anyio
 
 from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
-from tests.invariants.checker import Promises
-from tests.invariants.events import told
+from tests.invariants.checker import Guarantees
+from tests.invariants.events import parse_value
 from tests.simulation import single_run
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient
-from tests.simulation.scenario import Programme
-from tests.simulation.scenarios.group_workers import Crew, Shift, a_producer, host_of, steps_of_life
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.group_workers import (
+    GroupWorkers,
+    WorkerLife,
+    a_producer,
+    draw_worker_steps,
+    host_of,
+)
 
 TOPICS = ("orders", "priced", "packed", "sent")
 TO_S = 12.0
@@ -48,7 +54,7 @@ def draw(rng: random.Random) -> Plan:
     hosts = [client.host for client in (sender, *workers)]
     scene = Scene(3, hosts, dict.fromkeys(TOPICS, partitions), groups=TOPICS[:-1])
     faults = draw_steps(rng, scene, count=rng.randint(0, 5), from_s=0.1, to_s=TO_S)
-    lives = steps_of_life(rng, workers, rng.randint(0, 6), TO_S)
+    worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 6), TO_S)
     return Plan(
         broker={
             "nodes": 3,
@@ -59,59 +65,59 @@ def draw(rng: random.Random) -> Plan:
         topics=dict.fromkeys(TOPICS, partitions),
         records=rng.choice((100, 300, 1_000)),
         clients=(sender, *workers),
-        steps=tuple(sorted((*faults, *lives), key=lambda step: step.at_s)),
+        steps=tuple(sorted((*faults, *worker_steps), key=lambda step: step.at_s)),
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
-    workers = stage.plan.of("works")
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    workers = harness.plan.of("works")
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, workers, work)
+        group_workers = GroupWorkers(harness, tasks, workers, work)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                busy.start_soon(send, stage, client)
-        await stage.until(lambda: passed_on(stage), "passed on")
-        await crew.dismiss()
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send, harness, client)
+        await harness.until(lambda: passed_on(harness), "passed on")
+        await group_workers.stop_all()
 
 
-async def send(stage: Stage, client: PlannedClient) -> None:
-    async with a_producer(stage, client.name, client.host) as sender:
-        left = stage.plan.records
+async def send(harness: Harness, client: PlannedClient) -> None:
+    async with a_producer(harness, client.name, client.host) as sender:
+        left = harness.plan.records
         at_once = min(AT_ONCE, left // CALLS + 1)
         while left > 0:
             values = [sender.value() for _ in range(min(left, at_once))]
             left -= len(values)
-            await anyio.sleep(TO_S * at_once / stage.plan.records)
+            await anyio.sleep(TO_S * at_once / harness.plan.records)
             for delivery in await sender.send_many(TOPICS[0], values):
                 try:
                     await delivery
                 except KafkaError as error:
-                    stage.note(f"{client.name}: {error}")
+                    harness.note(f"{client.name}: {error}")
 
 
-async def work(shift: Shift) -> None:
+async def work(life: WorkerLife) -> None:
     """Pass batches on, and go back to where a batch began if that failed."""
-    consumer = shift.consumer(
-        shift.told("source"),
-        group_id=shift.told("source"),
+    consumer = life.consumer(
+        life.argument("source"),
+        group_id=life.argument("source"),
         enable_auto_commit=False,
-        partition_assignment_strategy=[shift.told("strategy")],
+        partition_assignment_strategy=[life.argument("strategy")],
     )
-    async with shift.producer(delivery_timeout_ms=10_000) as producer, consumer as worker:
-        while not shift.over:
+    async with life.producer(delivery_timeout_ms=10_000) as producer, consumer as worker:
+        while not life.over:
             for tp, batch in (await worker.getmany(timeout_ms=300)).items():
                 try:
-                    await pass_on(producer, shift.told("target"), batch)
+                    await pass_on(producer, life.argument("target"), batch)
                     await worker.commit(batch)
                 except (CommitFailed, RequestTimedOut) as error:
-                    shift.stage.note(f"{shift.name}: {error}")
+                    life.harness.note(f"{life.name}: {error}")
                 except KafkaError as error:
-                    shift.stage.note(f"{shift.name}: {error}")
+                    life.harness.note(f"{life.name}: {error}")
                     if tp in worker.assignment():
                         worker.seek(tp, batch.first_offset)
-            await shift.handle()
+            await life.handle()
 
 
 async def pass_on(producer: Any, target: str, batch: Any) -> None:
@@ -129,7 +135,7 @@ async def pass_on(producer: Any, target: str, batch: Any) -> None:
 
 def origin(value: bytes) -> bytes:
     """The record of the first topic that a record comes from."""
-    found = told(value)
+    found = parse_value(value)
     assert found is not None
     return found.payload or value
 
@@ -139,46 +145,46 @@ def sources(plan: Plan) -> list[str]:
     return sorted({worker.arguments["source"] for worker in plan.of("works")})
 
 
-def values(stage: Stage, topic: str) -> list[bytes]:
+def values(harness: Harness, topic: str) -> list[bytes]:
     """All that a topic holds."""
-    logs = [stage.log(topic, number) for number in range(stage.broker.topics[topic])]
+    logs = [harness.log(topic, number) for number in range(harness.broker.topics[topic])]
     return [record.value for log in logs for record in log.records]
 
 
-def passed_on(stage: Stage) -> bool:
+def passed_on(harness: Harness) -> bool:
     """Whether each record of a topic that somebody reads is in the next one."""
     for source, target in pairwise(TOPICS):
-        if source not in sources(stage.plan):
+        if source not in sources(harness.plan):
             continue
         # What is there twice does not make up for what is not: this only saves reading it all.
-        if size(stage, target) < size(stage, source):
+        if size(harness, target) < size(harness, source):
             return False
-        there = {origin(value) for value in values(stage, target)}
-        if any(origin(value) not in there for value in values(stage, source)):
+        there = {origin(value) for value in values(harness, target)}
+        if any(origin(value) not in there for value in values(harness, source)):
             return False
     return True
 
 
-def size(stage: Stage, topic: str) -> int:
-    partitions = range(stage.broker.topics[topic])
-    return sum(stage.broker.end_offset(topic, number) for number in partitions)
+def size(harness: Harness, topic: str) -> int:
+    partitions = range(harness.broker.topics[topic])
+    return sum(harness.broker.end_offset(topic, number) for number in partitions)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=tuple(sources(plan)))
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=tuple(sources(plan)))
 
 
-PROGRAMME = Programme("chain", draw, run, promises, share=6)
+SCENARIO = Scenario("chain", draw, run, guarantees, share=6)
 
 
 def main(records: int, seed: int) -> int:
     """The plan of a seed with as many records as is said."""
-    plan = dataclasses.replace(single_run.draw(PROGRAMME, seed), records=records)
-    played = single_run.play(PROGRAMME, seed, "asyncio", plan)
-    print(f"{plan}\n{played.events} events in {played.seconds:.0f} s, digest {played.digest}")
-    for failure in played.failures:
+    plan = dataclasses.replace(single_run.draw(SCENARIO, seed), records=records)
+    result = single_run.play(SCENARIO, seed, "asyncio", plan)
+    print(f"{plan}\n{result.events} events in {result.seconds:.0f} s, digest {result.digest}")
+    for failure in result.failures:
         print(f"{failure.kind}: {failure.text}")
-    return int(bool(played.failures))
+    return int(bool(result.failures))
 
 
 if __name__ == "__main__":

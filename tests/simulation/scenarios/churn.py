@@ -13,21 +13,21 @@ import anyio
 from aiokafkawire.broker import Answer, Close, SeenRequest
 from aiokafkawire.errors import GroupFailed
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import FAULTS, Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import (
     COMMITS,
     FAILURES,
     READS,
-    Cellar,
-    Crew,
-    Shift,
+    CommitOnRevoke,
+    GroupWorkers,
+    WorkerLife,
+    draw_worker_steps,
     host_of,
     send_steadily,
-    steps_of_life,
 )
 
 GROUP = "billing"
@@ -76,7 +76,7 @@ def draw(rng: random.Random) -> Plan:
     sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.08})
     hosts = [client.host for client in (sender, *workers)]
     scene = Scene(3, hosts, topics, groups=(GROUP,))
-    lives = steps_of_life(rng, workers, rng.randint(1, 4 + count), TO_S)
+    worker_steps = draw_worker_steps(rng, workers, rng.randint(1, 4 + count), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
     answers = _bad_answers(rng)
     upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
@@ -92,7 +92,9 @@ def draw(rng: random.Random) -> Plan:
         options={"mix": mix},
         records=rng.randint(20, 120),
         clients=(sender, *workers),
-        steps=tuple(sorted((*lives, *faults, *answers, *upgrade), key=lambda step: step.at_s)),
+        steps=tuple(
+            sorted((*worker_steps, *faults, *answers, *upgrade), key=lambda step: step.at_s)
+        ),
     )
     crossed = _crossed(rng, workers)
     steps = sorted((*plan.steps, *crossed), key=lambda step: step.at_s)
@@ -188,83 +190,87 @@ class Rounds:
         return UPGRADE[self._rounds[worker]]
 
 
-async def miss(stage: Stage, crew: Crew, worker: str, other: str, for_s: float) -> None:
+async def miss(
+    harness: Harness, group_workers: GroupWorkers, worker: str, other: str, for_s: float
+) -> None:
     """`other` leaves and comes back; the rebalance is over when `worker` is heard of again, and the
     first that is heard is that it joins."""
-    shift = crew.shifts.get(worker)
-    if shift is None:
+    life = group_workers.current_lives.get(worker)
+    if life is None:
         return
     heard_at: dict[ApiKey, float] = {}
 
-    def befall(seen: SeenRequest) -> Close | None:
-        if seen.client_id != shift.name:
+    def inject(seen: SeenRequest) -> Close | None:
+        if seen.client_id != life.name:
             return None
         if seen.api_key is ApiKey.JOIN_GROUP and not heard_at:
-            heard_at.update(dict.fromkeys(ASKED, stage.now() + for_s + LATER_S))
+            heard_at.update(dict.fromkeys(ASKED, harness.now() + for_s + LATER_S))
             heard_at[ApiKey.JOIN_GROUP] -= LATER_S
-        return Close() if stage.now() < heard_at.get(seen.api_key, 0.0) else None
+        return Close() if harness.now() < heard_at.get(seen.api_key, 0.0) else None
 
-    told = [stage.broker.on(api, befall) for api in ASKED]
-    await crew.leave(other, 0.3)
+    rules = [harness.broker.on(api, inject) for api in ASKED]
+    await group_workers.leave(other, 0.3)
     await anyio.sleep(for_s + 2 * LATER_S)
-    for each in told:
+    for each in rules:
         each.remove()
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
-    workers = stage.plan.of("works")
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    workers = harness.plan.of("works")
     rounds = Rounds(workers)
-    mix = MIXES[stage.plan.options["mix"]]
+    mix = MIXES[harness.plan.options["mix"]]
     upgraded = mix is MIXES["upgrade"]
 
-    async def work(shift: Shift) -> None:
-        name, number = shift.client.name, shift.told("number")
+    async def work(life: WorkerLife) -> None:
+        name, number = life.client.name, life.argument("number")
         options: dict[str, Any] = {
             "group_id": GROUP,
-            "enable_auto_commit": shift.told("commits") == "automatic",
+            "enable_auto_commit": life.argument("commits") == "automatic",
             "partition_assignment_strategy": (
                 rounds.assignors(name) if upgraded else mix[number % len(mix)]
             ),
         }
-        if shift.told("static") and stage.plan.broker["as_of"] != "2.0":
+        if life.argument("static") and harness.plan.broker["as_of"] != "2.0":
             options["group_instance_id"] = name
-        if shift.told("session_timeout_ms"):
-            options["session_timeout_ms"] = shift.told("session_timeout_ms")
-        worker = shift.consumer(**options)
-        listener = Cellar(worker, shift) if shift.told("listens") else None
-        worker.subscribe(shift.told("topics"), listener=listener)
+        if life.argument("session_timeout_ms"):
+            options["session_timeout_ms"] = life.argument("session_timeout_ms")
+        worker = life.consumer(**options)
+        listener = CommitOnRevoke(worker, life) if life.argument("listens") else None
+        worker.subscribe(life.argument("topics"), listener=listener)
         async with worker:
-            await READS[shift.told("reads")](worker, shift)
+            await READS[life.argument("reads")](worker, life)
 
     async with anyio.create_task_group() as tasks:
         # What a worker that died listed counts until its session ends.
         expects = (*FAILURES, GroupFailed) if upgraded else FAILURES
-        crew = Crew(stage, tasks, workers, work, expects=expects)
+        group_workers = GroupWorkers(harness, tasks, workers, work, expects=expects)
 
         async def upgrade(worker: str, for_s: float) -> None:
             if worker in rounds.wanted:
                 rounds.wanted[worker] += 1
-            await crew.leave(worker, for_s)
+            await group_workers.leave(worker, for_s)
 
         async def refuse_commits(worker: str, for_s: float) -> None:
             """One leaves and comes back; its rebalance is what the others' commits are told of."""
-            await crew.leave(worker, for_s)
-            refused = stage.broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS))
+            await group_workers.leave(worker, for_s)
+            refused = harness.broker.on(
+                ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS)
+            )
             await anyio.sleep(REFUSED_S)
             refused.remove()
 
-        stage.on("miss", partial(miss, stage, crew))
-        stage.on("upgrade", upgrade)
-        stage.on("refuse commits", refuse_commits)
+        harness.on("miss", partial(miss, harness, group_workers))
+        harness.on("upgrade", upgrade)
+        harness.on("refuse commits", refuse_commits)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                busy.start_soon(send_steadily, stage, client)
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send_steadily, harness, client)
         if workers:
-            await stage.until_consumed(*read_by(workers))
-            await stage.until_settled()
-        await crew.dismiss()
+            await harness.until_consumed(*read_by(workers))
+            await harness.until_settled()
+        await group_workers.stop_all()
 
 
 def read_by(workers: Sequence[PlannedClient]) -> list[str]:
@@ -272,8 +278,8 @@ def read_by(workers: Sequence[PlannedClient]) -> list[str]:
     return sorted({topic for worker in workers for topic in worker.arguments["topics"]})
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,))
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,))
 
 
-PROGRAMME = Programme("churn", draw, run, promises, share=25)
+SCENARIO = Scenario("churn", draw, run, guarantees, share=25)

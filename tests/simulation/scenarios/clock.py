@@ -6,16 +6,16 @@ import random
 
 import anyio
 
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import (
     COMMITS,
     READS,
-    Crew,
-    Shift,
+    GroupWorkers,
+    WorkerLife,
     host_of,
     send_steadily,
 )
@@ -62,41 +62,41 @@ def _a_jump(rng: random.Random, hosts: list[str]) -> Step:
     return Step(round(rng.uniform(0.1, TO_S), 3), "jump", {"host": host, "by_s": by_s})
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
 
     async def jump(host: str | None, by_s: float) -> None:
-        clock = stage.world.clock if host is None else stage.runtime(host).clock
+        clock = harness.world.clock if host is None else harness.runtime(host).clock
         clock.jump(by_s)
 
-    stage.on("jump", jump)
-    workers = stage.plan.of("works")
+    harness.on("jump", jump)
+    workers = harness.plan.of("works")
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, workers, work)
+        group_workers = GroupWorkers(harness, tasks, workers, work)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
                 # A record of a host whose clock is ahead of the brokers' is refused.
-                busy.start_soon(send_steadily, stage, client)
+                busy.start_soon(send_steadily, harness, client)
         if workers:
-            await stage.until_consumed(TOPIC)
-            await stage.until_settled()
-        await crew.dismiss()
+            await harness.until_consumed(TOPIC)
+            await harness.until_settled()
+        await group_workers.stop_all()
 
 
-async def work(shift: Shift) -> None:
-    consumer = shift.consumer(
+async def work(life: WorkerLife) -> None:
+    consumer = life.consumer(
         TOPIC,
         group_id=GROUP,
-        enable_auto_commit=shift.told("commits") == "automatic",
-        partition_assignment_strategy=[shift.told("strategy")],
+        enable_auto_commit=life.argument("commits") == "automatic",
+        partition_assignment_strategy=[life.argument("strategy")],
     )
     async with consumer as worker:
-        await READS[shift.told("reads")](worker, shift)
+        await READS[life.argument("reads")](worker, life)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("clock", draw, run, promises, share=6)
+SCENARIO = Scenario("clock", draw, run, guarantees, share=6)

@@ -10,21 +10,21 @@ from aiokafkawire.broker import Answer, Drop, SeenRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import (
     COMMITS,
     READS,
-    Cellar,
-    Crew,
-    Shift,
+    CommitOnRevoke,
+    GroupWorkers,
+    WorkerLife,
     a_consumer,
+    draw_worker_steps,
     host_of,
     send_steadily,
-    steps_of_life,
 )
 
 TOPIC, GROUP, LEDGER = "orders", "billing", "ledger"
@@ -71,7 +71,7 @@ def draw(rng: random.Random) -> Plan:
     scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP, LEDGER))
     moves = [_a_move(rng) for _ in range(rng.randint(1, 8))]
     faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
-    lives = steps_of_life(rng, workers, rng.randint(0, 3), TO_S)
+    worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 3), TO_S)
     return Plan(
         broker={
             "nodes": 3,
@@ -83,7 +83,7 @@ def draw(rng: random.Random) -> Plan:
         topics={TOPIC: partitions},
         records=rng.randint(40, 120),
         clients=clients,
-        steps=tuple(sorted((*moves, *faults, *lives), key=lambda step: step.at_s)),
+        steps=tuple(sorted((*moves, *faults, *worker_steps), key=lambda step: step.at_s)),
     )
 
 
@@ -96,20 +96,20 @@ def _a_move(rng: random.Random) -> Step:
     return Step(at_s, kind, {"for_s": round(rng.uniform(0.1, 3), 3)})
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
-    broker = stage.broker
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    broker = harness.broker
 
     async def move_at(api: str, to: int, answered: bool) -> None:
         """Move it when the next such request is there; nobody hears what became of that one."""
 
-        def befall(request: SeenRequest) -> Drop | None:
+        def inject(request: SeenRequest) -> Drop | None:
             if to in broker.live_nodes:
                 broker.move_coordinator(GROUP, to)
                 broker.move_coordinator(LEDGER, to)
             return None if answered else Drop(carried_out=False)
 
-        broker.on(ApiKey[api], befall, times=1)
+        broker.on(ApiKey[api], inject, times=1)
 
     async def lose(for_s: float) -> None:
         """The node that has it dies."""
@@ -126,43 +126,45 @@ async def run(stage: Stage) -> None:
         for rule in rules:
             rule.remove()
 
-    stage.on("move at", move_at)
-    stage.on("lose", lose)
-    stage.on("load", load)
-    workers = stage.plan.of("works")
+    harness.on("move at", move_at)
+    harness.on("lose", lose)
+    harness.on("load", load)
+    workers = harness.plan.of("works")
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, workers, work)
-        for client in stage.plan.of("keeps"):
-            tasks.start_soon(keep, stage, client)
+        group_workers = GroupWorkers(harness, tasks, workers, work)
+        for client in harness.plan.of("keeps"):
+            tasks.start_soon(keep, harness, client)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                busy.start_soon(send_steadily, stage, client)
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send_steadily, harness, client)
         if workers:
-            await stage.until_consumed(TOPIC)
-            await stage.until_settled()
-        if stage.plan.of("keeps"):
+            await harness.until_consumed(TOPIC)
+            await harness.until_settled()
+        if harness.plan.of("keeps"):
             await anyio.sleep(REST_S)
             broker.move_coordinator(LEDGER, broker.coordinator(LEDGER) % 3 + 1)
             await anyio.sleep(2 * IN_TIME_MS / 1_000)
-        await crew.dismiss()
+        await group_workers.stop_all()
         tasks.cancel_scope.cancel()
 
 
-async def work(shift: Shift) -> None:
-    worker = shift.consumer(
+async def work(life: WorkerLife) -> None:
+    worker = life.consumer(
         group_id=GROUP,
-        group_instance_id=shift.client.name if shift.told("static") else None,
-        enable_auto_commit=shift.told("commits") == "automatic",
+        group_instance_id=life.client.name if life.argument("static") else None,
+        enable_auto_commit=life.argument("commits") == "automatic",
         auto_commit_interval_ms=HASTY_COMMITS_MS,
-        partition_assignment_strategy=[shift.told("strategy")],
+        partition_assignment_strategy=[life.argument("strategy")],
     )
-    worker.subscribe([TOPIC], listener=Cellar(worker, shift) if shift.told("listens") else None)
+    worker.subscribe(
+        [TOPIC], listener=CommitOnRevoke(worker, life) if life.argument("listens") else None
+    )
     async with worker:
-        await READS[shift.told("reads")](worker, shift)
+        await READS[life.argument("reads")](worker, life)
 
 
-async def keep(stage: Stage, client: PlannedClient) -> None:
+async def keep(harness: Harness, client: PlannedClient) -> None:
     """Reads all by hand, and commits now and then, with and without something new."""
     options = {
         "group_id": LEDGER,
@@ -170,8 +172,8 @@ async def keep(stage: Stage, client: PlannedClient) -> None:
         "default_api_timeout_ms": IN_TIME_MS,
         "metadata_max_age_ms": 300_000,
     }
-    clerk = a_consumer(stage, client.name, client.host, **options)
-    clerk.assign([(TOPIC, number) for number in range(stage.plan.topics[TOPIC])])
+    clerk = a_consumer(harness, client.name, client.host, **options)
+    clerk.assign([(TOPIC, number) for number in range(harness.plan.topics[TOPIC])])
     done: dict[TopicPartition, int] = {}
     async with clerk:
         while True:
@@ -180,11 +182,11 @@ async def keep(stage: Stage, client: PlannedClient) -> None:
             try:
                 await clerk.commit(done)
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("coordinator", draw, run, promises, share=15)
+SCENARIO = Scenario("coordinator", draw, run, guarantees, share=15)

@@ -1,4 +1,4 @@
-"""Workers of groups, as programmes have them: how they read and commit, come, go and die.
+"""Workers of groups, as scenarios have them: how they read and commit, come, go and die.
 
 A worker is a planned client. It lives several times: after it left or died it comes back, as
 another client of another name ("worker-3.2" is the second life of "worker-3").
@@ -28,7 +28,7 @@ from aiokafkawire.records import Records
 from aiokafkawire.runtime import with_runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import PlannedClient, Step
 
 __all__ = (
@@ -37,13 +37,13 @@ __all__ = (
     "FAILURES",
     "MEMBER",
     "READS",
-    "Crew",
-    "Shift",
+    "GroupWorkers",
+    "WorkerLife",
     "a_consumer",
     "a_producer",
+    "draw_worker_steps",
     "host_of",
     "send_steadily",
-    "steps_of_life",
 )
 
 CLIENT: Mapping[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 10_000}
@@ -83,53 +83,55 @@ FAILURES = (NoBrokerAvailable, FencedInstanceId)
 the rebalance is over in which it came back: the next one knows its life before alone."""
 
 
-def a_consumer(stage: Stage, name: str, host: str, *topics: str, **options: Any) -> Any:
+def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
     """A recorded consumer at a host."""
     consumer = with_runtime(
-        Consumer(*topics, bootstrap_servers=stage.servers, client_id=name, **{**MEMBER, **options}),
-        stage.runtime(host),
+        Consumer(
+            *topics, bootstrap_servers=harness.servers, client_id=name, **{**MEMBER, **options}
+        ),
+        harness.runtime(host),
     )
-    return stage.recorder.consumer(consumer, name)
+    return harness.recorder.consumer(consumer, name)
 
 
-def a_producer(stage: Stage, name: str, host: str, **options: Any) -> Any:
+def a_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
     """A recorded producer at a host."""
     producer = with_runtime(
-        Producer(bootstrap_servers=stage.servers, client_id=name, **{**CLIENT, **options}),
-        stage.runtime(host),
+        Producer(bootstrap_servers=harness.servers, client_id=name, **{**CLIENT, **options}),
+        harness.runtime(host),
     )
-    return stage.recorder.producer(producer, name)
+    return harness.recorder.producer(producer, name)
 
 
-class Shift:
+class WorkerLife:
     """One life of a worker. `over`: it is to leave."""
 
-    def __init__(self, stage: Stage, client: PlannedClient, number: int) -> None:
+    def __init__(self, harness: Harness, client: PlannedClient, number: int) -> None:
         self.name = f"{client.name}.{number}"
         self.client = client
         self.over = False
         self.scope = anyio.CancelScope()
         self.gone = anyio.Event()
-        self.rng = stage.rng(self.name)
-        self.stage = stage
+        self.rng = harness.rng(self.name)
+        self.harness = harness
         self.clients: list[str] = []
         self._stall_s = 0.0
         self._resting: dict[TopicPartition, float] = {}
 
-    def told(self, name: str, default: Any = None) -> Any:
+    def argument(self, name: str, default: Any = None) -> Any:
         """What the plan says of this worker."""
         return self.client.arguments.get(name, default)
 
     def consumer(self, *topics: str, **options: Any) -> Any:
         """A consumer that is written down under the name of this life."""
         self.clients.append(self.name)
-        return a_consumer(self.stage, self.name, self.client.host, *topics, **options)
+        return a_consumer(self.harness, self.name, self.client.host, *topics, **options)
 
     def producer(self, **options: Any) -> Any:
         """Likewise a producer."""
         name = f"{self.name}.out"
         self.clients.append(name)
-        return a_producer(self.stage, name, self.client.host, **options)
+        return a_producer(self.harness, name, self.client.host, **options)
 
     def stall(self, for_s: float) -> None:
         """The next piece of work takes so much longer."""
@@ -138,13 +140,13 @@ class Shift:
     async def handle(self, count: int = 1) -> None:
         """The work with so many records."""
         takes_s, self._stall_s = self._stall_s, 0.0
-        takes_s += self.rng.uniform(0, self.told("work_s", 0.0)) * count
+        takes_s += self.rng.uniform(0, self.argument("work_s", 0.0)) * count
         if takes_s:
             await anyio.sleep(takes_s)
 
     async def commit(self, worker: Any, done: Any) -> None:
         """Commit by hand, if this one does; `done` is a batch, or offsets by partition."""
-        manner = self.told("commits", "automatic")
+        manner = self.argument("commits", "automatic")
         try:
             if manner == "batch" or (manner == "offsets" and isinstance(done, Mapping)):
                 await worker.commit(done)
@@ -153,23 +155,25 @@ class Shift:
             elif manner == "everything":
                 await worker.commit()
         except (CommitFailed, RequestTimedOut) as error:
-            self.stage.note(f"{self.name}: {error}")
+            self.harness.note(f"{self.name}: {error}")
         except BrokerError as error:
             if error.code not in GONE:
                 raise
-            self.stage.note(f"{self.name}: {error}")
+            self.harness.note(f"{self.name}: {error}")
 
     def wake(self, worker: Any) -> None:
         """Let partitions go on that have rested long enough."""
         for tp, until in list(self._resting.items()):
-            if until <= self.stage.now():
+            if until <= self.harness.now():
                 del self._resting[tp]
                 with suppress(KafkaError):  # it may have gone meanwhile
                     worker.resume(tp)
 
-    async def whim(self, worker: Any, partition: TopicPartition, first_offset: int) -> None:
+    async def random_action(
+        self, worker: Any, partition: TopicPartition, first_offset: int
+    ) -> None:
         """Now and then an application reads something again, or lets a partition rest."""
-        if self.rng.random() >= self.told("whims", 0.0):
+        if self.rng.random() >= self.argument("whims", 0.0):
             return
         kind = self.rng.choice(("again", "committed", "rest"))
         with suppress(KafkaError):
@@ -179,57 +183,57 @@ class Shift:
                 await worker.seek_to_committed(partition)
             else:
                 worker.pause(partition)
-                self._resting[partition] = self.stage.now() + self.rng.uniform(0.2, 3)
+                self._resting[partition] = self.harness.now() + self.rng.uniform(0.2, 3)
 
 
 # --- how applications read ---
 
 
-async def read_many(worker: Any, shift: Shift) -> None:
-    while not shift.over:
-        shift.wake(worker)
+async def read_many(worker: Any, life: WorkerLife) -> None:
+    while not life.over:
+        life.wake(worker)
         batches: Mapping[TopicPartition, Records] = await worker.getmany(timeout_ms=POLL_MS)
         for tp, batch in batches.items():
-            await shift.handle(len(batch))
-            await shift.commit(worker, batch)
+            await life.handle(len(batch))
+            await life.commit(worker, batch)
             assert batch.first_offset is not None
-            await shift.whim(worker, tp, batch.first_offset)
+            await life.random_action(worker, tp, batch.first_offset)
 
 
-async def read_one(worker: Any, shift: Shift) -> None:
+async def read_one(worker: Any, life: WorkerLife) -> None:
     count = 0
-    while not shift.over:
-        shift.wake(worker)
+    while not life.over:
+        life.wake(worker)
         record = await worker.getone(timeout_ms=POLL_MS)
         if record is None:
             continue
-        await shift.handle()
+        await life.handle()
         count += 1
         if count % EACH_TH == 0:
-            await shift.commit(worker, {record.topic_partition: record.offset + 1})
-            await shift.whim(worker, record.topic_partition, record.offset)
+            await life.commit(worker, {record.topic_partition: record.offset + 1})
+            await life.random_action(worker, record.topic_partition, record.offset)
 
 
-async def read_on(worker: Any, shift: Shift) -> None:
+async def read_on(worker: Any, life: WorkerLife) -> None:
     count = 0
     async for record in worker:
-        await shift.handle()
+        await life.handle()
         count += 1
         if count % EACH_TH == 0:
-            await shift.commit(worker, {record.topic_partition: record.offset + 1})
-        if shift.over:
+            await life.commit(worker, {record.topic_partition: record.offset + 1})
+        if life.over:
             return
 
 
-async def read_batches(worker: Any, shift: Shift) -> None:
+async def read_batches(worker: Any, life: WorkerLife) -> None:
     async for batch in worker.batches():
-        await shift.handle(len(batch))
-        await shift.commit(worker, batch)
-        if shift.over:
+        await life.handle(len(batch))
+        await life.commit(worker, batch)
+        if life.over:
             return
 
 
-READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
+READS: Mapping[str, Callable[[Any, WorkerLife], Awaitable[None]]] = {
     "many": read_many,
     "one": read_one,
     "on": read_on,
@@ -238,29 +242,29 @@ READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
 """How a worker reads."""
 
 
-class Cellar(RebalanceListener):
+class CommitOnRevoke(RebalanceListener):
     """Takes its time, and commits what was done when partitions go."""
 
-    def __init__(self, worker: Any, shift: Shift) -> None:
+    def __init__(self, worker: Any, life: WorkerLife) -> None:
         self._worker = worker
-        self._shift = shift
+        self._life = life
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
+        await anyio.sleep(self._life.rng.uniform(0, 0.2))
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
-        if self._shift.told("commits") == "everything":
-            await self._shift.commit(self._worker, None)
+        await anyio.sleep(self._life.rng.uniform(0, 0.2))
+        if self._life.argument("commits") == "everything":
+            await self._life.commit(self._worker, None)
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        await anyio.sleep(self._shift.rng.uniform(0, 0.2))
+        await anyio.sleep(self._life.rng.uniform(0, 0.2))
 
 
 # --- coming and going ---
 
 
-class Crew:
+class GroupWorkers:
     """All workers of a plan; steps let them leave, die, stall, and come again otherwise.
 
     `life` is what a worker does from its first connection to its last; what it `expects` to be
@@ -270,24 +274,24 @@ class Crew:
 
     def __init__(
         self,
-        stage: Stage,
+        harness: Harness,
         tasks: anyio.abc.TaskGroup,
         workers: Sequence[PlannedClient],
-        life: Callable[[Shift], Awaitable[None]],
+        run_life: Callable[[WorkerLife], Awaitable[None]],
         *,
         expects: tuple[type[KafkaError], ...] = FAILURES,
     ) -> None:
-        self.shifts: dict[str, Shift] = {}
-        self._stage = stage
+        self.current_lives: dict[str, WorkerLife] = {}
+        self._harness = harness
         self._tasks = tasks
         self._workers = {client.name: client for client in workers}
         self._lives = dict.fromkeys(self._workers, 0)
-        self._life = life
+        self._run_life = run_life
         self._expects = expects
         self._closing = False
-        stage.on("leave", self.leave)
-        stage.on("die", self.die)
-        stage.on("stall", self.stall)
+        harness.on("leave", self.leave)
+        harness.on("die", self.die)
+        harness.on("stall", self.stall)
         for client in workers:
             tasks.start_soon(self._arrive, client)
 
@@ -296,24 +300,26 @@ class Crew:
         self._begin(client.name)
 
     def _begin(self, name: str) -> None:
-        if self._closing or name in self.shifts or name not in self._workers:
+        if self._closing or name in self.current_lives or name not in self._workers:
             return
         self._lives[name] += 1
-        shift = self.shifts[name] = Shift(self._stage, self._workers[name], self._lives[name])
-        self._tasks.start_soon(self._live, shift, name=shift.name)
+        life = self.current_lives[name] = WorkerLife(
+            self._harness, self._workers[name], self._lives[name]
+        )
+        self._tasks.start_soon(self._live, life, name=life.name)
 
-    async def _live(self, shift: Shift) -> None:
-        name, failed = shift.client.name, False
+    async def _live(self, life: WorkerLife) -> None:
+        name, failed = life.client.name, False
         try:
-            with shift.scope:
-                await self._life(shift)
+            with life.scope:
+                await self._run_life(life)
         except self._expects as error:
-            self._stage.note(f"{shift.name}: {error}")
+            self._harness.note(f"{life.name}: {error}")
             failed = True
         finally:
-            del self.shifts[name]
-            shift.gone.set()
-        if failed and not shift.over:
+            del self.current_lives[name]
+            life.gone.set()
+        if failed and not life.over:
             await anyio.sleep(BACK_AFTER_S)
             self._begin(name)
 
@@ -321,56 +327,56 @@ class Crew:
 
     async def leave(self, worker: str, for_s: float) -> None:
         """It says goodbye, and comes back after a time."""
-        await self._part(worker)
+        await self._stop_worker(worker)
         await anyio.sleep(for_s)
         self._begin(worker)
 
     async def die(self, worker: str, for_s: float, silent: bool) -> None:
         """It ends without a goodbye; if `silent` the brokers do not even hear of the connection."""
-        shift = self.shifts.get(worker)
-        if shift is None:
+        life = self.current_lives.get(worker)
+        if life is None:
             return
-        network, host = self._stage.world.network, shift.client.host
-        shift.over = True
+        network, host = self._harness.world.network, life.client.host
+        life.over = True
         if silent:
             network.lose_power(host)
-            for name in shift.clients:
-                self._stage.recorder.crashed(name)
-            shift.scope.cancel()
+            for name in life.clients:
+                self._harness.recorder.crashed(name)
+            life.scope.cancel()
         else:
-            self._stage.crash(host, shift.scope, *shift.clients)
-        await shift.gone.wait()
+            self._harness.crash(host, life.scope, *life.clients)
+        await life.gone.wait()
         await anyio.sleep(for_s)
         # What was on its way when it died never arrives.
         network.crash(host)
-        self._stage.revive(host)
+        self._harness.revive(host)
         self._begin(worker)
 
     async def stall(self, worker: str, for_s: float) -> None:
         """Its next piece of work takes so long."""
-        shift = self.shifts.get(worker)
-        if shift is not None:
-            shift.stall(for_s)
+        life = self.current_lives.get(worker)
+        if life is not None:
+            life.stall(for_s)
 
-    async def _part(self, worker: str) -> None:
-        shift = self.shifts.get(worker)
-        if shift is None:
+    async def _stop_worker(self, worker: str) -> None:
+        life = self.current_lives.get(worker)
+        if life is None:
             return
-        shift.over = True
+        life.over = True
         with anyio.move_on_after(GRACE_S):
-            await shift.gone.wait()
-        shift.scope.cancel()
-        await shift.gone.wait()
+            await life.gone.wait()
+        life.scope.cancel()
+        await life.gone.wait()
 
-    async def dismiss(self) -> None:
+    async def stop_all(self) -> None:
         """All go home."""
         self._closing = True
         async with anyio.create_task_group() as parting:
-            for worker in list(self.shifts):
-                parting.start_soon(self._part, worker)
+            for worker in list(self.current_lives):
+                parting.start_soon(self._stop_worker, worker)
 
 
-def steps_of_life(
+def draw_worker_steps(
     rng: random.Random, workers: Sequence[PlannedClient], count: int, to_s: float
 ) -> tuple[Step, ...]:
     """So many of the things that workers do."""
@@ -387,7 +393,7 @@ def steps_of_life(
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
-# --- what else programmes share ---
+# --- what else scenarios share ---
 
 
 def host_of(number: int) -> str:
@@ -395,21 +401,21 @@ def host_of(number: int) -> str:
     return f"10.0.2.{number + 1}"
 
 
-async def send_steadily(stage: Stage, client: PlannedClient, **options: Any) -> None:
+async def send_steadily(harness: Harness, client: PlannedClient, **options: Any) -> None:
     """Send all records of the plan to its topics by turns, some of them at once, and wait for what
     becomes of them."""
-    rng = stage.rng(client.name)
-    topics = list(stage.plan.topics)
+    rng = harness.rng(client.name)
+    topics = list(harness.plan.topics)
     pause_s = client.arguments.get("pause_s", 0.1)
-    async with a_producer(stage, client.name, client.host, **options) as sender:
+    async with a_producer(harness, client.name, client.host, **options) as sender:
         deliveries = []
         at_once = 0
-        for number in range(stage.plan.records):
+        for number in range(harness.plan.records):
             try:
                 topic = topics[number // BURST % len(topics)]
                 deliveries.append(await sender.send(topic, sender.value()))
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")
             if not at_once:
                 at_once = rng.choice((0, 0, 0, BURST, 2 * BURST))
                 await anyio.sleep(rng.uniform(0, 2 * pause_s) * (1 + at_once))
@@ -419,4 +425,4 @@ async def send_steadily(stage: Stage, client: PlannedClient, **options: Any) -> 
             try:
                 await delivery
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 
 from aiokafkawire.errors import KafkaError
-from tests.invariants.checker import Promises
-from tests.simulation.harness import Stage
+from tests.invariants.checker import Guarantees
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
 
 TOPIC, GROUP = "orders", "billing"
@@ -87,57 +87,57 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
 
     async def dark(node: int, for_s: float, hangs: bool) -> None:
         """A node is away for long."""
         if hangs:
-            stage.broker.pause(node)
+            harness.broker.pause(node)
         else:
-            await stage.broker.kill(node)
+            await harness.broker.kill(node)
         await anyio.sleep(for_s)
-        stage.broker.resume(node)
+        harness.broker.resume(node)
         if not hangs:
-            await stage.broker.restart(node)
+            await harness.broker.restart(node)
 
-    stage.on("dark", dark)
-    hours, options = PACES[stage.plan.options["pace"]]
+    harness.on("dark", dark)
+    hours, options = PACES[harness.plan.options["pace"]]
     day_s = hours * HOUR_S
     async with anyio.create_task_group() as tasks:
-        for client in stage.plan.of("sends"):
-            tasks.start_soon(send, stage, client, day_s)
+        for client in harness.plan.of("sends"):
+            tasks.start_soon(send, harness, client, day_s)
         for kind in ("works", "looks"):
-            for client in stage.plan.of(kind):
-                tasks.start_soon(read, stage, client, options)
-        tasks.start_soon(stage.carry_out)
+            for client in harness.plan.of(kind):
+                tasks.start_soon(read, harness, client, options)
+        tasks.start_soon(harness.run_steps)
         await anyio.sleep_until(day_s * SETTLED_AFTER)
-        before = census(stage)
+        before = census(harness)
         await anyio.sleep_until(day_s)
-        compare(stage, before, census(stage), day_s * (1 - SETTLED_AFTER) / HOUR_S)
-        if stage.plan.of("works"):
-            await stage.until_consumed(TOPIC, group=GROUP)
+        compare(harness, before, census(harness), day_s * (1 - SETTLED_AFTER) / HOUR_S)
+        if harness.plan.of("works"):
+            await harness.until_consumed(TOPIC, group=GROUP)
         tasks.cancel_scope.cancel()
 
 
-async def send(stage: Stage, client: PlannedClient, day_s: float) -> None:
+async def send(harness: Harness, client: PlannedClient, day_s: float) -> None:
     """A record now and then, spread over the day."""
     options = {name: AS_IT_COMES[name] for name in ("request_timeout_ms", "metadata_max_age_ms")}
-    async with a_producer(stage, client.name, client.host, **options) as sender:
-        for _ in range(stage.plan.records):
+    async with a_producer(harness, client.name, client.host, **options) as sender:
+        for _ in range(harness.plan.records):
             try:
                 await sender.send_and_wait(TOPIC, sender.value())
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
-            await anyio.sleep(day_s / (stage.plan.records + 1))
+                harness.note(f"{client.name}: {error}")
+            await anyio.sleep(day_s / (harness.plan.records + 1))
 
 
-async def read(stage: Stage, client: PlannedClient, options: Mapping[str, Any]) -> None:
+async def read(harness: Harness, client: PlannedClient, options: Mapping[str, Any]) -> None:
     mine: dict[str, Any] = {**AS_IT_COMES, **options}
     if client.kind == "works":
         mine["group_id"] = GROUP
         mine["partition_assignment_strategy"] = [client.arguments["strategy"]]
-    async with a_consumer(stage, client.name, client.host, TOPIC, **mine) as worker:
+    async with a_consumer(harness, client.name, client.host, TOPIC, **mine) as worker:
         while True:
             await worker.getmany(timeout_ms=POLL_S * 1_000)
 
@@ -151,13 +151,13 @@ AS_IT_COMES: Mapping[str, Any] = {
     "auto_commit_interval_ms": 5_000,
     "default_api_timeout_ms": 60_000,
 }
-"""The defaults, in place of what the workers of other programmes have."""
+"""The defaults, in place of what the workers of other scenarios have."""
 
 
 # --- what may not grow ---
 
 
-def census(stage: Stage) -> Counter[str]:
+def census(harness: Harness) -> Counter[str]:
     """How much there is of everything: objects of the client, tasks and timers, connections."""
     gc.collect()
     counted: Counter[str] = Counter()
@@ -167,26 +167,28 @@ def census(stage: Stage) -> Counter[str]:
         # Of some classes of libraries it is no text.
         if isinstance(module, str) and module.startswith(ROOMS):
             counted[f"{module}.{kind.__qualname__}"] += 1
-    counted["left behind, if it ended now"] = len(stage.world.left_behind())
-    network = stage.world.network
+    counted["left behind, if it ended now"] = len(harness.world.left_behind())
+    network = harness.world.network
     counted["connections made"] = network.connects + network.connects_refused
     return counted
 
 
-def compare(stage: Stage, before: Counter[str], after: Counter[str], hours: float) -> None:
+def compare(harness: Harness, before: Counter[str], after: Counter[str], hours: float) -> None:
     made = after.pop("connections made") - before.pop("connections made")
-    dark_s = sum(step.arguments["for_s"] for step in stage.plan.steps)
+    dark_s = sum(step.arguments["for_s"] for step in harness.plan.steps)
     allowed = CONNECTS_AN_HOUR * max(hours, 1) + CONNECTS_A_SECOND * dark_s
-    allowed *= len(stage.plan.clients)
+    allowed *= len(harness.plan.clients)
     if made > allowed:
-        stage.violated(10, f"{made} connections were made in {hours} hours, {allowed:.0f} allowed")
+        harness.violated(
+            10, f"{made} connections were made in {hours} hours, {allowed:.0f} allowed"
+        )
     for what, count in sorted(after.items()):
         if count > before[what] * GROWTH + SPARE:
-            stage.violated(10, f"{what} grew from {before[what]} to {count} in {hours} hours")
+            harness.violated(10, f"{what} grew from {before[what]} to {count} in {hours} hours")
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("idle_day", draw, run, promises, share=1, limit_s=90_000)
+SCENARIO = Scenario("idle_day", draw, run, guarantees, share=1, limit_s=90_000)

@@ -11,12 +11,12 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import with_runtime
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
-from tests.simulation.shared_draws import draw_network, draw_release, numbered
+from tests.simulation.scenario import Scenario
+from tests.simulation.shared_draws import draw_network, draw_release, has_idempotence
 
 TOPIC, GROUP = "orders", "billing"
 NO_TIME_S, SOON_S = 0.1, 1.0
@@ -78,19 +78,19 @@ def _troubles(rng: random.Random, scene: Scene) -> tuple[Step, ...]:
     return tuple(Step(at_s, kind, lasting | {"node": node}) for node in range(1, scene.nodes + 1))
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
     async with anyio.create_task_group() as group:
-        group.start_soon(stage.carry_out)
-        for client in stage.plan.clients:
-            group.start_soon(Leaver(stage, client).run)
+        group.start_soon(harness.run_steps)
+        for client in harness.plan.clients:
+            group.start_soon(Leaver(harness, client).run)
 
 
 class Leaver:
     """One client: it starts, does what its kind does, and leaves in its way."""
 
-    def __init__(self, stage: Stage, client: PlannedClient) -> None:
-        self.stage = stage
+    def __init__(self, harness: Harness, client: PlannedClient) -> None:
+        self.harness = harness
         self.client = client
 
     async def run(self) -> None:
@@ -101,9 +101,9 @@ class Leaver:
         try:
             await way(made, arguments["for_s"])
         except DeliveriesFailed as error:
-            self.stage.note(f"{self.client.name}: {error}")
+            self.harness.note(f"{self.client.name}: {error}")
         except KafkaError as error:
-            self.stage.note(f"{self.client.name}: {type(error).__name__}: {error}")
+            self.harness.note(f"{self.client.name}: {type(error).__name__}: {error}")
 
     async def stop(self, made: Any, for_s: float) -> None:
         """By `stop`, whether it has started or not."""
@@ -112,8 +112,8 @@ class Leaver:
                 await made.start()
                 await self.use(made)
         except KafkaError as error:
-            self.stage.note(f"{self.client.name}: {type(error).__name__}: {error}")
-        await self.stage.bounded(f"{self.client.kind}: stop", self.bound_s("stop"), made.stop())
+            self.harness.note(f"{self.client.name}: {type(error).__name__}: {error}")
+        await self.harness.bounded(f"{self.client.kind}: stop", self.bound_s("stop"), made.stop())
 
     async def leave(self, made: Any, for_s: float) -> None:
         """By the end of `async with`."""
@@ -122,23 +122,23 @@ class Leaver:
             async with made:
                 with anyio.move_on_after(for_s):
                     await self.use(made)
-                ended = self.stage.now()
+                ended = self.harness.now()
         finally:
             if ended is not None:
                 self.check("leaving", ended)
 
     async def cancel(self, made: Any, for_s: float) -> None:
         """By a cancellation of all that is inside, or of the start."""
-        ends_at = self.stage.now() + for_s
+        ends_at = self.harness.now() + for_s
         with anyio.CancelScope(deadline=ends_at):
             async with made:
                 await self.use(made)
         self.check("cancelling", ends_at)
 
     def check(self, how: str, since: float) -> None:
-        took, bound = self.stage.now() - since, self.bound_s(how)
+        took, bound = self.harness.now() - since, self.bound_s(how)
         if took > bound + 1e-3:
-            self.stage.violated(9, f"{self.client.kind}: {how} took {took:.3f} s, over {bound} s")
+            self.harness.violated(9, f"{self.client.kind}: {how} took {took:.3f} s, over {bound} s")
 
     def bound_s(self, how: str) -> float:
         """What docs/lifecycle.md says, and a little for the turns of the loop."""
@@ -157,7 +157,7 @@ class Leaver:
     def waits_for_join(self) -> bool:
         """Whether a first JoinGroup without an answer is waited for: before 2.2 nobody knows its
         member, and where faults hit that is not to be told from outside."""
-        return self.stage.plan.broker["as_of"] is not None
+        return self.harness.plan.broker["as_of"] is not None
 
     async def use(self, made: Any) -> None:
         kind = self.client.kind
@@ -178,7 +178,7 @@ class Leaver:
         name, kind = self.client.name, self.client.kind
         options: dict[str, Any] = {
             "client_id": name,
-            "bootstrap_servers": self.stage.servers,
+            "bootstrap_servers": self.harness.servers,
             "close_timeout_ms": int(CLOSE_TIMEOUT_S * 1_000),
         }
         if kind.endswith("producer"):
@@ -186,14 +186,16 @@ class Leaver:
                 options |= {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
             elif kind == "transacting producer":
                 options["transactional_id"] = name
-            producer = with_runtime(Producer(**options), self.stage.runtime(self.client.host))
-            return self.stage.recorder.producer(producer, name)
+            producer = with_runtime(Producer(**options), self.harness.runtime(self.client.host))
+            return self.harness.recorder.producer(producer, name)
         if kind != "reader":
             options["group_id"] = GROUP
             options["enable_auto_commit"] = kind == "committing member"
         consumer = Consumer(TOPIC, auto_offset_reset="earliest", **options)
-        with_runtime(consumer, self.stage.runtime(self.client.host))
-        return self.stage.recorder.consumer(consumer, name)
+        with_runtime(consumer, self.harness.runtime(self.client.host))
+        return self.harness.recorder.consumer(consumer, name)
 
 
-PROGRAMME = Programme("leaving", draw, run, lambda plan: Promises(numbers=numbered(plan.broker)))
+SCENARIO = Scenario(
+    "leaving", draw, run, lambda plan: Guarantees(numbers=has_idempotence(plan.broker))
+)

@@ -12,23 +12,28 @@ import anyio
 from aiokafkawire.errors import BrokerError, CorruptRecord, KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
-from tests.invariants.checker import Promises
-from tests.simulation.byzantine_responses import MAX_UNPACKED_BYTES, THROTTLE, draw_lie, lie
+from tests.invariants.checker import Guarantees
+from tests.simulation.byzantine_responses import (
+    MAX_UNPACKED_BYTES,
+    THROTTLE,
+    draw_false_response,
+    lie,
+)
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import (
     COMMITS,
     MEMBER,
-    Crew,
-    Shift,
+    GroupWorkers,
+    WorkerLife,
     a_producer,
+    draw_worker_steps,
     host_of,
-    steps_of_life,
 )
 
-__all__ = ("ASKED", "GROUP", "PROGRAMME", "TOPIC")
+__all__ = ("ASKED", "GROUP", "SCENARIO", "TOPIC")
 
 TOPIC, GROUP = "orders", "billing"
 TO_S = 8.0
@@ -62,11 +67,11 @@ def draw(rng: random.Random) -> Plan:
     clients = (PlannedClient("sender", "10.0.1.1", "sends", sender), *workers)
     scene = Scene(3, [c.host for c in clients], {TOPIC: partitions}, groups=(GROUP,))
     steps = [
-        Step(round(rng.uniform(0, TO_S), 3), "lie", draw_lie(rng))
+        Step(round(rng.uniform(0, TO_S), 3), "lie", draw_false_response(rng))
         for _ in range(rng.randint(1, 10))
     ]
     steps += draw_steps(rng, scene, count=rng.randint(0, 2), to_s=TO_S, kinds=KINDS)
-    steps += steps_of_life(rng, workers, rng.randint(0, 2), TO_S)
+    steps += draw_worker_steps(rng, workers, rng.randint(0, 2), TO_S)
     return Plan(
         broker={
             "nodes": 3,
@@ -81,54 +86,56 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
     asked: defaultdict[str, deque[str]] = defaultdict(deque)
 
     async def ask(client: str, what: str) -> None:
         asked[client].append(what)
 
     async def tell_a_lie(api: str, kind: str, times: int) -> None:
-        told = stage.broker.on(ApiKey[api], lie(kind), times=times)
+        rule = harness.broker.on(ApiKey[api], lie(kind), times=times)
         await anyio.sleep(BELIEVED_S)
-        told.remove()
+        rule.remove()
 
-    stage.on("lie", tell_a_lie)
-    stage.on("ask", ask)
+    harness.on("lie", tell_a_lie)
+    harness.on("ask", ask)
     async with anyio.create_task_group() as tasks:
-        workers = stage.plan.of("works")
-        crew = Crew(stage, tasks, workers, lambda shift: work(shift, asked), expects=(KafkaError,))
+        workers = harness.plan.of("works")
+        group_workers = GroupWorkers(
+            harness, tasks, workers, lambda life: work(life, asked), expects=(KafkaError,)
+        )
         async with anyio.create_task_group() as senders:
-            for client in stage.plan.of("sends"):
-                senders.start_soon(send, stage, client, asked[client.name])
-            await stage.carry_out()
-            forget_throttles(stage)
+            for client in harness.plan.of("sends"):
+                senders.start_soon(send, harness, client, asked[client.name])
+            await harness.run_steps()
+            forget_throttles(harness)
         if workers:
             # Who was out of the group until now must come to know it.
             await anyio.sleep(MEMBER["session_timeout_ms"] / 1_000 + REST_S)
-            await stage.until_consumed(TOPIC, group=GROUP)
-            await stage.until_settled()
-        await crew.dismiss()
+            await harness.until_consumed(TOPIC, group=GROUP)
+            await harness.until_settled()
+        await group_workers.stop_all()
 
 
-def forget_throttles(stage: Stage) -> None:
+def forget_throttles(harness: Harness) -> None:
     """Who was told to be silent for weeks keeps to it, on that connection."""
-    if any(step.arguments.get("kind") == THROTTLE for step in stage.plan.steps):
-        for client in stage.plan.clients:
-            stage.world.network.reset(client.host, BROKER_HOST)
+    if any(step.arguments.get("kind") == THROTTLE for step in harness.plan.steps):
+        for client in harness.plan.clients:
+            harness.world.network.reset(client.host, BROKER_HOST)
 
 
 # --- applications ---
 
 
-async def send(stage: Stage, client: PlannedClient, asked: deque[str]) -> None:
+async def send(harness: Harness, client: PlannedClient, asked: deque[str]) -> None:
     """Send all records, by as many producers as that takes: one that failed is replaced."""
-    rng = stage.rng(client.name)
-    left, life = stage.plan.records, 0
+    rng = harness.rng(client.name)
+    left, incarnation = harness.plan.records, 0
     while left:
-        life += 1
-        name = f"{client.name}.{life}"
-        producer = a_producer(stage, name, client.host, **{**SENDS, **client.arguments})
+        incarnation += 1
+        name = f"{client.name}.{incarnation}"
+        producer = a_producer(harness, name, client.host, **{**SENDS, **client.arguments})
         try:
             async with producer as sender:
                 while left:
@@ -138,50 +145,50 @@ async def send(stage: Stage, client: PlannedClient, asked: deque[str]) -> None:
                         await delivery
                     if asked:
                         await ASKED[asked.popleft()](sender)
-                    await anyio.sleep(rng.uniform(0, 2 * TO_S / stage.plan.records))
+                    await anyio.sleep(rng.uniform(0, 2 * TO_S / harness.plan.records))
         except KafkaError as error:
-            stage.note(f"{name}: {error}")
+            harness.note(f"{name}: {error}")
             await anyio.sleep(rng.uniform(0, REST_S))
 
 
-async def work(shift: Shift, asked: Mapping[str, deque[str]]) -> None:
+async def work(life: WorkerLife, asked: Mapping[str, deque[str]]) -> None:
     """Read in the group; what was damaged on its way is read again."""
-    consumer = shift.consumer(
+    consumer = life.consumer(
         TOPIC,
         group_id=GROUP,
-        enable_auto_commit=shift.told("commits") == "automatic",
-        partition_assignment_strategy=[shift.told("strategy", "range")],
+        enable_auto_commit=life.argument("commits") == "automatic",
+        partition_assignment_strategy=[life.argument("strategy", "range")],
         max_decompressed_bytes=MAX_UNPACKED_BYTES,
     )
-    asked_here = asked[shift.client.name]
+    asked_here = asked[life.client.name]
     patience = PATIENCE
     async with consumer as worker:
-        while not shift.over:
+        while not life.over:
             try:
                 batches = await worker.getmany(timeout_ms=300)
             except CorruptRecord as error:
-                read_again(shift, worker, error)
+                read_again(life, worker, error)
                 continue
             except BrokerError as error:
-                shift.stage.note(f"{shift.name}: {error}")
+                life.harness.note(f"{life.name}: {error}")
                 patience -= 1
                 if not patience:
                     raise
                 await anyio.sleep(REST_S)
                 continue
             for batch in batches.values():
-                await shift.handle(len(batch))
-                await shift.commit(worker, batch)
+                await life.handle(len(batch))
+                await life.commit(worker, batch)
             if asked_here:
                 await ASKED[asked_here.popleft()](worker)
 
 
-def read_again(shift: Shift, worker: Any, error: CorruptRecord) -> None:
+def read_again(life: WorkerLife, worker: Any, error: CorruptRecord) -> None:
     """Go on where the damaged records were: the next answer is another one."""
     place = (error.topic, error.partition, error.offset)
-    shift.stage.note(f"{shift.name}: {error}")
+    life.harness.note(f"{life.name}: {error}")
     if error.topic != TOPIC or error.partition is None or error.offset is None:
-        shift.stage.violated(12, f"corrupt records somewhere: {place}")
+        life.harness.violated(12, f"corrupt records somewhere: {place}")
         raise error
     worker.seek(TopicPartition(error.topic, error.partition), error.offset)
 
@@ -195,8 +202,8 @@ ASKED: Mapping[str, Callable[[Any], Awaitable[Any]]] = {
 """Calls that a step of kind `ask` has a client make: the first is for senders."""
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(hostile=True, complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(hostile=True, complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("liar", draw, run, promises, share=15, limit_s=300.0)
+SCENARIO = Scenario("liar", draw, run, guarantees, share=15, limit_s=300.0)

@@ -1,4 +1,4 @@
-"""One producer and one reader, and now and then a fault: the least that a programme can be."""
+"""One producer and one reader, and now and then a fault: the least that a scenario can be."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import with_runtime
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 
 TOPIC = "orders"
-HASTY: dict[str, Any] = {"request_timeout_ms": 2_000}
+IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000}
 
 
 def draw(rng: random.Random) -> Plan:
@@ -38,49 +38,49 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
     async with anyio.create_task_group() as readers:
-        for client in stage.plan.of("reads"):
-            readers.start_soon(read, stage, client)
+        for client in harness.plan.of("reads"):
+            readers.start_soon(read, harness, client)
         async with anyio.create_task_group() as group:
-            group.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                group.start_soon(send, stage, client)
-        if stage.plan.of("reads"):
-            await stage.until_consumed()
+            group.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                group.start_soon(send, harness, client)
+        if harness.plan.of("reads"):
+            await harness.until_consumed()
         readers.cancel_scope.cancel()
 
 
-async def send(stage: Stage, client: PlannedClient) -> None:
-    rng = stage.rng(client.name)
+async def send(harness: Harness, client: PlannedClient) -> None:
+    rng = harness.rng(client.name)
     producer = with_runtime(
-        Producer(client_id=client.name, bootstrap_servers=stage.servers, **HASTY),
-        stage.runtime(client.host),
+        Producer(client_id=client.name, bootstrap_servers=harness.servers, **IMPATIENT),
+        harness.runtime(client.host),
     )
-    async with stage.recorder.producer(producer, client.name) as sender:
-        for _ in range(stage.plan.records):
+    async with harness.recorder.producer(producer, client.name) as sender:
+        for _ in range(harness.plan.records):
             try:
                 await sender.send_and_wait(TOPIC, sender.value())
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")
             await anyio.sleep(rng.uniform(0, 0.3))
 
 
-async def read(stage: Stage, client: PlannedClient) -> None:
+async def read(harness: Harness, client: PlannedClient) -> None:
     consumer = with_runtime(
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=stage.servers,
+            bootstrap_servers=harness.servers,
             auto_offset_reset="earliest",
-            **HASTY,
+            **IMPATIENT,
         ),
-        stage.runtime(client.host),
+        harness.runtime(client.host),
     )
-    async with stage.recorder.consumer(consumer, client.name) as reader:
+    async with harness.recorder.consumer(consumer, client.name) as reader:
         while True:
             await reader.getmany(timeout_ms=500)
 
 
-PROGRAMME = Programme("plain", draw, run, lambda plan: Promises(), share=1)
+SCENARIO = Scenario("plain", draw, run, lambda plan: Guarantees(), share=1)

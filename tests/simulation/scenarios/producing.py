@@ -17,18 +17,18 @@ from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import with_runtime
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.shared_draws import (
-    asks_versions,
     draw_broker,
     draw_client,
     draw_network,
     draw_reader,
-    numbered,
+    has_api_versions,
+    has_idempotence,
 )
 
 TOPIC = "orders"
@@ -94,7 +94,7 @@ def draw(rng: random.Random) -> Plan:
     if "max_message_bytes" in broker:
         senders = [_unhurried(sender) for sender in senders]
     clients = [*senders, *readers]
-    if not asks_versions(broker):
+    if not has_api_versions(broker):
         clients = [_patient(client) for client in clients]
     scene = Scene(
         nodes=3,
@@ -227,21 +227,21 @@ def _readers(rng: random.Random) -> list[PlannedClient]:
     ]
 
 
-def promises(plan: Plan) -> Promises:
+def guarantees(plan: Plan) -> Guarantees:
     readers = plan.of("reads")
     groups = {client.arguments["group"] for client in readers} - {None}
-    return Promises(
-        numbers=numbered(plan.broker),
+    return Guarantees(
+        numbers=has_idempotence(plan.broker),
         complete_readers=tuple(c.name for c in readers if c.arguments["group"] is None),
         complete_groups=tuple(sorted(groups)),
     )
 
 
-async def overtake(stage: Stage, sender: str, for_s: float) -> None:
+async def overtake(harness: Harness, sender: str, for_s: float) -> None:
     """The next request of a sender is held up, and what it writes to is led elsewhere meanwhile."""
-    broker = stage.broker
+    broker = harness.broker
 
-    def befall(seen: SeenRequest) -> Delay | None:
+    def inject(seen: SeenRequest) -> Delay | None:
         if not seen.client_id.startswith(f"{sender}."):
             return None
         held_up.remove()
@@ -255,90 +255,90 @@ async def overtake(stage: Stage, sender: str, for_s: float) -> None:
                 broker.move_leader(TOPIC, partition, others[0])
         return Delay(for_s)
 
-    held_up = broker.on(ApiKey.PRODUCE, befall)
+    held_up = broker.on(ApiKey.PRODUCE, inject)
     await anyio.sleep(for_s)
     held_up.remove()
 
 
-async def deny(stage: Stage, sender: str, for_s: float) -> None:
+async def deny(harness: Harness, sender: str, for_s: float) -> None:
     """What a sender writes arrives, and no answer comes; then it is not allowed to write once."""
-    (client,) = (each for each in stage.plan.of("sends") if each.name == sender)
+    (client,) = (each for each in harness.plan.of("sends") if each.name == sender)
 
-    def befall(seen: SeenRequest) -> Answer | None:
+    def inject(seen: SeenRequest) -> Answer | None:
         if not seen.client_id.startswith(f"{sender}."):
             return None
         denied.remove()
         return Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    network = stage.world.network
+    network = harness.world.network
     network.sever(BROKER_HOST, client.host, one_way=True)
     await anyio.sleep(for_s)
-    denied = stage.broker.on(ApiKey.PRODUCE, befall)
+    denied = harness.broker.on(ApiKey.PRODUCE, inject)
     network.heal(BROKER_HOST, client.host)
     # It is over when it is told, not when it is answered.
     await anyio.sleep(UNDER_WAY_S)
     denied.remove()
 
 
-async def answer(stage: Stage, code: ErrorCode, sender: str, for_s: float) -> None:
+async def answer(harness: Harness, code: ErrorCode, sender: str, for_s: float) -> None:
     """All that a sender writes is answered with an error, for longer than it tries; if the code
     leaves it open whether a record was written, all are."""
-    told = Answer(code, carried_out=code is ErrorCode.REQUEST_TIMED_OUT)
+    answer_once = Answer(code, carried_out=code is ErrorCode.REQUEST_TIMED_OUT)
 
-    def befall(seen: SeenRequest) -> Answer | None:
-        return told if seen.client_id.startswith(f"{sender}.") else None
+    def inject(seen: SeenRequest) -> Answer | None:
+        return answer_once if seen.client_id.startswith(f"{sender}.") else None
 
-    answered = stage.broker.on(ApiKey.PRODUCE, befall)
+    answered = harness.broker.on(ApiKey.PRODUCE, inject)
     await anyio.sleep(2 * EXPIRES_S + for_s)
     answered.remove()
 
 
-async def refuse_first(stage: Stage, sender: str, for_s: float) -> None:
+async def refuse_first(harness: Harness, sender: str, for_s: float) -> None:
     """A log that does not know a producer yet refuses its first batch for a moment, no other."""
 
-    def befall(seen: SeenRequest) -> Answer | None:
+    def inject(seen: SeenRequest) -> Answer | None:
         if not seen.client_id.startswith(f"{sender}."):
             return None
         refused.remove()
         return Answer(ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    refused = stage.broker.on(ApiKey.PRODUCE, befall)
+    refused = harness.broker.on(ApiKey.PRODUCE, inject)
     await anyio.sleep(for_s)
     refused.remove()
 
 
-async def run(stage: Stage) -> None:
-    stage.on("refuse the first", partial(refuse_first, stage))
-    stage.on("leave in doubt", partial(answer, stage, ErrorCode.REQUEST_TIMED_OUT))
-    stage.on("refuse", partial(answer, stage, ErrorCode.NOT_ENOUGH_REPLICAS))
-    stage.on("overtake", partial(overtake, stage))
-    stage.on("deny what is written", partial(deny, stage))
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    harness.on("refuse the first", partial(refuse_first, harness))
+    harness.on("leave in doubt", partial(answer, harness, ErrorCode.REQUEST_TIMED_OUT))
+    harness.on("refuse", partial(answer, harness, ErrorCode.NOT_ENOUGH_REPLICAS))
+    harness.on("overtake", partial(overtake, harness))
+    harness.on("deny what is written", partial(deny, harness))
+    await harness.make_topics()
     async with anyio.create_task_group() as readers:
-        for client in stage.plan.of("reads"):
-            readers.start_soon(read, stage, client)
+        for client in harness.plan.of("reads"):
+            readers.start_soon(read, harness, client)
         async with anyio.create_task_group() as group:
-            group.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                group.start_soon(Sender(stage, client).run)
-        if any(client.arguments["options"].get("acks") == 0 for client in stage.plan.of("sends")):
+            group.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                group.start_soon(Sender(harness, client).run)
+        if any(client.arguments["options"].get("acks") == 0 for client in harness.plan.of("sends")):
             # Nobody knows what of it is still on its way.
             await anyio.sleep(UNDER_WAY_S)
-        if stage.plan.of("reads"):
-            await stage.until_consumed()
-        await stage.until_replicated()
+        if harness.plan.of("reads"):
+            await harness.until_consumed()
+        await harness.until_replicated()
         readers.cancel_scope.cancel()
 
 
 class Sender:
     """One application that sends its share of the records, in its style."""
 
-    def __init__(self, stage: Stage, client: PlannedClient) -> None:
-        self.stage = stage
+    def __init__(self, harness: Harness, client: PlannedClient) -> None:
+        self.harness = harness
         self.client = client
         self.style: str = client.arguments["style"]
-        self.rng = stage.rng(client.name)
-        self.left = max(1, stage.plan.records // len(stage.plan.of("sends")))
+        self.rng = harness.rng(client.name)
+        self.left = max(1, harness.plan.records // len(harness.plan.of("sends")))
         self.lives = 0
 
     async def run(self) -> None:
@@ -348,18 +348,18 @@ class Sender:
             producer = with_runtime(
                 Producer(
                     client_id=name,
-                    bootstrap_servers=self.stage.servers,
+                    bootstrap_servers=self.harness.servers,
                     **self.client.arguments["options"],
                 ),
-                self.stage.runtime(self.client.host),
+                self.harness.runtime(self.client.host),
             )
             try:
-                async with self.stage.recorder.producer(producer, name) as sender:
+                async with self.harness.recorder.producer(producer, name) as sender:
                     await self.live(sender)
             except DeliveriesFailed as error:
-                self.stage.note(f"{name}: {error}")
+                self.harness.note(f"{name}: {error}")
             except KafkaError as error:  # it could not start
-                self.stage.note(f"{name}: {error}")
+                self.harness.note(f"{name}: {error}")
                 self.left -= 1
 
     async def live(self, sender: Any) -> None:
@@ -373,13 +373,13 @@ class Sender:
             "cancelled": self.cancelled,
             "short_lived": self.send,
         }
-        while self.left > 0 and self.stage.now() < ends_at:
+        while self.left > 0 and self.harness.now() < ends_at:
             try:
                 await ways[self.style](sender)
             except KafkaError as error:
-                self.stage.note(f"{sender.name}: {error}")
+                self.harness.note(f"{sender.name}: {error}")
             # From its first record on: brokers before 0.10 take seconds to be known.
-            ends_at = min(ends_at, self.stage.now() + lives_s)
+            ends_at = min(ends_at, self.harness.now() + lives_s)
             await anyio.sleep(self.rng.uniform(0, 2 * self.client.arguments["pause_s"]))
 
     def value(self, sender: Any) -> bytes:
@@ -394,7 +394,7 @@ class Sender:
     async def send(self, sender: Any) -> None:
         dated = {}
         # Records have had timestamps since brokers have told what they speak.
-        if self.rng.random() < 0.2 and asks_versions(self.stage.plan.broker):
+        if self.rng.random() < 0.2 and has_api_versions(self.harness.plan.broker):
             dated["timestamp_ms"] = LONG_AGO_MS + self.rng.randrange(10_000)
         await sender.send(TOPIC, self.value(sender), key=self.key(), **dated)
 
@@ -421,8 +421,8 @@ class Sender:
             await self.send_and_wait(sender)
 
 
-async def read(stage: Stage, client: PlannedClient) -> None:
-    rng = stage.rng(client.name)
+async def read(harness: Harness, client: PlannedClient) -> None:
+    rng = harness.rng(client.name)
     options: dict[str, Any] = client.arguments["options"]
     if client.arguments["group"] is not None:
         strategy = client.arguments["strategy"]
@@ -433,13 +433,13 @@ async def read(stage: Stage, client: PlannedClient) -> None:
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=stage.servers,
+            bootstrap_servers=harness.servers,
             auto_offset_reset="earliest",
             **options,
         ),
-        stage.runtime(client.host),
+        harness.runtime(client.host),
     )
-    async with stage.recorder.consumer(consumer, client.name) as reader:
+    async with harness.recorder.consumer(consumer, client.name) as reader:
         while True:
             await reader.getmany(timeout_ms=500)
             if rng.random() < 0.2:
@@ -447,4 +447,4 @@ async def read(stage: Stage, client: PlannedClient) -> None:
                     await reader.end_offsets((TOPIC, 0))
 
 
-PROGRAMME = Programme("producing", draw, run, promises, share=25)
+SCENARIO = Scenario("producing", draw, run, guarantees, share=25)

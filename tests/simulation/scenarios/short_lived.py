@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 
 from aiokafkawire.errors import CommitFailed, DeliveriesFailed, KafkaError, NoBrokerAvailable
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import a_consumer, a_producer, host_of
 
 TOPIC, GROUP = "orders", "billing"
@@ -49,19 +49,19 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
     async with anyio.create_task_group() as tasks:
-        people = [Person(stage, client) for client in stage.plan.clients]
+        people = [Person(harness, client) for client in harness.plan.clients]
         for person in people:
             tasks.start_soon(person.live)
-        await stage.carry_out()
+        await harness.run_steps()
         for person in people:
             if person.client.kind == "sends":
                 person.over = True
                 await person.gone.wait()
-        if stage.plan.of("works"):
-            await stage.until_consumed(TOPIC, group=GROUP)
+        if harness.plan.of("works"):
+            await harness.until_consumed(TOPIC, group=GROUP)
         for person in people:
             person.over = True
 
@@ -69,14 +69,14 @@ async def run(stage: Stage) -> None:
 class Person:
     """Lives again and again until it is `over`."""
 
-    def __init__(self, stage: Stage, client: PlannedClient) -> None:
-        self.stage = stage
+    def __init__(self, harness: Harness, client: PlannedClient) -> None:
+        self.harness = harness
         self.client = client
         self.over = False
         self.gone = anyio.Event()
-        self.rng = stage.rng(client.name)
+        self.rng = harness.rng(client.name)
         self.name = ""
-        self.left = stage.plan.records
+        self.left = harness.plan.records
 
     async def live(self) -> None:
         """Lives that end by themselves, or (of a `rude` one) by a cancellation from outside."""
@@ -88,16 +88,16 @@ class Person:
             rude = self.client.arguments["rude"] and self.rng.random() < 0.5
             try:
                 with anyio.move_on_after(life_s if rude else 1_000):
-                    await LIVES[self.client.kind](self, self.stage.now() + life_s)
+                    await LIVES[self.client.kind](self, self.harness.now() + life_s)
             except (NoBrokerAvailable, DeliveriesFailed) as error:
-                self.stage.note(f"{self.name}: {error}")
+                self.harness.note(f"{self.name}: {error}")
             await anyio.sleep(self.rng.uniform(0, REST_S))
         self.gone.set()
 
 
 async def send(person: Person, until: float) -> None:
-    async with a_producer(person.stage, person.name, person.client.host) as sender:
-        while person.stage.now() < until:
+    async with a_producer(person.harness, person.name, person.client.host) as sender:
+        while person.harness.now() < until:
             if person.left:
                 person.left -= 1
                 delivery = await sender.send(TOPIC, sender.value())
@@ -105,14 +105,14 @@ async def send(person: Person, until: float) -> None:
                     try:
                         await delivery
                     except KafkaError as error:
-                        person.stage.note(f"{person.name}: {error}")
+                        person.harness.note(f"{person.name}: {error}")
             await anyio.sleep(person.rng.uniform(0, 0.2))
 
 
 async def work(person: Person, until: float) -> None:
     automatic = person.client.arguments["automatic"]
     consumer = a_consumer(
-        person.stage,
+        person.harness,
         person.name,
         person.client.host,
         TOPIC,
@@ -121,20 +121,20 @@ async def work(person: Person, until: float) -> None:
         partition_assignment_strategy=[person.client.arguments["strategy"]],
     )
     async with consumer as worker:
-        while person.stage.now() < until:
+        while person.harness.now() < until:
             for batch in (await worker.getmany(timeout_ms=200)).values():
                 if not automatic:
                     try:
                         await worker.commit(batch)
                     except CommitFailed as error:
-                        person.stage.note(f"{person.name}: {error}")
+                        person.harness.note(f"{person.name}: {error}")
 
 
 async def look(person: Person, until: float) -> None:
     """Reads all that there is, and commits nothing."""
-    consumer = a_consumer(person.stage, person.name, person.client.host, TOPIC)
+    consumer = a_consumer(person.harness, person.name, person.client.host, TOPIC)
     async with consumer as onlooker:
-        while person.stage.now() < until:
+        while person.harness.now() < until:
             await onlooker.getone(timeout_ms=200)
 
 
@@ -145,8 +145,8 @@ LIVES: Mapping[str, Callable[[Person, float], Awaitable[None]]] = {
 }
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("short_lived", draw, run, promises)
+SCENARIO = Scenario("short_lived", draw, run, guarantees)

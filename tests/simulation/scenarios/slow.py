@@ -11,12 +11,18 @@ import anyio
 
 from aiokafkawire.errors import CommitFailed, KafkaError
 from aiokafkawire.records import Records
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient
-from tests.simulation.scenario import Programme
-from tests.simulation.scenarios.group_workers import Crew, Shift, a_producer, host_of, steps_of_life
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios.group_workers import (
+    GroupWorkers,
+    WorkerLife,
+    a_producer,
+    draw_worker_steps,
+    host_of,
+)
 
 TOPIC, GROUP = "orders", "billing"
 TO_S = 15.0
@@ -66,7 +72,7 @@ def draw(rng: random.Random) -> Plan:
     )
     hosts = [client.host for client in (sender, *workers)]
     scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
-    lives = steps_of_life(rng, workers, rng.randint(0, 4), TO_S)
+    worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 4), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
     plan = Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
@@ -77,7 +83,7 @@ def draw(rng: random.Random) -> Plan:
         topics={TOPIC: partitions},
         records=rng.randint(50, 150),
         clients=(sender, *workers),
-        steps=tuple(sorted((*lives, *faults), key=lambda step: step.at_s)),
+        steps=tuple(sorted((*worker_steps, *faults), key=lambda step: step.at_s)),
     )
     manner = rng.choice((*MANNERS, None, None))
     return plan if manner is None else _in_manner(plan, MANNERS[manner])
@@ -94,25 +100,25 @@ def _in_manner(plan: Plan, manner: Mapping[str, Any]) -> Plan:
     return replace(plan, records=150, clients=clients, steps=plan.steps[:1])
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, stage.plan.of("works"), work)
+        group_workers = GroupWorkers(harness, tasks, harness.plan.of("works"), work)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                busy.start_soon(send, stage, client)
-        if stage.plan.of("works"):
-            await stage.until_consumed(TOPIC)
-            await stage.until_settled()
-        await crew.dismiss()
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send, harness, client)
+        if harness.plan.of("works"):
+            await harness.until_consumed(TOPIC)
+            await harness.until_settled()
+        await group_workers.stop_all()
 
 
-async def send(stage: Stage, client: PlannedClient) -> None:
+async def send(harness: Harness, client: PlannedClient) -> None:
     """All at once: the producer's own buffer holds less."""
     payload = b"." * client.arguments["bytes"]
     sender = a_producer(
-        stage,
+        harness,
         client.name,
         client.host,
         buffer_memory_bytes=64 * KIB,
@@ -120,70 +126,70 @@ async def send(stage: Stage, client: PlannedClient) -> None:
     )
     async with sender as producer:
         deliveries = [
-            await producer.send(TOPIC, producer.value(payload)) for _ in range(stage.plan.records)
+            await producer.send(TOPIC, producer.value(payload)) for _ in range(harness.plan.records)
         ]
         for delivery in deliveries:
             try:
                 await delivery
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")
 
 
-async def work(shift: Shift) -> None:
+async def work(life: WorkerLife) -> None:
     options = ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records")
-    consumer = shift.consumer(
+    consumer = life.consumer(
         TOPIC,
         group_id=GROUP,
-        enable_auto_commit=shift.told("automatic"),
-        partition_assignment_strategy=[shift.told("strategy")],
-        **{name: shift.told(name) for name in options},
+        enable_auto_commit=life.argument("automatic"),
+        partition_assignment_strategy=[life.argument("strategy")],
+        **{name: life.argument(name) for name in options},
     )
     async with consumer as worker, anyio.create_task_group() as tasks:
-        tasks.start_soon(watch, worker, shift)
-        await READS[shift.told("reads")](worker, shift)
+        tasks.start_soon(watch, worker, life)
+        await READS[life.argument("reads")](worker, life)
         tasks.cancel_scope.cancel()
 
 
-async def read_and_work(worker: Any, shift: Shift) -> None:
+async def read_and_work(worker: Any, life: WorkerLife) -> None:
     """Nothing is read while it works; what takes too long costs it its partitions."""
-    while not shift.over:
+    while not life.over:
         for batch in (await worker.getmany(timeout_ms=300)).values():
-            await shift.handle(len(batch))
-            await commit(worker, shift, batch)
+            await life.handle(len(batch))
+            await commit(worker, life, batch)
 
 
-async def read_on_paused(worker: Any, shift: Shift) -> None:
+async def read_on_paused(worker: Any, life: WorkerLife) -> None:
     """Works in tasks beside, and goes on calling: partitions that are worked on are paused."""
     async with anyio.create_task_group() as works:
-        while not shift.over:
+        while not life.over:
             for tp, batch in (await worker.getmany(timeout_ms=300)).items():
                 worker.pause(tp)
-                works.start_soon(work_beside, worker, shift, batch)
+                works.start_soon(work_beside, worker, life, batch)
 
 
-async def work_beside(worker: Any, shift: Shift, batch: Records) -> None:
-    await shift.handle(len(batch))
-    await commit(worker, shift, batch)
+async def work_beside(worker: Any, life: WorkerLife, batch: Records) -> None:
+    await life.handle(len(batch))
+    await commit(worker, life, batch)
     if batch.topic_partition in worker.assignment():
         worker.resume(batch.topic_partition)
 
 
-async def read_one_by_one(worker: Any, shift: Shift) -> None:
+async def read_one_by_one(worker: Any, life: WorkerLife) -> None:
     """What is there is given without waiting, for longer than nobody may call."""
     async for _ in worker:
-        await shift.handle()
-        if shift.over:
+        await life.handle()
+        if life.over:
             return
 
 
-async def read_in_tasks(worker: Any, shift: Shift) -> None:
+async def read_in_tasks(worker: Any, life: WorkerLife) -> None:
     """Several tasks call, and each works on what it was given itself."""
     async with anyio.create_task_group() as works:
         for _ in range(TASKS):
-            works.start_soon(read_and_work, worker, shift)
+            works.start_soon(read_and_work, worker, life)
 
 
-READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
+READS: Mapping[str, Callable[[Any, WorkerLife], Awaitable[None]]] = {
     "and works": read_and_work,
     "on, paused": read_on_paused,
     "in tasks": read_in_tasks,
@@ -191,30 +197,30 @@ READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
 }
 
 
-async def commit(worker: Any, shift: Shift, batch: Records) -> None:
-    if shift.told("automatic"):
+async def commit(worker: Any, life: WorkerLife, batch: Records) -> None:
+    if life.argument("automatic"):
         return
     try:
         await worker.commit(batch)
     except CommitFailed as error:
-        shift.stage.note(f"{shift.name}: {error}")
+        life.harness.note(f"{life.name}: {error}")
 
 
-async def watch(worker: Any, shift: Shift) -> None:
+async def watch(worker: Any, life: WorkerLife) -> None:
     """What is fetched and not given stays within what the options allow."""
-    largest = max(shift.told("max_partition_fetch_bytes"), BATCH_BYTES + KIB)
-    kept = shift.told("max_partition_fetch_bytes") + largest
+    largest = max(life.argument("max_partition_fetch_bytes"), BATCH_BYTES + KIB)
+    kept = life.argument("max_partition_fetch_bytes") + largest
     while True:
         owned = len(worker.assignment())
         held = worker.metrics()["buffered_bytes"]
         if held > owned * kept:
-            text = f"{shift.name} holds {held} bytes of {owned} partitions, {kept} allowed of each"
-            shift.stage.violated(10, text)
+            text = f"{life.name} holds {held} bytes of {owned} partitions, {kept} allowed of each"
+            life.harness.violated(10, text)
         await anyio.sleep(LOOK_EVERY_S)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("slow", draw, run, promises)
+SCENARIO = Scenario("slow", draw, run, guarantees)

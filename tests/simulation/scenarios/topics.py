@@ -10,21 +10,21 @@ import anyio
 
 from aiokafkawire.errors import UnknownTopic
 from aiokafkawire.types import TopicPartition
-from tests.invariants.checker import Promises
+from tests.invariants.checker import Guarantees
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.group_workers import (
     COMMITS,
     FAILURES,
     READS,
-    Crew,
-    Shift,
+    GroupWorkers,
+    WorkerLife,
     a_consumer,
+    draw_worker_steps,
     host_of,
     send_steadily,
-    steps_of_life,
 )
 
 GROUP = "billing"
@@ -60,7 +60,7 @@ def draw(rng: random.Random) -> Plan:
     clients = (sender, *onlookers, *workers)
     scene = Scene(3, [client.host for client in clients], topics, groups=(GROUP,))
     changes = [_a_change(rng, list(topics)) for _ in range(rng.randint(1, 5))]
-    lives = steps_of_life(rng, workers, rng.randint(0, 2), TO_S)
+    worker_steps = draw_worker_steps(rng, workers, rng.randint(0, 2), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 2), from_s=0.1, to_s=TO_S)
     return Plan(
         broker={
@@ -73,7 +73,7 @@ def draw(rng: random.Random) -> Plan:
         topics=topics,
         records=rng.randint(40, 120),
         clients=clients,
-        steps=tuple(sorted((*changes, *lives, *faults), key=lambda step: step.at_s)),
+        steps=tuple(sorted((*changes, *worker_steps, *faults), key=lambda step: step.at_s)),
     )
 
 
@@ -88,68 +88,70 @@ def _a_change(rng: random.Random, topics: list[str]) -> Step:
     return Step(at_s, "make anew", {"topic": topic, **again})
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
 
     async def grow(topic: str, by: int) -> None:
-        there = stage.broker.topics.get(topic)
+        there = harness.broker.topics.get(topic)
         if there is not None and there < MOST_PARTITIONS:
-            await stage.grow_topic(topic, there + by)
+            await harness.grow_topic(topic, there + by)
 
     async def make_anew(topic: str, partitions: int, for_s: float) -> None:
-        if topic in stage.broker.topics:
-            await stage.delete_topic(topic)
+        if topic in harness.broker.topics:
+            await harness.delete_topic(topic)
             await anyio.sleep(for_s)
-            await stage.make_topic(topic, partitions)
+            await harness.make_topic(topic, partitions)
 
-    stage.on("grow", grow)
-    stage.on("make anew", make_anew)
-    workers = stage.plan.of("works")
+    harness.on("grow", grow)
+    harness.on("make anew", make_anew)
+    workers = harness.plan.of("works")
     onlookers: list[Any] = []
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, workers, work, expects=(*FAILURES, UnknownTopic))
-        for client in stage.plan.of("looks"):
-            tasks.start_soon(look, stage, client, onlookers)
+        group_workers = GroupWorkers(
+            harness, tasks, workers, work, expects=(*FAILURES, UnknownTopic)
+        )
+        for client in harness.plan.of("looks"):
+            tasks.start_soon(look, harness, client, onlookers)
         async with anyio.create_task_group() as busy:
-            busy.start_soon(stage.carry_out)
-            for client in stage.plan.of("sends"):
-                busy.start_soon(send, stage, client)
+            busy.start_soon(harness.run_steps)
+            for client in harness.plan.of("sends"):
+                busy.start_soon(send, harness, client)
         if workers:
-            if told := told_of(stage.plan):
-                await stage.until_consumed(*told, group=GROUP)
-            await stage.until_settled()
+            if topics := known_topics(harness.plan):
+                await harness.until_consumed(*topics, group=GROUP)
+            await harness.until_settled()
         there = {
-            TopicPartition(t, n) for t, count in stage.broker.topics.items() for n in range(count)
+            TopicPartition(t, n) for t, count in harness.broker.topics.items() for n in range(count)
         }
-        await stage.until(
+        await harness.until(
             lambda: all(set(onlooker.assignment()) == there for onlooker in onlookers),
             "who looks on reads all partitions that there are, and no other",
         )
-        await crew.dismiss()
+        await group_workers.stop_all()
         tasks.cancel_scope.cancel()
 
 
-async def send(stage: Stage, client: PlannedClient) -> None:
+async def send(harness: Harness, client: PlannedClient) -> None:
     options = {"metadata_max_age_ms": FRESH_MS, "max_block_ms": 3_000, "delivery_timeout_ms": 6_000}
-    await send_steadily(stage, client, **options)
+    await send_steadily(harness, client, **options)
 
 
-async def work(shift: Shift) -> None:
-    worker = shift.consumer(
+async def work(life: WorkerLife) -> None:
+    worker = life.consumer(
         group_id=GROUP,
-        enable_auto_commit=shift.told("commits") == "automatic",
+        enable_auto_commit=life.argument("commits") == "automatic",
         metadata_max_age_ms=FRESH_MS,
-        partition_assignment_strategy=[shift.told("strategy")],
+        partition_assignment_strategy=[life.argument("strategy")],
     )
-    if shift.told("pattern"):
+    if life.argument("pattern"):
         worker.subscribe(pattern=re.compile(PATTERN))
     else:
-        worker.subscribe(list(shift.stage.plan.topics))
+        worker.subscribe(list(life.harness.plan.topics))
     async with worker:
-        await READS[shift.told("reads")](worker, shift)
+        await READS[life.argument("reads")](worker, life)
 
 
-def told_of(plan: Plan) -> list[str]:
+def known_topics(plan: Plan) -> list[str]:
     """The topics of which readers are told all: not those made anew where topics have no ids."""
     anew = {step.arguments["topic"] for step in plan.steps if step.kind == "make anew"}
     return [topic for topic in plan.topics if has_ids(plan) or topic not in anew]
@@ -159,9 +161,9 @@ def has_ids(plan: Plan) -> bool:
     return plan.broker["as_of"] != "2.0"
 
 
-async def look(stage: Stage, client: PlannedClient, onlookers: list[Any]) -> None:
+async def look(harness: Harness, client: PlannedClient, onlookers: list[Any]) -> None:
     """Reads everything that matches, without a group."""
-    onlooker = a_consumer(stage, client.name, client.host, metadata_max_age_ms=FRESH_MS)
+    onlooker = a_consumer(harness, client.name, client.host, metadata_max_age_ms=FRESH_MS)
     onlooker.subscribe(pattern=re.compile(PATTERN))
     async with onlooker:
         onlookers.append(onlooker)
@@ -169,8 +171,8 @@ async def look(stage: Stage, client: PlannedClient, onlookers: list[Any]) -> Non
             await onlooker.getmany(timeout_ms=500)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(
         topics_remade=any(step.kind == "make anew" for step in plan.steps),
         in_metadata=has_ids(plan),
         in_fetches=plan.broker["as_of"] is None,
@@ -178,4 +180,4 @@ def promises(plan: Plan) -> Promises:
     )
 
 
-PROGRAMME = Programme("topics", draw, run, promises, share=15)
+SCENARIO = Scenario("topics", draw, run, guarantees, share=15)

@@ -19,14 +19,14 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Runtime, with_runtime
 from aiokafkawire.types import GroupMetadata, TopicPartition
-from tests.invariants.checker import Promises
-from tests.invariants.events import told
+from tests.invariants.checker import Guarantees
+from tests.invariants.events import parse_value
 from tests.invariants.recorder import OwnError
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.harness import HEALED_WITHIN_S, Stage
+from tests.simulation.harness import HEALED_WITHIN_S, Harness
 from tests.simulation.plan import Plan, PlannedClient, Step
-from tests.simulation.scenario import Programme
-from tests.simulation.shared_draws import HASTY, draw_broker, draw_client, draw_network
+from tests.simulation.scenario import Scenario
+from tests.simulation.shared_draws import IMPATIENT, draw_broker, draw_client, draw_network
 
 TOPIC, SOURCE, COPIES = "orders", "source", "copies"
 GROUP, COPYING = "bookkeeping", "copying"
@@ -110,72 +110,72 @@ def _copier(rng: random.Random, number: int) -> PlannedClient:
     return PlannedClient(f"copier{number}", f"10.0.4.{number + 1}", "copies", arguments)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(complete_readers=tuple(client.name for client in plan.of("reads")))
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(complete_readers=tuple(client.name for client in plan.of("reads")))
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
-    plan = stage.plan
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    plan = harness.plan
     processes = {
-        client.name: Process(stage, client)
+        client.name: Process(harness, client)
         for client in plan.clients
         if client.kind in {"transacts", "copies"}
     }
-    stage.on("crash", partial(crash, processes))
-    stage.on("take over", partial(take_over, processes))
+    harness.on("crash", partial(crash, processes))
+    harness.on("take over", partial(take_over, processes))
     over = anyio.Event()
     async with anyio.create_task_group() as group:
         for client in plan.of("reads"):
             if not client.arguments["late"]:
-                group.start_soon(read, stage, client, over)
+                group.start_soon(read, harness, client, over)
         copiers = [processes[client.name] for client in plan.of("copies")]
         for process in copiers:
             group.start_soon(process.run)
         async with anyio.create_task_group() as acts:
-            acts.start_soon(stage.carry_out)
+            acts.start_soon(harness.run_steps)
             for client in plan.of("feeds"):
-                acts.start_soon(feed, stage, client)
+                acts.start_soon(feed, harness, client)
             for client in plan.of("transacts"):
                 acts.start_soon(processes[client.name].run)
         if copiers:
-            await stage.until(lambda: copied(stage), "all that was there to copy")
+            await harness.until(lambda: copied(harness), "all that was there to copy")
         for process in copiers:
             process.over = True
         for process in processes.values():
             await process.after_all()
         for client in plan.of("reads"):
             if client.arguments["late"]:
-                group.start_soon(read, stage, client, over)
+                group.start_soon(read, harness, client, over)
         if plan.of("reads"):
-            await stage.until_consumed(TOPIC, committed=True)
+            await harness.until_consumed(TOPIC, committed=True)
         over.set()
-    judge_copies(stage)
+    judge_copies(harness)
 
 
 class Process:
     """An application with one transactional id, which dies and comes back."""
 
-    def __init__(self, stage: Stage, client: PlannedClient) -> None:
-        self.stage = stage
+    def __init__(self, harness: Harness, client: PlannedClient) -> None:
+        self.harness = harness
         self.client = client
-        self.rng = stage.rng(client.name)
+        self.rng = harness.rng(client.name)
         self.over = False
         self.lives = 0
         self.offset = 0
         self.scope = anyio.CancelScope()
         self.names: list[str] = []
-        self.left = max(1, stage.plan.records // max(1, len(stage.plan.of(client.kind))))
+        self.left = max(1, harness.plan.records // max(1, len(harness.plan.of(client.kind))))
         self.down_s: float | None = None
 
     def options(self) -> dict[str, Any]:
         return self.client.arguments["options"] | {
-            "bootstrap_servers": self.stage.servers,
+            "bootstrap_servers": self.harness.servers,
         }
 
     @property
     def runtime(self) -> Runtime:
-        return self.stage.runtime(self.client.host)
+        return self.harness.runtime(self.client.host)
 
     async def run(self) -> None:
         """One life after the other, until all is done."""
@@ -185,14 +185,14 @@ class Process:
                 await self.life()
             if self.down_s is not None:
                 await anyio.sleep(self.down_s)
-                self.stage.revive(self.client.host)
+                self.harness.revive(self.client.host)
             else:
                 await anyio.sleep(0.1)
 
     def crash(self, for_s: float) -> None:
         if self.down_s is None and self.names:
             self.down_s = for_s
-            self.stage.crash(self.client.host, self.scope, *self.names)
+            self.harness.crash(self.client.host, self.scope, *self.names)
 
     async def life(self) -> None:
         """A producer of this process, from start to end."""
@@ -208,7 +208,7 @@ class Process:
                 async with producer:
                     await self.transact_on(producer)
         except KafkaError as error:
-            self.stage.note(f"{producer.name}: {type(error).__name__}: {error}")
+            self.harness.note(f"{producer.name}: {type(error).__name__}: {error}")
         finally:
             self.names = []
 
@@ -224,7 +224,7 @@ class Process:
             linger_ms=self.client.arguments["linger_ms"],
             **self.options(),
         )
-        return self.stage.recorder.producer(with_runtime(producer, self.runtime), name)
+        return self.harness.recorder.producer(with_runtime(producer, self.runtime), name)
 
     async def after_all(self) -> None:
         """Start once more: that aborts what the last life left open."""
@@ -259,7 +259,7 @@ class Process:
             except OwnError:
                 return True
             except KafkaError as error:
-                self.stage.note(f"{producer.name}: {type(error).__name__}: {error}")
+                self.harness.note(f"{producer.name}: {type(error).__name__}: {error}")
                 return await self.usable(producer)
         if scope.cancelled_caught:
             return await self.usable(producer)
@@ -271,7 +271,7 @@ class Process:
         try:
             await self.fill(producer)
         except KafkaError as error:
-            self.stage.note(f"{producer.name}: {type(error).__name__}: {error}")
+            self.harness.note(f"{producer.name}: {type(error).__name__}: {error}")
             await producer.abort_transaction()
             return True
         if self.rng.random() < self.client.arguments["aborts"]:
@@ -286,7 +286,7 @@ class Process:
         await self.fill(producer)
         prepared = await producer.detach()
         commit = self.rng.random() < 0.7
-        await self.stage.recorder.end_transaction(
+        await self.harness.recorder.end_transaction(
             prepared, commit=commit, runtime=self.runtime, **self.options()
         )
 
@@ -294,7 +294,7 @@ class Process:
         rng = self.rng
         for _ in range(rng.randrange(1, 8)):
             self.left -= 1
-            partition = rng.randrange(self.stage.plan.topics[TOPIC])
+            partition = rng.randrange(self.harness.plan.topics[TOPIC])
             await producer.send(TOPIC, producer.value(), partition=partition)
             if rng.random() < self.client.arguments["flushes"]:
                 await producer.flush()
@@ -309,7 +309,7 @@ class Process:
         try:
             await producer.abort_transaction()
         except KafkaError as error:
-            self.stage.note(f"{producer.name}: {type(error).__name__}: {error}")
+            self.harness.note(f"{producer.name}: {type(error).__name__}: {error}")
         return self.rng.random() < 0.7
 
     # --- copying ---
@@ -327,7 +327,7 @@ class Process:
             heartbeat_interval_ms=500,
             **self.options(),
         )
-        return self.stage.recorder.consumer(with_runtime(consumer, self.runtime), name)
+        return self.harness.recorder.consumer(with_runtime(consumer, self.runtime), name)
 
     async def copy(self, producer: Any, consumer: Any) -> None:
         """Copy what comes, each batch in a transaction with its offsets."""
@@ -361,46 +361,46 @@ async def take_over(processes: dict[str, Process], client: str) -> None:
             async with process.producer() as producer:
                 await process.transact(producer)
         except KafkaError as error:
-            process.stage.note(f"{client} could not be taken over: {error}")
+            process.harness.note(f"{client} could not be taken over: {error}")
 
 
-async def feed(stage: Stage, client: PlannedClient) -> None:
+async def feed(harness: Harness, client: PlannedClient) -> None:
     producer = with_runtime(
-        Producer(client_id=client.name, bootstrap_servers=stage.servers, **HASTY),
-        stage.runtime(client.host),
+        Producer(client_id=client.name, bootstrap_servers=harness.servers, **IMPATIENT),
+        harness.runtime(client.host),
     )
-    rng = stage.rng(client.name)
-    async with stage.recorder.producer(producer, client.name) as sender:
-        for _ in range(stage.plan.records):
+    rng = harness.rng(client.name)
+    async with harness.recorder.producer(producer, client.name) as sender:
+        for _ in range(harness.plan.records):
             try:
                 await sender.send(SOURCE, sender.value())
             except KafkaError as error:
-                stage.note(f"{client.name}: {error}")
+                harness.note(f"{client.name}: {error}")
             await anyio.sleep(rng.uniform(0, 0.3))
 
 
-async def read(stage: Stage, client: PlannedClient, over: anyio.Event) -> None:
+async def read(harness: Harness, client: PlannedClient, over: anyio.Event) -> None:
     """Read until that is over; then on to the end of each partition, over what is not shown."""
     consumer = with_runtime(
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=stage.servers,
+            bootstrap_servers=harness.servers,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            **HASTY,
+            **IMPATIENT,
         ),
-        stage.runtime(client.host),
+        harness.runtime(client.host),
     )
-    async with stage.recorder.consumer(consumer, client.name) as reader:
+    async with harness.recorder.consumer(consumer, client.name) as reader:
         while not (over.is_set() and reader.assignment()):
             await reader.getmany(timeout_ms=500)
-        begun = stage.now()
-        for partition in range(stage.plan.topics[TOPIC]):
-            end = stage.log(TOPIC, partition).end_offset
+        begun = harness.now()
+        for partition in range(harness.plan.topics[TOPIC]):
+            end = harness.log(TOPIC, partition).end_offset
             while await reader.position(TopicPartition(TOPIC, partition)) < end:
-                if stage.now() > begun + HEALED_WITHIN_S:
-                    stage.violated(11, f"{client.name} does not come to the end of {partition}")
+                if harness.now() > begun + HEALED_WITHIN_S:
+                    harness.violated(11, f"{client.name} does not come to the end of {partition}")
                     return
                 await reader.getmany(timeout_ms=100)
 
@@ -408,36 +408,36 @@ async def read(stage: Stage, client: PlannedClient, over: anyio.Event) -> None:
 # --- what copiers must have done ---
 
 
-def sources(stage: Stage) -> list[bytes]:
+def sources(harness: Harness) -> list[bytes]:
     """All values that were there to be copied."""
-    return values(stage, SOURCE)
+    return values(harness, SOURCE)
 
 
-def values(stage: Stage, topic: str) -> list[bytes]:
+def values(harness: Harness, topic: str) -> list[bytes]:
     """The values of a topic that a reader of committed records sees."""
     return [
         record.value
-        for partition in range(stage.plan.topics.get(topic, 0))
-        for record in stage.log(topic, partition).records
+        for partition in range(harness.plan.topics.get(topic, 0))
+        for record in harness.log(topic, partition).records
         if record.fate in {"none", "committed"}
     ]
 
 
-def copies(stage: Stage) -> list[bytes]:
+def copies(harness: Harness) -> list[bytes]:
     """What was copied, by committed transactions."""
-    found = [told(value) for value in values(stage, COPIES)]
+    found = [parse_value(value) for value in values(harness, COPIES)]
     return [each.payload for each in found if each is not None]
 
 
-def copied(stage: Stage) -> bool:
-    return set(copies(stage)) >= set(sources(stage))
+def copied(harness: Harness) -> bool:
+    return set(copies(harness)) >= set(sources(harness))
 
 
-def judge_copies(stage: Stage) -> None:
+def judge_copies(harness: Harness) -> None:
     """Each record is copied once; whether all are, `run` has waited for."""
-    twice = [value for value, count in Counter(copies(stage)).items() if count > 1]
+    twice = [value for value, count in Counter(copies(harness)).items() if count > 1]
     if twice:
-        stage.violated(14, f"{len(twice)} records were copied more than once: {twice[:5]}")
+        harness.violated(14, f"{len(twice)} records were copied more than once: {twice[:5]}")
 
 
-PROGRAMME = Programme("transacting", draw, run, promises, share=15)
+SCENARIO = Scenario("transacting", draw, run, guarantees, share=15)

@@ -83,8 +83,8 @@ def conduct(options: argparse.Namespace, place: Path) -> int:
     if len(outcome.happened) < least:
         outcome.problems.append(f"{len(outcome.happened)} faults are too few: {least} at least")
     print("\n".join(report.lines(outcome)))
-    verdict = "FAILED" if outcome.problems else "right"
-    print(f"{len(outcome.happened)} faults in {outcome.seconds:.0f} s: {verdict}")
+    summary = "FAILED" if outcome.problems else "right"
+    print(f"{len(outcome.happened)} faults in {outcome.seconds:.0f} s: {summary}")
     return 1 if outcome.problems else 0
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from aiokafkawire.types import TopicPartition
-from tests.invariants.checker import Promises, Verdict, judge
+from tests.invariants.checker import CheckResult, Guarantees, judge
 from tests.invariants.events import (
     Acknowledged,
     Called,
@@ -159,9 +159,9 @@ def check_stored_commits(history: Sequence[Event], found: Held) -> dict[str, lis
     }
 
 
-def verdict(history: Sequence[Event], found: Held) -> Verdict:
-    promises = Promises(complete_groups=tuple(GROUPS), slack_s=SLACK_SECONDS)
-    return judge(history, found.observed, promises)
+def check_result(history: Sequence[Event], found: Held) -> CheckResult:
+    guarantees = Guarantees(complete_groups=tuple(GROUPS), slack_s=SLACK_SECONDS)
+    return judge(history, found.observed, guarantees)
 
 
 @dataclass(slots=True)

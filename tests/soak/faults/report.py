@@ -10,7 +10,7 @@ from tests.soak.faults.load import GROUPS, ORDERS
 from tests.soak.faults.run import Outcome
 from tests.soak.tables import table
 
-PROMISES = {
+GUARANTEES = {
     1: "an acknowledged record is readable at its offset",
     2: "no record stands twice in the log",
     3: "each producer's order in each partition",
@@ -106,19 +106,19 @@ def _load(outcome: Outcome, counts: Counts) -> list[str]:
 
 
 def _promises(outcome: Outcome) -> list[str]:
-    verdict = outcome.verdict
-    if verdict is None:
+    check_result = outcome.check_result
+    if check_result is None:
         return []
     found: dict[int, int] = {}
-    for violation in verdict.violations:
+    for violation in check_result.violations:
         found[violation.invariant] = found.get(violation.invariant, 0) + 1
-    not_checked = dict.fromkeys(PROMISES.keys() - INVARIANTS.keys(), "not looked for")
-    not_checked |= verdict.not_checked
+    not_checked = dict.fromkeys(GUARANTEES.keys() - INVARIANTS.keys(), "not looked for")
+    not_checked |= check_result.not_checked
     rows: list[list[object]] = [
         [number, text, not_checked.get(number) or f"{found.get(number, 0)} violations"]
-        for number, text in PROMISES.items()
+        for number, text in GUARANTEES.items()
     ]
-    others = len(outcome.problems) - len(verdict.violations)
+    others = len(outcome.problems) - len(check_result.violations)
     rows.append(["", "our reader and another client read the same;", ""])
     rows.append(["", "stored commits never go back; each copy stands once", f"{others} violations"])
     return table(("#", "promised", "found"), rows)

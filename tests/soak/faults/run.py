@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.brokers.kafka import Kafka
-from tests.invariants.checker import Verdict
+from tests.invariants.checker import CheckResult
 from tests.invariants.events import Event
 from tests.invariants.recorder import Recorder
 from tests.soak import confluent_reader
@@ -35,7 +35,7 @@ class Outcome:
     happened: list[Happened] = field(default_factory=list)
     history: list[Event] = field(default_factory=list)
     held: check_run.Held = field(default_factory=check_run.Held)
-    verdict: Verdict | None = None
+    check_result: CheckResult | None = None
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     began_again: int = 0
@@ -129,8 +129,8 @@ class Run:
         outcome.problems += check_run.check_copies(found)
         for group, problems in check_run.check_stored_commits(outcome.history, found).items():
             outcome.problems += [f"{group}: {problem}" for problem in problems]
-        outcome.verdict = check_run.verdict(outcome.history, found)
-        outcome.problems += map(str, outcome.verdict.violations)
+        outcome.check_result = check_run.check_result(outcome.history, found)
+        outcome.problems += map(str, outcome.check_result.violations)
 
 
 def _ends(records: dict[int, list[tuple[int, bytes]]]) -> dict[int, int]:

@@ -21,8 +21,8 @@ from tests.invariants.events import (
     Opened,
     Polled,
     Returned,
+    make_value,
     to_line,
-    value_of,
 )
 from tests.soak.checker import Place
 from tests.soak.faults.check_run import (
@@ -36,15 +36,15 @@ from tests.soak.faults.check_run import (
 )
 from tests.soak.faults.load import PARTITIONS, Killed
 
-VALUES = [value_of("producer-1", number) for number in range(4)]
-SOURCE = {0: list(enumerate(VALUES)), 1: [(0, value_of("producer-2", 0))]}
+VALUES = [make_value("producer-1", number) for number in range(4)]
+SOURCE = {0: list(enumerate(VALUES)), 1: [(0, make_value("producer-2", 0))]}
 
 
 def copies() -> dict[int, list[tuple[int, bytes]]]:
     """As a worker makes them; offsets have gaps where markers stand."""
     return {
         partition: [
-            (offset * 2, value_of("first-1", number, value))
+            (offset * 2, make_value("first-1", number, value))
             for number, (offset, value) in enumerate(entries)
         ]
         for partition, entries in SOURCE.items()
@@ -63,7 +63,7 @@ def test_copies_that_are_missing_doubled_or_out_of_order_are_noticed() -> None:
         " 0 with several []"
     ]
     twice = copies()
-    twice[0].append((99, value_of("first-2", 1, VALUES[0])))
+    twice[0].append((99, make_value("first-2", 1, VALUES[0])))
     assert "1 with several [b'producer-1-0|']" in check_chain(SOURCE, twice, "copy")[0]
     swapped = copies()
     swapped[0][1:3] = reversed(swapped[0][1:3])

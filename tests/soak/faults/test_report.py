@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.invariants.checker import Verdict, Violation
+from tests.invariants.checker import CheckResult, Violation
 from tests.invariants.events import Acknowledged, Polled, TopicMade
 from tests.soak.checker import Place
 from tests.soak.faults.check_run import Held
 from tests.soak.faults.fault_injector import Happened
 from tests.soak.faults.plan import Fault, Kind
-from tests.soak.faults.report import PROMISES, SHOWN_PROBLEMS, lines
+from tests.soak.faults.report import GUARANTEES, SHOWN_PROBLEMS, lines
 from tests.soak.faults.run import Outcome
 
 
@@ -30,7 +30,7 @@ def outcome(*violations: Violation) -> Outcome:
             {"orders": records, "copies": {0: [(0, b"a")]}},
             {"hand": [Place(0, 2)]},
         ),
-        verdict=Verdict(violations, {7: "requests are not known"}),
+        check_result=CheckResult(violations, {7: "requests are not known"}),
         problems=[str(violation) for violation in violations],
     )
 
@@ -47,7 +47,7 @@ def test_what_happened_and_what_there_was_to_judge() -> None:
         assert part in text
     first = next(line for line in text.splitlines() if "frozen" in line)
     assert first.split()[-5:] == ["5.0", "2.0", "10.0", "10.0", "second"]
-    for promise in PROMISES.values():
+    for promise in GUARANTEES.values():
         assert promise in text
     assert "PROBLEM" not in text
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.invariants.checker import Verdict, Violation
+from tests.invariants.checker import CheckResult, Violation
 from tests.invariants.events import Healed, Settled, TopicMade
 from tests.soak.faults import run as runs
 from tests.soak.faults.check_run import Held
@@ -28,7 +28,7 @@ class Scene:
         self.now = 0.0
         self.done: list[str] = []
         self.committed: list[dict[int, int | None]] = []
-        self.verdict = Verdict((), {})
+        self.check_result = CheckResult((), {})
         kafka: Any = SimpleNamespace(
             bootstrap_servers="b", create_topic=lambda name, **_: self.done.append(name)
         )
@@ -43,7 +43,7 @@ class Scene:
             monkeypatch.setattr(runs, name, fake)
         monkeypatch.setattr("tests.soak.faults.check_run.held", lambda servers: Held())
         monkeypatch.setattr(
-            "tests.soak.faults.check_run.verdict", lambda history, held: self.verdict
+            "tests.soak.faults.check_run.check_result", lambda history, held: self.check_result
         )
         monkeypatch.setattr("tests.soak.faults.check_run.check_copies", lambda held: [])
 
@@ -97,7 +97,7 @@ def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scene:
 
 
 def test_faults_come_until_the_time_is_over_then_all_is_ended_and_judged(scene: Scene) -> None:
-    scene.verdict = Verdict((Violation(1, "lost"),), {})
+    scene.check_result = CheckResult((Violation(1, "lost"),), {})
     scene.run.conduct([Fault(Kind.KILL)] * 9, 25.0, scene.outcome)
     assert len(scene.outcome.happened) == 3, "the last begins before the time is over"
     assert scene.done[:3] == ["orders", "copies", "finals"]

@@ -1,4 +1,4 @@
-"""Situations that come about once in a thousand runs of the other programmes, each brought about on
+"""Situations that come about once in a thousand runs of the other scenarios, each brought about on
 purpose, in a run that is short. A seed draws which one, and how it is.
 """
 
@@ -7,17 +7,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from tests.invariants.checker import Promises
-from tests.simulation.harness import Stage
+from tests.invariants.checker import Guarantees
+from tests.simulation.harness import Harness
 from tests.simulation.plan import Plan
-from tests.simulation.scenario import Programme
+from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.corners import connections, members, readers, senders
-from tests.simulation.scenarios.corners.corner_case import Corner
+from tests.simulation.scenarios.corners.corner_case import CornerCase
 from tests.simulation.shared_draws import draw_network
 
-__all__ = ("CORNERS", "PROGRAMME")
+__all__ = ("CORNERS", "SCENARIO")
 
-CORNERS: Mapping[str, Corner] = {
+CORNERS: Mapping[str, CornerCase] = {
     **senders.CORNERS,
     **connections.CORNERS,
     **readers.CORNERS,
@@ -39,13 +39,13 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
-async def run(stage: Stage) -> None:
-    await stage.make_topics()
-    await CORNERS[stage.plan.options["corner"]].run(stage)
+async def run(harness: Harness) -> None:
+    await harness.make_topics()
+    await CORNERS[harness.plan.options["corner"]].run(harness)
 
 
-def promises(plan: Plan) -> Promises:
-    return Promises(resets=CORNERS[plan.options["corner"]].resets)
+def guarantees(plan: Plan) -> Guarantees:
+    return Guarantees(resets=CORNERS[plan.options["corner"]].resets)
 
 
-PROGRAMME = Programme("corners", draw, run, promises, share=80, limit_s=600.0)
+SCENARIO = Scenario("corners", draw, run, guarantees, share=80, limit_s=600.0)

@@ -10,7 +10,7 @@ from typing import Any
 from aiokafkawire.broker import Corrupt, SeenRequest
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, Buffer, Response
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST
 from tests.simulation.scenarios.group_workers import a_producer
 
@@ -21,11 +21,11 @@ __all__ = (
     "P0",
     "P1",
     "TOPIC",
-    "Asked",
-    "Corner",
+    "ChangedResponse",
+    "CornerCase",
+    "RequestLog",
     "Throttled",
-    "Told",
-    "cut_off",
+    "drop_connections",
     "fill",
     "kept",
     "nothing",
@@ -42,20 +42,20 @@ def nothing(rng: random.Random) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Corner:
+class CornerCase:
     """One situation: `run` brings it about, and judges what no invariant of the checker is about.
 
     `draw` chooses how, which `run` finds in the plan's options. `resets`: positions may be lost.
     """
 
-    run: Callable[[Stage], Awaitable[None]]
+    run: Callable[[Harness], Awaitable[None]]
     draw: Callable[[random.Random], dict[str, Any]] = nothing
     broker: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 1})
     resets: bool = False
 
 
-class Told(Corrupt):
+class ChangedResponse(Corrupt):
     """A request is carried out, and `response` makes another answer of its own."""
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
@@ -63,48 +63,48 @@ class Told(Corrupt):
 
 
 @dataclass(frozen=True, slots=True)
-class Throttled(Told):
+class Throttled(ChangedResponse):
     """A broker asks for silence."""
 
     for_ms: int = 0
 
     def response(self, response: Response) -> Response:
-        told: Any = response
-        return replace(told, throttle_time_ms=self.for_ms)  # type: ignore[no-any-return]
+        changed: Any = response
+        return replace(changed, throttle_time_ms=self.for_ms)  # type: ignore[no-any-return]
 
 
-class Asked:
+class RequestLog:
     """The answered requests of one API that a client has sent since this was made, in order."""
 
-    def __init__(self, stage: Stage, api: ApiKey, client: str) -> None:
+    def __init__(self, harness: Harness, api: ApiKey, client: str) -> None:
         self.seen: list[SeenRequest] = []
         self._api = api
         self._client = client
-        stage.broker.requests.watch(self._hear)
+        harness.broker.requests.watch(self._process_events)
 
     def __len__(self) -> int:
         return len(self.seen)
 
-    def _hear(self, seen: SeenRequest) -> None:
+    def _process_events(self, seen: SeenRequest) -> None:
         if seen.api_key is self._api and seen.client_id == self._client:
             self.seen.append(seen)
 
 
-async def fill(stage: Stage, count: int, partition: int = 0, payload_bytes: int = 0) -> None:
+async def fill(harness: Harness, count: int, partition: int = 0, payload_bytes: int = 0) -> None:
     """Write records into a partition of the topic, each in a batch of its own."""
-    name = f"filler at {stage.now():.6f}"
-    async with a_producer(stage, name, FILLER_HOST, linger_ms=0) as sender:
+    name = f"filler at {harness.now():.6f}"
+    async with a_producer(harness, name, FILLER_HOST, linger_ms=0) as sender:
         for _ in range(count):
             value = sender.value(b"." * payload_bytes)
             await sender.send_and_wait(TOPIC, value, partition=partition)
 
 
-def kept(stage: Stage, group: str = GROUP) -> dict[TopicPartition, int]:
+def kept(harness: Harness, group: str = GROUP) -> dict[TopicPartition, int]:
     """What a group has committed, as its coordinator knows it now."""
-    offsets = stage.broker._running.group_coordinator.offsets.committed(group)
+    offsets = harness.broker._running.group_coordinator.offsets.committed(group)
     return {TopicPartition(*tp): found.offset for tp, found in offsets.items()}
 
 
-def cut_off(stage: Stage, host: str) -> None:
+def drop_connections(harness: Harness, host: str) -> None:
     """The nodes forget all connections of a host, which is told nothing."""
-    stage.world.network.half_open(BROKER_HOST, host, silent=True)
+    harness.world.network.half_open(BROKER_HOST, host, silent=True)

@@ -11,7 +11,7 @@ import anyio
 from aiokafkawire.broker import Answer, Delay, SeenRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.scenarios.corners.corner_case import (
     GROUP,
     HOST,
@@ -19,8 +19,8 @@ from tests.simulation.scenarios.corners.corner_case import (
     P0,
     P1,
     TOPIC,
-    Asked,
-    Corner,
+    CornerCase,
+    RequestLog,
     Throttled,
     fill,
     kept,
@@ -42,27 +42,27 @@ async def until(reader: Any, done: Callable[[], bool]) -> None:
 # --- commits ---
 
 
-async def commits_overtake_each_other(stage: Stage) -> None:
+async def commits_overtake_each_other(harness: Harness) -> None:
     """A commit is asked for while an older one is under way: each is told when it is kept."""
-    await fill(stage, 12)
-    async with a_consumer(stage, "reader", HOST, TOPIC, **BY_HAND) as reader:
+    await fill(harness, 12)
+    async with a_consumer(harness, "reader", HOST, TOPIC, **BY_HAND) as reader:
         given = 0
         while given < 12:
             given += sum(map(len, (await reader.getmany(timeout_ms=500)).values()))
-        stage.broker.on(ApiKey.OFFSET_COMMIT, Delay(stage.plan.options["by_s"]), times=2)
+        harness.broker.on(ApiKey.OFFSET_COMMIT, Delay(harness.plan.options["by_s"]), times=2)
 
         async def commit(offset: int) -> None:
             await reader.commit({P0: offset})
-            found = kept(stage).get(P0, -1)
+            found = kept(harness).get(P0, -1)
             if found < offset:
-                stage.violated(6, f"{offset} was told as kept, and {found} is")
+                harness.violated(6, f"{offset} was told as kept, and {found} is")
 
         async with anyio.create_task_group() as commits:
-            for offset in stage.plan.options["offsets"]:
+            for offset in harness.plan.options["offsets"]:
                 commits.start_soon(commit, offset)
                 await anyio.sleep(0.1)
-    if kept(stage)[P0] != stage.plan.options["offsets"][-1]:
-        stage.violated(6, f"{kept(stage)[P0]} is kept in the end")
+    if kept(harness)[P0] != harness.plan.options["offsets"][-1]:
+        harness.violated(6, f"{kept(harness)[P0]} is kept in the end")
 
 
 def draw_commits(rng: random.Random) -> dict[str, Any]:
@@ -73,21 +73,21 @@ def draw_commits(rng: random.Random) -> dict[str, Any]:
     }
 
 
-async def offsets_are_asked_for_where_they_were(stage: Stage) -> None:
+async def offsets_are_asked_for_where_they_were(harness: Harness) -> None:
     """Somebody without a place in the group asks for its offsets, and its coordinator moves."""
-    await fill(stage, 3)
-    async with a_consumer(stage, "reader", HOST, **BY_HAND) as reader:
+    await fill(harness, 3)
+    async with a_consumer(harness, "reader", HOST, **BY_HAND) as reader:
         reader.assign(P0)
         await reader.commit({P0: 1})
-        for node in stage.plan.options["to"]:
-            stage.broker.move_coordinator(GROUP, node)
-            began = stage.now()
-            if stage.plan.options["commits"]:
+        for node in harness.plan.options["to"]:
+            harness.broker.move_coordinator(GROUP, node)
+            began = harness.now()
+            if harness.plan.options["commits"]:
                 await reader.commit({P0: 2})
             else:
                 await reader.committed(P0)
-            if stage.now() > began + 4:
-                stage.violated(11, f"{stage.now() - began:.1f} s after the coordinator moved")
+            if harness.now() > began + 4:
+                harness.violated(11, f"{harness.now() - began:.1f} s after the coordinator moved")
 
 
 def draw_moves(rng: random.Random) -> dict[str, Any]:
@@ -97,30 +97,32 @@ def draw_moves(rng: random.Random) -> dict[str, Any]:
 # --- places ---
 
 
-async def a_coordinator_moves_while_all_is_quiet(stage: Stage) -> None:
+async def a_coordinator_moves_while_all_is_quiet(harness: Harness) -> None:
     """Only heartbeats can tell the members: they find the coordinator, and keep their places."""
     names = ("member-0", "member-1")
-    asked = [Asked(stage, ApiKey.HEARTBEAT, name) for name in names]
-    joined = [Asked(stage, ApiKey.JOIN_GROUP, name) for name in names]
+    asked = [RequestLog(harness, ApiKey.HEARTBEAT, name) for name in names]
+    joined = [RequestLog(harness, ApiKey.JOIN_GROUP, name) for name in names]
     async with (
-        a_consumer(stage, names[0], HOST, TOPIC, **BY_HAND) as one,
-        a_consumer(stage, names[1], OTHER_HOST, TOPIC, **BY_HAND) as two,
+        a_consumer(harness, names[0], HOST, TOPIC, **BY_HAND) as one,
+        a_consumer(harness, names[1], OTHER_HOST, TOPIC, **BY_HAND) as two,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(read_on, one)
         tasks.start_soon(read_on, two)
-        await stage.until(lambda: bool(one.assignment() and two.assignment()), "two members")
+        await harness.until(lambda: bool(one.assignment() and two.assignment()), "two members")
         await anyio.sleep(1)
         joins = sum(map(len, joined))
-        others = [node for node in stage.broker.nodes if node != stage.broker.coordinator(GROUP)]
-        stage.broker.move_coordinator(GROUP, stage.chance.choice(others))
+        others = [
+            node for node in harness.broker.nodes if node != harness.broker.coordinator(GROUP)
+        ]
+        harness.broker.move_coordinator(GROUP, harness.chance.choice(others))
         await anyio.sleep(8)
         if sum(map(len, joined)) > joins:
-            stage.violated(8, "members joined again as their coordinator moved")
+            harness.violated(8, "members joined again as their coordinator moved")
         for each in asked:
             wrong = [seen for seen in each.seen if is_elsewhere(seen)]
             if len(wrong) > 3:
-                stage.violated(12, f"{len(wrong)} heartbeats went to where the group was")
+                harness.violated(12, f"{len(wrong)} heartbeats went to where the group was")
         tasks.cancel_scope.cancel()
 
 
@@ -133,36 +135,36 @@ async def read_on(reader: Any) -> None:
         await reader.getmany(timeout_ms=300)
 
 
-async def a_static_member_is_restarted(stage: Stage) -> None:
+async def a_static_member_is_restarted(harness: Harness) -> None:
     """Its partitions wait for it, and the others hear nothing of it."""
     options = {**BY_HAND, "session_timeout_ms": 12_000}
-    joined = Asked(stage, ApiKey.JOIN_GROUP, "stays")
-    left = Asked(stage, ApiKey.LEAVE_GROUP, "restarted.1")
+    joined = RequestLog(harness, ApiKey.JOIN_GROUP, "stays")
+    left = RequestLog(harness, ApiKey.LEAVE_GROUP, "restarted.1")
 
     async def live(number: int, done: Callable[[], Awaitable[None]]) -> None:
         name = f"restarted.{number}"
         static = {**options, "group_instance_id": "restarted"}
-        async with a_consumer(stage, name, OTHER_HOST, TOPIC, **static) as reader:
+        async with a_consumer(harness, name, OTHER_HOST, TOPIC, **static) as reader:
             await until(reader, lambda: bool(reader.assignment()))
             await done()
 
     async with (
-        a_consumer(stage, "stays", HOST, TOPIC, **options, group_instance_id="stays") as stays,
+        a_consumer(harness, "stays", HOST, TOPIC, **options, group_instance_id="stays") as stays,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(read_on, stays)
-        await stage.until(lambda: bool(stays.assignment()), "one member")
+        await harness.until(lambda: bool(stays.assignment()), "one member")
 
         async def settle() -> None:
-            await stage.until(lambda: len(stays.assignment()) == 1, "two members")
+            await harness.until(lambda: len(stays.assignment()) == 1, "two members")
             await anyio.sleep(1)
 
         await live(1, settle)
         joins = len(joined)
-        await anyio.sleep(stage.plan.options["for_s"])
+        await anyio.sleep(harness.plan.options["for_s"])
         await live(2, settle)
         if len(left) or len(joined) > joins:
-            stage.violated(8, "the group rebalanced as a static member was restarted")
+            harness.violated(8, "the group rebalanced as a static member was restarted")
         tasks.cancel_scope.cancel()
 
 
@@ -173,64 +175,64 @@ def draw_restart(rng: random.Random) -> dict[str, Any]:
 ASKS_AFTER_S = 1.5
 
 
-async def a_rebalance_waits_for_somebody(stage: Stage) -> None:
+async def a_rebalance_waits_for_somebody(harness: Harness) -> None:
     """A member is at work for longer than a request may take: who joins meanwhile waits, and what
     it asks the coordinator besides is answered. Its request may have waited itself, as the
     coordinator asked for silence when it gave it its id."""
     options = {**BY_HAND, "max_poll_interval_ms": 30_000, "request_timeout_ms": 1_000}
-    await fill(stage, 3)
-    silence = Throttled(for_ms=stage.plan.options["silence_ms"])
+    await fill(harness, 3)
+    silence = Throttled(for_ms=harness.plan.options["silence_ms"])
 
     def throttled(seen: SeenRequest) -> Throttled | None:
         return silence if seen.client_id == "comes" and silence.for_ms else None
 
-    stage.broker.on(ApiKey.JOIN_GROUP, throttled, times=1)
-    async with a_consumer(stage, "works", HOST, TOPIC, **options) as works:
+    harness.broker.on(ApiKey.JOIN_GROUP, throttled, times=1)
+    async with a_consumer(harness, "works", HOST, TOPIC, **options) as works:
         await until(works, lambda: bool(works.assignment()))
         async with anyio.create_task_group() as tasks:
 
             async def come() -> None:
                 async with (
-                    a_consumer(stage, "comes", OTHER_HOST, TOPIC, **options) as comes,
+                    a_consumer(harness, "comes", OTHER_HOST, TOPIC, **options) as comes,
                     anyio.create_task_group() as reading,
                 ):
                     reading.start_soon(until, comes, lambda: bool(comes.assignment()))
                     await anyio.sleep(ASKS_AFTER_S)
-                    began = stage.now()
+                    began = harness.now()
                     await comes.committed(P0)
-                    if stage.now() > began + 1:
-                        text = f"a call waited {stage.now() - began:.1f} s behind a JoinGroup"
-                        stage.violated(9, text)
-                    await stage.until(lambda: bool(comes.assignment()), "two members")
+                    if harness.now() > began + 1:
+                        text = f"a call waited {harness.now() - began:.1f} s behind a JoinGroup"
+                        harness.violated(9, text)
+                    await harness.until(lambda: bool(comes.assignment()), "two members")
                     lost = comes.metrics()["connections_lost_total"]
                     if lost:
-                        stage.violated(
+                        harness.violated(
                             12, f"{lost} connections were lost though nothing was broken"
                         )
 
             tasks.start_soon(come)
-            await anyio.sleep(stage.plan.options["works_s"])
+            await anyio.sleep(harness.plan.options["works_s"])
             await until(works, lambda: len(works.assignment()) == 1)
     # Answered or not: those that were given up are not.
-    asked = stage.broker.requests.of(ApiKey.JOIN_GROUP)
+    asked = harness.broker.requests.of(ApiKey.JOIN_GROUP)
     joins = [seen for seen in asked if seen.client_id == "comes"]
     if len(joins) > 3:
-        stage.violated(12, f"{len(joins)} times was joined for one rebalance")
+        harness.violated(12, f"{len(joins)} times was joined for one rebalance")
 
 
 def draw_busy(rng: random.Random) -> dict[str, Any]:
     return {"works_s": round(rng.uniform(5, 12), 3), "silence_ms": rng.choice((0, 300))}
 
 
-async def what_is_there_lasts_for_long(stage: Stage) -> None:
+async def what_is_there_lasts_for_long(harness: Harness) -> None:
     """A member is given one record after the other of what it has fetched, for longer than it may
     be away: each call shows that it is not."""
-    joined = Asked(stage, ApiKey.JOIN_GROUP, "reader")
-    async with a_producer(stage, "sender", OTHER_HOST, linger_ms=50) as sender:
+    joined = RequestLog(harness, ApiKey.JOIN_GROUP, "reader")
+    async with a_producer(harness, "sender", OTHER_HOST, linger_ms=50) as sender:
         await sender.send_many(TOPIC, [sender.value() for _ in range(2 * HELD)])
     options = {**BY_HAND, "max_poll_interval_ms": 1_000, "session_timeout_ms": 1_000}
-    async with a_consumer(stage, "reader", HOST, TOPIC, **options) as reader:
-        rng = stage.rng("work")
+    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
+        rng = harness.rng("work")
         await reader.getone()
         joins = len(joined)
         for _ in range(HELD):
@@ -243,20 +245,20 @@ async def what_is_there_lasts_for_long(stage: Stage) -> None:
                 break
             await anyio.sleep(rng.uniform(0.1, 0.3))
     if len(joined) > joins:
-        stage.violated(8, "a member that was given records lost its place")
+        harness.violated(8, "a member that was given records lost its place")
 
 
 HELD = 20
 """Records of half of a batch, in which a member is busy for twice as long as it may be away."""
 
 
-async def a_commit_comes_into_a_rebalance(stage: Stage) -> None:
+async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
     """A member commits all that it has while the group passes it by, as one more joins before it
     was told of its generation: in the one after, what it had in the first is not its own."""
     for partition in (0, 1):
-        await fill(stage, 3, partition)
-    options = {**BY_HAND, "partition_assignment_strategy": [stage.plan.options["strategy"]]}
-    async with a_consumer(stage, "has", HOST, TOPIC, **options) as has:
+        await fill(harness, 3, partition)
+    options = {**BY_HAND, "partition_assignment_strategy": [harness.plan.options["strategy"]]}
+    async with a_consumer(harness, "has", HOST, TOPIC, **options) as has:
         given = 0
         while given < 6:
             given += sum(map(len, (await has.getmany(timeout_ms=500)).values()))
@@ -264,33 +266,35 @@ async def a_commit_comes_into_a_rebalance(stage: Stage) -> None:
 
             async def come_too() -> None:
                 """As soon as there is a generation that nobody was told of."""
-                await anyio.sleep(stage.plan.options["joins_s"] + stage.plan.options["after_s"])
+                await anyio.sleep(harness.plan.options["joins_s"] + harness.plan.options["after_s"])
                 await come("comes too")
 
             async def come(name: str) -> None:
-                async with a_consumer(stage, name, OTHER_HOST, TOPIC, **options) as comes:
+                async with a_consumer(harness, name, OTHER_HOST, TOPIC, **options) as comes:
                     await until(comes, lambda: bool(comes.assignment()))
                     await until(comes, lambda: len(has.assignment()) < 3)
 
             def late(seen: SeenRequest) -> Delay | None:
-                return Delay(stage.plan.options["joins_s"]) if seen.client_id == "has" else None
+                return Delay(harness.plan.options["joins_s"]) if seen.client_id == "has" else None
 
-            stage.broker.on(ApiKey.JOIN_GROUP, late, times=1)
-            stage.broker.on(ApiKey.SYNC_GROUP, Delay(stage.plan.options["by_s"]), times=3)
+            harness.broker.on(ApiKey.JOIN_GROUP, late, times=1)
+            harness.broker.on(ApiKey.SYNC_GROUP, Delay(harness.plan.options["by_s"]), times=3)
             tasks.start_soon(come, "comes")
             tasks.start_soon(until, has, lambda: len(has.assignment()) < 3)
             # It has joined when it came, in two steps.
-            await stage.broker.wait_for_request(ApiKey.JOIN_GROUP, count=3, matching=is_of_has)
-            stage.broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+            await harness.broker.wait_for_request(ApiKey.JOIN_GROUP, count=3, matching=is_of_has)
+            harness.broker.on(
+                ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1
+            )
             tasks.start_soon(come_too)
             generation = has.group_metadata().generation_id
             try:
                 await has.commit({P0: 3, P1: 3})
             except KafkaError as error:
-                stage.note(f"has: {error}")
+                harness.note(f"has: {error}")
             else:
                 if has.group_metadata().generation_id > generation + 1:
-                    stage.violated(7, f"a commit of generation {generation} was made later")
+                    harness.violated(7, f"a commit of generation {generation} was made later")
 
 
 def is_of_has(seen: SeenRequest) -> bool:
@@ -312,31 +316,31 @@ OTHER = "refunds"
 BOTH = (TOPIC, OTHER)
 
 
-async def subscriptions_change(stage: Stage) -> None:
+async def subscriptions_change(harness: Harness) -> None:
     """Members turn from one topic to the other, to both, to none, and come back, at any moment of
     each other's rebalances. In the end they want all, and get it."""
-    turns = stage.plan.options["turns"]
+    turns = harness.plan.options["turns"]
     options = {
         "group_id": GROUP,
-        "enable_auto_commit": stage.plan.options["automatic"],
-        "partition_assignment_strategy": [stage.plan.options["strategy"]],
+        "enable_auto_commit": harness.plan.options["automatic"],
+        "partition_assignment_strategy": [harness.plan.options["strategy"]],
     }
 
     async def turn(number: int) -> None:
-        rng = stage.rng(f"member-{number}")
+        rng = harness.rng(f"member-{number}")
         name, host = f"member-{number}", f"10.0.2.{number + 1}"
         async with a_consumer(
-            stage, name, host, *rng.choice(((TOPIC,), BOTH)), **options
+            harness, name, host, *rng.choice(((TOPIC,), BOTH)), **options
         ) as reader:
             for _ in range(turns):
-                until_s = stage.now() + rng.choice((0.0, 0.1, 0.5, 2.0)) * rng.random()
+                until_s = harness.now() + rng.choice((0.0, 0.1, 0.5, 2.0)) * rng.random()
                 while True:
                     try:
-                        with anyio.move_on_after(until_s - stage.now()):
+                        with anyio.move_on_after(until_s - harness.now()):
                             await serve(reader)
                     except KafkaError as error:
-                        stage.note(f"{name}: {error}")
-                    if stage.now() >= until_s:
+                        harness.note(f"{name}: {error}")
+                    if harness.now() >= until_s:
                         break
                 wanted = rng.choice(((), (TOPIC,), (OTHER,), BOTH))
                 if wanted:
@@ -355,18 +359,18 @@ async def subscriptions_change(stage: Stage) -> None:
                 try:
                     await reader.commit(batch)
                 except KafkaError as error:
-                    stage.note(f"{reader.name}: {error}")
+                    harness.note(f"{reader.name}: {error}")
 
     async with anyio.create_task_group() as members:
-        for number in range(stage.plan.options["members"]):
+        for number in range(harness.plan.options["members"]):
             members.start_soon(turn, number)
-        async with a_producer(stage, "sender", HOST) as sender:
+        async with a_producer(harness, "sender", HOST) as sender:
             for number in range(30):
                 await sender.send(BOTH[number % 2], sender.value())
-                await anyio.sleep(stage.chance.uniform(0, 0.1 * turns))
+                await anyio.sleep(harness.chance.uniform(0, 0.1 * turns))
         await anyio.sleep(2 * turns)
-        await stage.until_consumed(*BOTH, group=GROUP)
-        await stage.until_settled()
+        await harness.until_consumed(*BOTH, group=GROUP)
+        await harness.until_settled()
         members.cancel_scope.cancel()
 
 
@@ -382,7 +386,9 @@ def draw_turns(rng: random.Random) -> dict[str, Any]:
 # --- offsets in transactions ---
 
 
-async def copy(stage: Stage, reader: Any, sender: Any, before_offsets: Callable[[], Any]) -> int:
+async def copy(
+    harness: Harness, reader: Any, sender: Any, before_offsets: Callable[[], Any]
+) -> int:
     """Copy what one call gives, in a transaction with its offsets; how many were copied."""
     batches = await reader.getmany(timeout_ms=1_000)
     count = 0
@@ -407,81 +413,83 @@ async def at_once() -> None:
     """Nothing happens before."""
 
 
-async def a_copier_loses_its_place_in_a_transaction(stage: Stage) -> None:
+async def a_copier_loses_its_place_in_a_transaction(harness: Harness) -> None:
     """The coordinator has forgotten a member, which joins again while a transaction is open: what
     it read in its former place it must not commit in the new one."""
-    await fill(stage, 4)
-    synced = Asked(stage, ApiKey.SYNC_GROUP, "reader")
+    await fill(harness, 4)
+    synced = RequestLog(harness, ApiKey.SYNC_GROUP, "reader")
     options = {**BY_HAND, "isolation_level": "read_committed"}
 
     async def lose_place() -> None:
         places = len(synced)
-        stage.recorder.fault("the coordinator forgets a member")
-        stage.broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
-        await stage.until(lambda: len(synced) > places, "another place")
-        await anyio.sleep(stage.plan.options["after_s"])
+        harness.recorder.fault("the coordinator forgets a member")
+        harness.broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+        await harness.until(lambda: len(synced) > places, "another place")
+        await anyio.sleep(harness.plan.options["after_s"])
 
     async with (
-        a_producer(stage, "sender", HOST, transactional_id="copier") as sender,
-        a_consumer(stage, "reader", HOST, TOPIC, **options) as reader,
+        a_producer(harness, "sender", HOST, transactional_id="copier") as sender,
+        a_consumer(harness, "reader", HOST, TOPIC, **options) as reader,
     ):
         while not reader.assignment():
-            first = await copy(stage, reader, sender, lose_place)
+            first = await copy(harness, reader, sender, lose_place)
         copied = first
         while copied < 4:
-            copied += await copy(stage, reader, sender, at_once)
-        again = await copy(stage, reader, sender, at_once)
+            copied += await copy(harness, reader, sender, at_once)
+        again = await copy(harness, reader, sender, at_once)
     if again or first:
-        stage.violated(14, f"{first} records were copied of a place that was lost, {again} again")
+        harness.violated(14, f"{first} records were copied of a place that was lost, {again} again")
 
 
 def draw_after(rng: random.Random) -> dict[str, Any]:
     return {"after_s": round(rng.uniform(0.2, 1), 3)}
 
 
-async def a_copier_follows_another(stage: Stage) -> None:
+async def a_copier_follows_another(harness: Harness) -> None:
     """A copier leaves when it has committed, and the end of that is not in the logs yet: the next
     one must not begin where the last one had."""
-    await fill(stage, 4)
+    await fill(harness, 4)
     options = {**BY_HAND, "isolation_level": "read_committed"}
     copied = [0, 0]
     for number in range(2):
         name, copier = f"reader.{number}", f"copier.{number}"
         async with (
-            a_producer(stage, copier, HOST, transactional_id=copier) as sender,
-            a_consumer(stage, name, HOST, TOPIC, **options) as reader,
+            a_producer(harness, copier, HOST, transactional_id=copier) as sender,
+            a_consumer(harness, name, HOST, TOPIC, **options) as reader,
         ):
             # What the second one finds, if anything, it finds at once.
             while not reader.assignment() or copied[0] < 4:
-                copied[number] += await copy(stage, reader, sender, at_once)
-            copied[number] += await copy(stage, reader, sender, at_once)
+                copied[number] += await copy(harness, reader, sender, at_once)
+            copied[number] += await copy(harness, reader, sender, at_once)
     if copied[1]:
-        stage.violated(14, f"{copied[1]} records were copied once more by the next copier")
+        harness.violated(14, f"{copied[1]} records were copied once more by the next copier")
 
 
-CORNERS: Mapping[str, Corner] = {
-    "commits overtake each other": Corner(commits_overtake_each_other, draw_commits),
-    "offsets are asked for where they were": Corner(
+CORNERS: Mapping[str, CornerCase] = {
+    "commits overtake each other": CornerCase(commits_overtake_each_other, draw_commits),
+    "offsets are asked for where they were": CornerCase(
         offsets_are_asked_for_where_they_were, draw_moves
     ),
-    "a coordinator moves while all is quiet": Corner(
+    "a coordinator moves while all is quiet": CornerCase(
         a_coordinator_moves_while_all_is_quiet, topics={TOPIC: 2}
     ),
-    "a static member is restarted": Corner(
+    "a static member is restarted": CornerCase(
         a_static_member_is_restarted, draw_restart, topics={TOPIC: 2}
     ),
-    "a rebalance waits for somebody": Corner(
+    "a rebalance waits for somebody": CornerCase(
         a_rebalance_waits_for_somebody, draw_busy, topics={TOPIC: 2}
     ),
-    "what is there lasts for long": Corner(what_is_there_lasts_for_long),
-    "a commit comes into a rebalance": Corner(
+    "what is there lasts for long": CornerCase(what_is_there_lasts_for_long),
+    "a commit comes into a rebalance": CornerCase(
         a_commit_comes_into_a_rebalance, draw_crossing, topics={TOPIC: 3}
     ),
-    "subscriptions change": Corner(subscriptions_change, draw_turns, topics={TOPIC: 2, OTHER: 2}),
-    "a copier loses its place in a transaction": Corner(
+    "subscriptions change": CornerCase(
+        subscriptions_change, draw_turns, topics={TOPIC: 2, OTHER: 2}
+    ),
+    "a copier loses its place in a transaction": CornerCase(
         a_copier_loses_its_place_in_a_transaction, draw_after, topics={TOPIC: 1, COPIES: 1}
     ),
-    "a copier follows another": Corner(
+    "a copier follows another": CornerCase(
         a_copier_follows_another,
         broker={"transaction_marker_delay_ms": 1_500},
         topics={TOPIC: 1, COPIES: 1},

@@ -11,16 +11,16 @@ import anyio
 
 from aiokafkawire.broker import Delay, SeenRequest
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.scenarios.corners.corner_case import (
     GROUP,
     HOST,
     OTHER_HOST,
     P0,
     TOPIC,
-    Asked,
-    Corner,
-    Told,
+    ChangedResponse,
+    CornerCase,
+    RequestLog,
     fill,
     kept,
 )
@@ -31,36 +31,36 @@ __all__ = ("CORNERS",)
 COUNT = 40
 
 
-async def what_several_fetches_brought(stage: Stage) -> None:
+async def what_several_fetches_brought(harness: Harness) -> None:
     """One call gives what several fetches brought; commits are made while it is worked on."""
-    await fill(stage, COUNT, payload_bytes=100)
+    await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 600, "auto_commit_interval_ms": 100}
-    async with a_consumer(stage, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
+    async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
         given = calls = 0
         while given < COUNT:
             # What one call leaves comes with what the next fetch brings.
             calls += 1
             found = await reader.getmany(timeout_ms=500, max_records=1 if calls % 2 else COUNT)
             given += sum(map(len, found.values()))
-            await anyio.sleep(stage.plan.options["work_s"])
+            await anyio.sleep(harness.plan.options["work_s"])
 
 
 def draw_work(rng: random.Random) -> dict[str, Any]:
     return {"work_s": round(rng.uniform(0.3, 1), 3)}
 
 
-async def going_back(stage: Stage) -> None:
+async def going_back(harness: Harness) -> None:
     """An automatic member goes back, and leaves: who comes next begins where it went."""
-    await fill(stage, 10)
-    to = stage.plan.options["to"]
+    await fill(harness, 10)
+    to = harness.plan.options["to"]
     options = {"auto_commit_interval_ms": 200}
-    async with a_consumer(stage, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
-        while kept(stage).get(P0) != 10:
+    async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
+        while kept(harness).get(P0) != 10:
             await reader.getmany(timeout_ms=200)
         reader.seek(P0, to)
-        await anyio.sleep(stage.plan.options["after_s"])
-    if kept(stage)[P0] != to:
-        stage.violated(6, f"{kept(stage)[P0]} is committed though the application went to {to}")
+        await anyio.sleep(harness.plan.options["after_s"])
+    if kept(harness)[P0] != to:
+        harness.violated(6, f"{kept(harness)[P0]} is committed though the application went to {to}")
 
 
 def draw_back(rng: random.Random) -> dict[str, Any]:
@@ -72,17 +72,17 @@ def draw_back(rng: random.Random) -> dict[str, Any]:
 BEGINNING, MIDDLE, END = 2, 5, 10
 
 
-async def seeks_follow_each_other(stage: Stage) -> None:
+async def seeks_follow_each_other(harness: Harness) -> None:
     """Seeks of all kinds, most of them given up before their answer is there: the last counts."""
-    await fill(stage, END)
-    stage.broker.delete_records(TOPIC, 0, BEGINNING)
-    rng = stage.rng("seeks")
+    await fill(harness, END)
+    harness.broker.delete_records(TOPIC, 0, BEGINNING)
+    rng = harness.rng("seeks")
     places = {"beginning": BEGINNING, "end": END, "middle": MIDDLE}
-    async with a_consumer(stage, "reader", HOST) as reader:
+    async with a_consumer(harness, "reader", HOST) as reader:
         reader.assign(P0)
         await reader.getmany(timeout_ms=1_000)
-        late = stage.broker.on(ApiKey.LIST_OFFSETS, Delay(0.1))
-        for _ in range(stage.plan.options["rounds"]):
+        late = harness.broker.on(ApiKey.LIST_OFFSETS, Delay(0.1))
+        for _ in range(harness.plan.options["rounds"]):
             for _ in range(rng.randint(1, 3)):
                 where = rng.choice(("beginning", "end", "beyond"))
                 with anyio.move_on_after(rng.uniform(0, 0.15)):
@@ -99,7 +99,7 @@ async def seeks_follow_each_other(stage: Stage) -> None:
             await anyio.sleep(rng.uniform(0, 0.3))
             at = await reader.position(P0)
             if at != places[where]:
-                stage.violated(5, f"at {at} after a seek to {where}")
+                harness.violated(5, f"at {at} after a seek to {where}")
         late.remove()
 
 
@@ -110,15 +110,15 @@ def draw_rounds(rng: random.Random) -> dict[str, Any]:
 BATCH = 10
 
 
-async def into_the_middle_of_a_batch(stage: Stage) -> None:
+async def into_the_middle_of_a_batch(harness: Harness) -> None:
     """Reading begins within a batch, and goes on in any manner."""
     for number, compression in enumerate(("gzip", "none", "gzip")):
         options = {"linger_ms": 50, "compression_type": compression}
-        async with a_producer(stage, f"sender.{number}", OTHER_HOST, **options) as sender:
+        async with a_producer(harness, f"sender.{number}", OTHER_HOST, **options) as sender:
             await sender.send_many(TOPIC, [sender.value() for _ in range(BATCH)])
             await sender.flush()
-    rng = stage.rng("seeks")
-    async with a_consumer(stage, "reader", HOST) as reader:
+    rng = harness.rng("seeks")
+    async with a_consumer(harness, "reader", HOST) as reader:
         reader.assign(P0)
         on = aiter(reader)
         for _ in range(8):
@@ -129,14 +129,14 @@ async def into_the_middle_of_a_batch(stage: Stage) -> None:
                     break
                 record = await (anext(on) if rng.random() < 0.5 else reader.getone())
                 if record.offset != to:
-                    stage.violated(5, f"{record.offset} was given, not {to}")
+                    harness.violated(5, f"{record.offset} was given, not {to}")
                 to += 1
             for most in (rng.randint(1, BATCH), 3 * BATCH):
                 if to == 3 * BATCH:
                     break
                 (records,) = (await reader.getmany(timeout_ms=2_000, max_records=most)).values()
                 if records.first_offset != to:
-                    stage.violated(5, f"{records.first_offset} was given, not {to}")
+                    harness.violated(5, f"{records.first_offset} was given, not {to}")
                 to = records.next_offset
 
 
@@ -147,23 +147,23 @@ CUT_BYTES = 200
 """What is held may end with a batch that was cut, which is fetched again."""
 
 
-async def a_log_loses_what_comes_next(stage: Stage) -> None:
+async def a_log_loses_what_comes_next(harness: Harness) -> None:
     """Retention passes a slow reader: what it holds is given before it goes on elsewhere."""
-    await fill(stage, COUNT, payload_bytes=100)
+    await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 700, "max_poll_records": 1}
-    async with a_consumer(stage, "reader", HOST, TOPIC, **options) as reader:
+    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
         following, held, gone = 0, False, False
         for number in range(COUNT):
             for records in (await reader.getmany(timeout_ms=500)).values():
                 first = records.first_offset
                 if held and first != following:
                     text = f"offset {first} was given in place of {following}, which was held"
-                    stage.violated(5, text)
+                    harness.violated(5, text)
                 following = records.next_offset
                 held = reader.metrics()["buffered_bytes"] > CUT_BYTES
-            if number == stage.plan.options["after"] and not gone:
+            if number == harness.plan.options["after"] and not gone:
                 gone = True
-                stage.broker.delete_records(TOPIC, 0, COUNT - 3)
+                harness.broker.delete_records(TOPIC, 0, COUNT - 3)
             await anyio.sleep(0.2)
             if following == COUNT:
                 return
@@ -174,11 +174,11 @@ def draw_loss(rng: random.Random) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfRange(Told):
+class OutOfRange(ChangedResponse):
     """A follower does not have the offset yet."""
 
     def response(self, response: Response) -> Response:
-        told: Any = response
+        changed: Any = response
         code = ErrorCode.OFFSET_OUT_OF_RANGE
         topics = [
             replace(
@@ -187,17 +187,17 @@ class OutOfRange(Told):
                     replace(each, error_code=code, records=b"") for each in topic.partitions
                 ],
             )
-            for topic in told.responses
+            for topic in changed.responses
         ]
-        return replace(told, responses=topics)  # type: ignore[no-any-return]
+        return replace(changed, responses=topics)  # type: ignore[no-any-return]
 
 
 RACKS = ("north", "south", "east")
 
 
-async def a_follower_lacks_an_offset(stage: Stage) -> None:
+async def a_follower_lacks_an_offset(harness: Harness) -> None:
     """A reader is sent to the follower in its rack, which lags behind: the leader has it all."""
-    broker = stage.broker
+    broker = harness.broker
     leader = broker.leader(TOPIC, 0)
     near = leader % 3 + 1
     asked: list[int] = []
@@ -210,15 +210,15 @@ async def a_follower_lacks_an_offset(stage: Stage) -> None:
 
     broker.on(ApiKey.FETCH, answer, node=near)
     options = {"client_rack": RACKS[near - 1], "fetch_max_wait_ms": 100}
-    async with a_consumer(stage, "reader", HOST, TOPIC, **options) as reader:
+    async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
         following = 0
-        for _ in range(stage.plan.options["rounds"]):
-            await fill(stage, 4)
+        for _ in range(harness.plan.options["rounds"]):
+            await fill(harness, 4)
             end = following + 4
             while following < end:
                 for records in (await reader.getmany(timeout_ms=500)).values():
                     if records.first_offset != following:
-                        stage.violated(5, f"{records.first_offset} was given, not {following}")
+                        harness.violated(5, f"{records.first_offset} was given, not {following}")
                         return
                     following = records.next_offset
 
@@ -228,56 +228,56 @@ async def a_follower_lacks_an_offset(stage: Stage) -> None:
 FETCHES_AT_MOST = 30
 
 
-async def a_paused_partition_has_records(stage: Stage) -> None:
+async def a_paused_partition_has_records(harness: Harness) -> None:
     """What a paused partition gets is not asked for, nor what it has is given, and nobody hurries
     because of it."""
-    broker = stage.broker
+    broker = harness.broker
     broker.move_leader(TOPIC, 1, broker.leader(TOPIC, 0))
     wanted = given = 0
 
     async def come(count: int, partition: int) -> None:
         nonlocal wanted
         wanted += count
-        await fill(stage, count, partition)
+        await fill(harness, count, partition)
 
-    async with a_consumer(stage, "reader", HOST, TOPIC) as reader:
+    async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
 
         async def all_given() -> None:
             nonlocal given
             while given < wanted:
                 given += sum(map(len, (await reader.getmany(timeout_ms=500)).values()))
 
-        for held in stage.chance.sample((False, True), 2):
+        for held in harness.chance.sample((False, True), 2):
             await come(3, 0)
             await come(3, 1)
             await all_given()
-            paused, goes_on = stage.chance.sample((0, 1), 2)
+            paused, goes_on = harness.chance.sample((0, 1), 2)
             if held:
                 # It is fetched, and not given.
                 await come(2, paused)
                 await anyio.sleep(1)
             reader.pause((TOPIC, paused))
             if await reader.getmany(timeout_ms=700):
-                stage.violated(5, "records of a paused partition were given")
+                harness.violated(5, "records of a paused partition were given")
             await come(5, paused)
-            fetches = Asked(stage, ApiKey.FETCH, "reader")
+            fetches = RequestLog(harness, ApiKey.FETCH, "reader")
             if await reader.getmany(timeout_ms=5_000):
-                stage.violated(5, "records of a paused partition were given")
+                harness.violated(5, "records of a paused partition were given")
             if len(fetches) > FETCHES_AT_MOST:
-                stage.violated(12, f"{len(fetches)} fetches in 5 s that brought nothing")
+                harness.violated(12, f"{len(fetches)} fetches in 5 s that brought nothing")
             await come(1, goes_on)
             reader.resume((TOPIC, paused))
             await all_given()
 
 
-CORNERS: Mapping[str, Corner] = {
-    "what several fetches brought": Corner(what_several_fetches_brought, draw_work),
-    "going back": Corner(going_back, draw_back),
-    "seeks follow each other": Corner(seeks_follow_each_other, draw_rounds, resets=True),
-    "into the middle of a batch": Corner(into_the_middle_of_a_batch),
-    "a log loses what comes next": Corner(a_log_loses_what_comes_next, draw_loss, resets=True),
-    "a follower lacks an offset": Corner(
+CORNERS: Mapping[str, CornerCase] = {
+    "what several fetches brought": CornerCase(what_several_fetches_brought, draw_work),
+    "going back": CornerCase(going_back, draw_back),
+    "seeks follow each other": CornerCase(seeks_follow_each_other, draw_rounds, resets=True),
+    "into the middle of a batch": CornerCase(into_the_middle_of_a_batch),
+    "a log loses what comes next": CornerCase(a_log_loses_what_comes_next, draw_loss, resets=True),
+    "a follower lacks an offset": CornerCase(
         a_follower_lacks_an_offset, draw_rounds, broker={"racks": RACKS}
     ),
-    "a paused partition has records": Corner(a_paused_partition_has_records, topics={TOPIC: 2}),
+    "a paused partition has records": CornerCase(a_paused_partition_has_records, topics={TOPIC: 2}),
 }

@@ -13,9 +13,15 @@ from aiokafkawire.broker import Answer, Delay, Drop, SeenRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.testing.simulation import NetworkOptions
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
-from tests.simulation.harness import Stage
+from tests.simulation.harness import Harness
 from tests.simulation.plan import BROKER_HOST
-from tests.simulation.scenarios.corners.corner_case import HOST, TOPIC, Asked, Corner, Told
+from tests.simulation.scenarios.corners.corner_case import (
+    HOST,
+    TOPIC,
+    ChangedResponse,
+    CornerCase,
+    RequestLog,
+)
 from tests.simulation.scenarios.group_workers import a_producer
 
 __all__ = ("CORNERS",)
@@ -25,19 +31,19 @@ KNOWN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Behind(Told):
+class Behind(ChangedResponse):
     """Metadata as a node tells it that has not heard of the last move of a leader."""
 
     leader: int = -1
     epoch: int = -1
 
     def response(self, response: Response) -> Response:
-        told: Any = response
+        changed: Any = response
         topics = [
             replace(topic, partitions=[self._before(each) for each in topic.partitions])
-            for topic in told.topics
+            for topic in changed.topics
         ]
-        return replace(told, topics=topics)  # type: ignore[no-any-return]
+        return replace(changed, topics=topics)  # type: ignore[no-any-return]
 
     def _before(self, partition: Any) -> Any:
         if partition.partition_index != 0:
@@ -49,29 +55,29 @@ def draw_move(rng: random.Random) -> dict[str, Any]:
     return {"behind": rng.random() < 0.5, "pause_s": rng.choice((0.01, 0.03))}
 
 
-async def a_leader_moves(stage: Stage) -> None:
+async def a_leader_moves(harness: Harness) -> None:
     """One of two partitions that a node leads moves; some nodes may not have heard of it. Who was
     told of the new leader writes to the old one no more."""
-    broker = stage.broker
+    broker = harness.broker
     old = broker.leader(TOPIC, 0)
     broker.move_leader(TOPIC, 1, old)
     new = old % 3 + 1
     options = {"linger_ms": 0, "metadata_max_age_ms": 400, "batch_size_bytes": 200}
-    produced = Asked(stage, ApiKey.PRODUCE, "sender")
-    rng = stage.rng("sender")
+    produced = RequestLog(harness, ApiKey.PRODUCE, "sender")
+    rng = harness.rng("sender")
     deliveries = []
 
     async def send_on(sender: Any, for_s: float) -> None:
-        until = stage.now() + for_s
-        while stage.now() < until:
+        until = harness.now() + for_s
+        while harness.now() < until:
             for partition in (0, 1):
                 deliveries.append(await sender.send(TOPIC, sender.value(), partition=partition))
-            await anyio.sleep(rng.uniform(0, 2 * stage.plan.options["pause_s"]))
+            await anyio.sleep(rng.uniform(0, 2 * harness.plan.options["pause_s"]))
 
-    async with a_producer(stage, "sender", HOST, **options) as sender:
+    async with a_producer(harness, "sender", HOST, **options) as sender:
         await send_on(sender, 1.0)
         before = Behind(leader=old, epoch=broker.leader_epoch(TOPIC, 0))
-        if stage.plan.options["behind"]:
+        if harness.plan.options["behind"]:
             for node in broker.nodes:
                 if node != new:
                     broker.on(ApiKey.METADATA, before, node=node)
@@ -82,10 +88,10 @@ async def a_leader_moves(stage: Stage) -> None:
             await delivery
     codes = [(seen, told_code(seen)) for seen in produced.seen]
     taken = [seen.at for seen, code in codes if seen.node_id == new and code == ErrorCode.NONE]
-    known_at = min(taken, default=stage.now()) + KNOWN_S
+    known_at = min(taken, default=harness.now()) + KNOWN_S
     wrong = [seen.at for seen, code in codes if code and seen.at > known_at]
     if wrong:
-        stage.violated(
+        harness.violated(
             12, f"{len(wrong)} requests went to the old leader after {known_at}: {wrong[:5]}"
         )
 
@@ -111,36 +117,38 @@ def draw_crowd(rng: random.Random) -> dict[str, Any]:
     return {"cancelled": rng.choice((0.0, 0.3)), "held_s": round(rng.uniform(0.5, 1.5), 3)}
 
 
-async def many_wait_for_room(stage: Stage) -> None:
+async def many_wait_for_room(harness: Harness) -> None:
     """Many calls wait for room in the buffer, and some are cancelled. A large batch ends, and there
     is room for all: none waits until the others have had their answers."""
     options = {"buffer_memory_bytes": BUFFER_BYTES, "linger_ms": 0, "max_block_ms": 20_000}
-    stage.world.network.set_link(
+    harness.world.network.set_link(
         HOST, BROKER_HOST, NetworkOptions(min_delay_s=0.05, max_delay_s=0.1)
     )
-    rng = stage.rng("cancelled")
+    rng = harness.rng("cancelled")
     handed: list[float] = []
 
-    async with a_producer(stage, "sender", HOST, **options) as sender:
+    async with a_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
-        stage.broker.on(ApiKey.PRODUCE, Delay(stage.plan.options["held_s"]), times=1)
+        harness.broker.on(ApiKey.PRODUCE, Delay(harness.plan.options["held_s"]), times=1)
 
         async def wait_for_room() -> None:
-            gone = rng.random() < stage.plan.options["cancelled"]
+            gone = rng.random() < harness.plan.options["cancelled"]
             with anyio.move_on_after(rng.uniform(0, 0.4) if gone else 60):
                 await sender.send(TOPIC, sender.value(b"." * 20))
-                handed.append(stage.now())
+                handed.append(harness.now())
 
         first = await sender.send(TOPIC, sender.value(b"." * (BUFFER_BYTES - 400)))
         async with anyio.create_task_group() as crowd:
             for _ in range(WAITING):
                 crowd.start_soon(wait_for_room)
             await first
-            free_at = stage.now()
+            free_at = harness.now()
         await sender.flush()
     late = [at for at in handed if at > free_at + SOON_S]
     if late:
-        stage.violated(9, f"{len(late)} calls waited though there was room: {late[-1] - free_at} s")
+        harness.violated(
+            9, f"{len(late)} calls waited though there was room: {late[-1] - free_at} s"
+        )
 
 
 # --- replicas ---
@@ -150,31 +158,31 @@ def draw_death(rng: random.Random) -> dict[str, Any]:
     return {"lag_s": rng.choice((0.2, 0.4)), "for_s": round(rng.uniform(0.5, 2), 3)}
 
 
-async def a_leader_dies_before_its_followers_have_all(stage: Stage) -> None:
+async def a_leader_dies_before_its_followers_have_all(harness: Harness) -> None:
     """What was acknowledged is there when a leader dies of which the followers are a little
     behind."""
-    lag_s = stage.plan.options["lag_s"]
+    lag_s = harness.plan.options["lag_s"]
     link = NetworkOptions(min_delay_s=lag_s, max_delay_s=lag_s)
-    stage.world.network.set_link(BROKER_HOST, BROKER_HOST, link)
+    harness.world.network.set_link(BROKER_HOST, BROKER_HOST, link)
     options = {"linger_ms": 0, "request_timeout_ms": 5_000}
-    rng = stage.rng("sender")
-    async with a_producer(stage, "sender", HOST, **options) as sender:
+    rng = harness.rng("sender")
+    async with a_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
-        node = stage.broker.leader(TOPIC, 0)
+        node = harness.broker.leader(TOPIC, 0)
         deliveries = []
         for _ in range(30):
             deliveries.append(await sender.send(TOPIC, sender.value()))
             await anyio.sleep(rng.uniform(0, 0.04))
-        await stage.broker.kill(node, lose_unsynced=True)
-        await anyio.sleep(stage.plan.options["for_s"])
-        await stage.broker.restart(node)
-        stage.world.network.set_link(BROKER_HOST, BROKER_HOST, None)
+        await harness.broker.kill(node, lose_unsynced=True)
+        await anyio.sleep(harness.plan.options["for_s"])
+        await harness.broker.restart(node)
+        harness.world.network.set_link(BROKER_HOST, BROKER_HOST, None)
         for delivery in deliveries:
             try:
                 await delivery
             except KafkaError as error:
-                stage.note(f"sender: {error}")
-    await stage.until_replicated()
+                harness.note(f"sender: {error}")
+    await harness.until_replicated()
 
 
 # --- refusals for good ---
@@ -183,12 +191,12 @@ LARGEST_BYTES = 900
 """That a broker takes; a batch of some records is larger, none of them alone."""
 
 
-async def batches_are_too_large(stage: Stage) -> None:
+async def batches_are_too_large(harness: Harness) -> None:
     """Batches are larger than brokers take, and are split; others of the partition follow."""
-    rng = stage.rng("sender")
+    rng = harness.rng("sender")
     options = {"linger_ms": 20, "batch_size_bytes": 4_000, "enable_idempotence": True}
-    async with a_producer(stage, "sender", HOST, **options) as sender:
-        for _ in range(stage.plan.options["rounds"]):
+    async with a_producer(harness, "sender", HOST, **options) as sender:
+        for _ in range(harness.plan.options["rounds"]):
             values = [sender.value(b"." * rng.randint(50, 300)) for _ in range(rng.randint(5, 20))]
             deliveries = await sender.send_many(TOPIC, values)
             if rng.random() < 0.5:
@@ -197,19 +205,19 @@ async def batches_are_too_large(stage: Stage) -> None:
                 await delivery
 
 
-async def records_are_refused_for_good(stage: Stage) -> None:
+async def records_are_refused_for_good(harness: Harness) -> None:
     """Now and then one is refused that will never be taken. The next ones are."""
-    rng = stage.rng("sender")
+    rng = harness.rng("sender")
     options = {"linger_ms": 0, "max_in_flight_requests_per_connection": 1}
-    async with a_producer(stage, "sender", HOST, **options) as sender:
-        for _ in range(stage.plan.options["rounds"]):
+    async with a_producer(harness, "sender", HOST, **options) as sender:
+        for _ in range(harness.plan.options["rounds"]):
             for _ in range(rng.randint(0, 3)):
                 await sender.send_and_wait(TOPIC, sender.value())
-            stage.broker.on(ApiKey.PRODUCE, Answer(rng.choice(FOR_GOOD)), times=1)
+            harness.broker.on(ApiKey.PRODUCE, Answer(rng.choice(FOR_GOOD)), times=1)
             try:
                 await sender.send_and_wait(TOPIC, sender.value())
             except KafkaError as error:
-                stage.note(f"sender: {error}")
+                harness.note(f"sender: {error}")
             await sender.send_and_wait(TOPIC, sender.value())
 
 
@@ -225,7 +233,7 @@ def draw_rounds(rng: random.Random) -> dict[str, Any]:
 EXPIRES_MS = 3_000
 
 
-async def an_aborted_record_is_still_under_way(stage: Stage) -> None:
+async def an_aborted_record_is_still_under_way(harness: Harness) -> None:
     """A record expires while its second attempt is held up, and its transaction is aborted: the
     record must not come into the log behind the end of its transaction. Brokers of 2.5 refuse it by
     its epoch; before, nothing but the client's patience keeps it out."""
@@ -236,19 +244,19 @@ async def an_aborted_record_is_still_under_way(stage: Stage) -> None:
         "request_timeout_ms": 2_000,
         "max_block_ms": 20_000,
     }
-    held_s = stage.plan.options["held_s"]
-    async with a_producer(stage, "sender.1", HOST, **options) as sender:
+    held_s = harness.plan.options["held_s"]
+    async with a_producer(harness, "sender.1", HOST, **options) as sender:
         async with sender.transaction():
             await sender.send_and_wait(TOPIC, sender.value())
-        stage.broker.on(ApiKey.PRODUCE, Drop(), times=1)
-        stage.broker.on(ApiKey.PRODUCE, Delay(held_s), times=1)
+        harness.broker.on(ApiKey.PRODUCE, Drop(), times=1)
+        harness.broker.on(ApiKey.PRODUCE, Delay(held_s), times=1)
         try:
             async with sender.transaction():
                 await sender.send_and_wait(TOPIC, sender.value())
         except KafkaError as error:
-            stage.note(f"sender: {error}")
+            harness.note(f"sender: {error}")
     # Brokers of this age give it no new epoch: it is for a new producer to go on.
-    async with a_producer(stage, "sender.2", HOST, **options) as sender, sender.transaction():
+    async with a_producer(harness, "sender.2", HOST, **options) as sender, sender.transaction():
         await anyio.sleep(held_s)
         await sender.send_and_wait(TOPIC, sender.value())
 
@@ -258,27 +266,27 @@ def draw_expiry(rng: random.Random) -> dict[str, Any]:
     return {"held_s": round(rng.uniform(1.1, 1.6), 3)}
 
 
-async def a_record_waits_longer_than_its_transaction(stage: Stage) -> None:
+async def a_record_waits_longer_than_its_transaction(harness: Harness) -> None:
     """A call to send waits while another task ends the transaction and begins the next."""
     options = {"transactional_id": "sender", "linger_ms": 0, "max_block_ms": 20_000}
-    for_s = stage.plan.options["for_s"]
+    for_s = harness.plan.options["for_s"]
 
     async def wait(sender: Any) -> None:
         try:
             await sender.send("refunds", sender.value())
         except KafkaError as error:
-            stage.note(f"sender: {error}")
+            harness.note(f"sender: {error}")
 
-    async with a_producer(stage, "sender", HOST, **options) as sender:
+    async with a_producer(harness, "sender", HOST, **options) as sender:
         async with sender.transaction():
             await sender.send_and_wait(TOPIC, sender.value())
         await sender.begin_transaction()
         async with anyio.create_task_group() as waiting:
-            for node in stage.broker.nodes:
-                stage.broker.on(ApiKey.METADATA, Delay(for_s), node=node)
+            for node in harness.broker.nodes:
+                harness.broker.on(ApiKey.METADATA, Delay(for_s), node=node)
             waiting.start_soon(wait, sender)
-            await anyio.sleep(stage.plan.options["after_s"])
-            if stage.plan.options["commits"]:
+            await anyio.sleep(harness.plan.options["after_s"])
+            if harness.plan.options["commits"]:
                 await sender.commit_transaction()
             else:
                 await sender.abort_transaction()
@@ -295,17 +303,17 @@ def draw_wait(rng: random.Random) -> dict[str, Any]:
     }
 
 
-async def a_record_fails_while_its_transaction_is_committed(stage: Stage) -> None:
+async def a_record_fails_while_its_transaction_is_committed(harness: Harness) -> None:
     """What was sent goes out when the transaction is to be committed, and some of it is refused
     for good: none of it is committed. The next transaction is."""
     options = {"transactional_id": "sender", "linger_ms": 2_000, "max_block_ms": 20_000}
-    rng = stage.rng("sender")
-    refused = [rng.random() < 0.7 for _ in range(stage.plan.options["rounds"])]
-    async with a_producer(stage, "sender", HOST, **options) as sender:
+    rng = harness.rng("sender")
+    refused = [rng.random() < 0.7 for _ in range(harness.plan.options["rounds"])]
+    async with a_producer(harness, "sender", HOST, **options) as sender:
         for fails in (*refused, False):
             if fails:
                 code = rng.choice(FOR_GOOD)
-                stage.broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+                harness.broker.on(ApiKey.PRODUCE, Answer(code), times=1)
             await sender.begin_transaction()
             for partition in (0, 1):
                 for _ in range(rng.randint(1, 3)):
@@ -313,7 +321,7 @@ async def a_record_fails_while_its_transaction_is_committed(stage: Stage) -> Non
             try:
                 await sender.commit_transaction()
             except KafkaError as error:
-                stage.note(f"sender: {error}")
+                harness.note(f"sender: {error}")
                 await sender.abort_transaction()
 
 
@@ -324,25 +332,25 @@ REPLICATED: Mapping[str, Any] = {
     "replica_lag_time_max_ms": 3_000,
 }
 
-CORNERS: Mapping[str, Corner] = {
-    "a leader moves": Corner(a_leader_moves, draw_move, topics={TOPIC: 2}),
-    "many wait for room": Corner(many_wait_for_room, draw_crowd),
-    "a leader dies before its followers have all": Corner(
+CORNERS: Mapping[str, CornerCase] = {
+    "a leader moves": CornerCase(a_leader_moves, draw_move, topics={TOPIC: 2}),
+    "many wait for room": CornerCase(many_wait_for_room, draw_crowd),
+    "a leader dies before its followers have all": CornerCase(
         a_leader_dies_before_its_followers_have_all, draw_death, broker=REPLICATED
     ),
-    "batches are too large": Corner(
+    "batches are too large": CornerCase(
         batches_are_too_large, draw_rounds, broker={"max_message_bytes": LARGEST_BYTES}
     ),
-    "records are refused for good": Corner(records_are_refused_for_good, draw_rounds),
-    "an aborted record is still under way": Corner(
+    "records are refused for good": CornerCase(records_are_refused_for_good, draw_rounds),
+    "an aborted record is still under way": CornerCase(
         an_aborted_record_is_still_under_way, draw_expiry, broker={"as_of": "2.3"}
     ),
-    "a record waits longer than its transaction": Corner(
+    "a record waits longer than its transaction": CornerCase(
         a_record_waits_longer_than_its_transaction,
         draw_wait,
         topics={TOPIC: 1, "refunds": 1},
     ),
-    "a record fails while its transaction is committed": Corner(
+    "a record fails while its transaction is committed": CornerCase(
         a_record_fails_while_its_transaction_is_committed, draw_rounds, topics={TOPIC: 2}
     ),
 }
