@@ -282,7 +282,7 @@ async def test_a_batch_that_is_sent_again_is_logged_at_debug(lines: Lines) -> No
         async with Producer(**options) as producer:
             broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
             await producer.send_and_wait("t", b"v")
-    (told,) = lines.texts("batch for t-0, attempt 1: sent again in ")
+    (told,) = lines.texts("batch for t-0, attempt 1: retrying in ")
     assert "NOT_LEADER" in told
 
 

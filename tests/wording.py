@@ -62,7 +62,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/consumer": 5,
     "aiokafkawire/group": 131,
     "aiokafkawire/kafka07": 1,
-    "aiokafkawire/producer": 241,
+    "aiokafkawire/producer": 108,
     "aiokafkawire/runtime": 76,
     "aiokafkawire/testing": 22,
     "benchmarks": 92,

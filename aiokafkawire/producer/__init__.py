@@ -1,7 +1,7 @@
-"""The producer: records to batches, batches to brokers, and what became of them.
+"""The producer: records are collected in batches, and batches are sent to brokers.
 
-On its way a record passes the partitioner, the accumulator (batches by partition), the sender of
-the partition's leader, and comes back as the outcome of its `Delivery`.
+A record passes the partitioner, the accumulator (open batches by partition) and the sender of the
+partition's leader. The response completes its `Delivery`.
 """
 
 from aiokafkawire.producer.delivery import Delivery

@@ -1,4 +1,4 @@
-"""All records that wait or are on their way: room for them, and what each broker may get now."""
+"""The buffer of records, and which batches may be sent to which broker."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from aiokafkawire.wire import ZERO_UUID
 __all__ = ("MAX_IDLE_TOPICS", "Accumulator")
 
 RESERVATION_DIVISOR = 512
-"""A batch takes at most this part of the buffer at a time, beyond what a record needs."""
+"""A batch reserves at most this fraction of the buffer at a time, unless one record needs more."""
 
 MAX_IDLE_TOPICS = 10_000
-"""Topics that nothing is sent to any more and whose sequence numbers are kept."""
+"""Idle topics whose sequence numbers are kept; see `Accumulator.remove_idle_topics`."""
 
 _DONE = BatchState.DONE
 
@@ -83,7 +83,7 @@ class Accumulator:
         )
         self._buffer_bytes = config.buffer_memory_bytes
         self._body_bytes = config.queue.batch_size_bytes - BATCH_OVERHEAD_BYTES
-        # Open batches that have taken more of the buffer than they use.
+        # Open batches that may have reserved more than they use.
         self._reserving: dict[Batch, None] = {}
         self.incomplete: dict[BatchFuture, None] = {}
         self.flushes_in_progress = 0
@@ -100,10 +100,10 @@ class Accumulator:
         self._sender = sender
         self._on_completed = on_completed
 
-    # --- records come in ----------------------------------------------------------------------
+    # --- append ---
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record fits into the buffer now."""
+        """Return whether a record fits into the buffer; release unused reservations if needed."""
         if self._reserving and self.used_bytes > self._buffer_bytes - size_bytes:
             self.release_unused()
         # mutation: buffer-unbounded
@@ -219,7 +219,7 @@ class Accumulator:
         return Delivery(future, 0, timestamp_ms)
 
     def _builder_with_space(self, batch: Batch, size_bytes: int) -> BatchBuilder:
-        """What takes a batch's records, with room for one more of this size."""
+        """Return the builder of an open batch, with memory reserved for one more record."""
         builder = batch.builder
         assert builder is not None
         lacking = builder.body_bytes + size_bytes - batch.reserved_bytes
@@ -228,7 +228,7 @@ class Accumulator:
         return builder
 
     def _reserve(self, batch: Batch, builder: BatchBuilder, lacking: int) -> None:
-        """Let a batch have what it lacks of the buffer, and some more if there is."""
+        """Reserve the memory that a batch lacks, and more for later records if available."""
         used = self.used_bytes
         more = max(lacking, min(self._reservation_bytes, self._buffer_bytes - used))
         self.used_bytes = used + more
@@ -238,8 +238,10 @@ class Accumulator:
         builder.is_full = False
 
     def release_unused(self) -> None:
-        """Give back what open batches have of the buffer and do not use: each record to come is
-        looked at before it gets any."""
+        """Release the memory that open batches have reserved and do not use.
+
+        Afterwards `RecordBuffer.put` refuses every record, so that the next ones pass `append`.
+        """
         while self._reserving:
             batch, _ = self._reserving.popitem()
             if batch.builder is not None:
@@ -276,7 +278,7 @@ class Accumulator:
         return batch, builder
 
     def _on_first_batch(self, queue: PartitionQueue, batch: Batch) -> None:
-        """A batch was begun that nothing waits before."""
+        """Notify the sender of a new batch with no other batch before it."""
         node = queue.leader
         self._active.setdefault(node, {})[queue] = None
         if node is not None and not self.config.queue.linger_s:
@@ -288,11 +290,11 @@ class Accumulator:
             self._sender.wake(node, -NEVER if self.flushes_in_progress else batch.linger_until)
 
     def hold_ready_batches(self) -> None:
-        """More records come in this same step: batches that do not linger wait for them."""
+        """Keep batches without linger until `release_held_batches`: more records follow."""
         self._held_nodes = {}
 
     def release_held_batches(self) -> None:
-        """That was all: such batches may go."""
+        """Notify the sender of the batches that `hold_ready_batches` kept."""
         held, self._held_nodes = self._held_nodes, None
         for node in held or ():
             self._sender.batch_ready(node)
@@ -300,7 +302,7 @@ class Accumulator:
     def choose_sticky_queue(
         self, topic: TopicQueues, rng: random.Random, now: float
     ) -> PartitionQueue:
-        """The partition of a record without a key."""
+        """Return the queue for a record without a key (KIP-480, KIP-794)."""
         queue = topic.sticky_queue
         if queue is None:
             position = topic.sticky.choose(self._queue_lengths(topic, now), rng)
@@ -308,7 +310,7 @@ class Accumulator:
         return queue
 
     def _queue_lengths(self, topic: TopicQueues, now: float) -> list[int | None]:
-        """How many batches wait in each partition, None for those to be passed over."""
+        """Return the number of waiting batches per partition, None for excluded partitions."""
         adaptive = self.config.adaptive
         led = [
             None if queue.leader is None else len(queue.waiting) if adaptive else 0
@@ -326,26 +328,29 @@ class Accumulator:
         return led if free.count(None) == len(free) else free
 
     def _is_unavailable(self, node: NodeId, now: float) -> bool:
-        """Whether a broker has taken nothing for long, though there was something for it."""
+        """Return whether batches have waited for a broker for `availability_timeout_s`.
+
+        `partitioner.availability.timeout.ms` (KIP-794).
+        """
         since = now - self.config.availability_timeout_s
         if self._drained_at.get(node, -NEVER) > since:
             return False
         return any(queue.waiting[0].linger_until <= since for queue in self._active[node])
 
     def close_batch(self, queue: PartitionQueue) -> None:
-        """A partition's open batch takes no more records."""
+        """Close the open batch of a partition."""
         queue.close_open()
         self.yield_budget.batch_ended()
         self._sender.wake(queue.leader, -NEVER)
 
-    # --- batches come and go ------------------------------------------------------------------
+    # --- batch lifecycle; see `BatchListener` ---
 
     def batch_opened(self, batch: Batch) -> None:
-        """A queue has a batch more."""
+        """Count a new batch as incomplete."""
         self.incomplete[batch.future] = None
 
     def batch_closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
-        """A batch takes no more records."""
+        """Release what a closed batch reserved and did not use."""
         self._reserving.pop(batch, None)
         self._release_reservation(batch, body_bytes)
         topic = self.topics[batch.future.topic]
@@ -353,7 +358,7 @@ class Accumulator:
             topic.update_sticky(body_bytes)
 
     def batch_completed(self, batch: Batch) -> None:
-        """A batch has its outcome: its room is free."""
+        """Release the memory of a completed batch."""
         future = batch.future
         del self.incomplete[future]
         self._reserving.pop(batch, None)
@@ -381,10 +386,10 @@ class Accumulator:
         """End one `begin_flush`; batches linger again after the last one."""
         self.flushes_in_progress -= 1
 
-    # --- metadata -----------------------------------------------------------------------------
+    # --- metadata ---
 
     def set_topic(self, name: str, partitions: Iterable[int], topic_id: UUID) -> TopicQueues:
-        """Take over what metadata says of a topic; queues that exist stay."""
+        """Apply the metadata of a topic. Existing queues are kept; a new topic id restarts them."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.resume_topic(name) or TopicQueues(name, self.config.queue.batch_size_bytes)
@@ -409,22 +414,22 @@ class Accumulator:
         return topic
 
     def topic_recreated(self, name: str) -> None:
-        """A topic was deleted and made anew: its partitions number their batches anew."""
+        """Restart the sequence numbers of a topic that was deleted and recreated."""
         for queue in self.topics[name].all_queues.values():
             queue.topic_recreated()
 
     def resume_topic(self, name: str) -> TopicQueues | None:
-        """Use a topic again that was let go; None if it is not one of those."""
+        """Bring back a topic that `remove_idle_topics` removed; return None if it is not known."""
         topic = self._idle_topics.pop(name, None)
         if topic is not None:
             self.topics[name] = topic
         return topic
 
     def remove_idle_topics(self, before: float) -> list[str]:
-        """Let topics go that nothing was sent to since a time; returns their names.
+        """Remove the topics that were not used since a time, and return their names.
 
-        Their sequence numbers are kept: a broker that gets a number again takes the records for
-        what it has already.
+        Their sequence numbers are kept, because a broker takes a reused number for a duplicate and
+        drops the records. Above `MAX_IDLE_TOPICS` a new epoch makes the numbers safe to forget.
         """
         idle = [
             name
@@ -443,7 +448,7 @@ class Accumulator:
     def set_leaders(
         self, leader_of: LeaderLookup, only: Iterable[TopicQueues] | None = None
     ) -> None:
-        """Move queues, those of some topics or all, to the brokers that lead them now."""
+        """Move the queues of the given topics, by default of all, to their current leaders."""
         for topic in self.topics.values() if only is None else only:
             for queue in topic.all_queues.values():
                 leader = leader_of(queue.topic_partition)
@@ -454,7 +459,7 @@ class Accumulator:
                     self._queue_changed(queue)
 
     def disable_idempotence(self) -> None:
-        """No broker gives producer ids: go on without idempotence."""
+        """Continue without producer id and sequence numbers."""
         self.producer_id_state = None
         for topic in (*self.topics.values(), *self._idle_topics.values()):
             for queue in topic.all_queues.values():
@@ -462,23 +467,23 @@ class Accumulator:
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Let every broker's task look again."""
+        """Wake the senders of all brokers that have batches."""
         for node in list(self._active):
             self._sender.wake(node, -NEVER)
 
     @property
     def leader_missing(self) -> bool:
-        """Whether records wait for a partition without a leader."""
+        """True if batches wait for a partition without a leader."""
         return bool(self._active.get(None))
 
-    # --- batches go out -----------------------------------------------------------------------
+    # --- drain ---
 
     def has_waiting(self, node: NodeId) -> bool:
-        """Whether batches wait to be sent to a broker, or still take records."""
+        """Return whether a broker has closed or open batches to send."""
         return node in self._active
 
     def sendable_at(self, node: NodeId) -> float:
-        """When there is something to send to a broker; NEVER: after a `wake` at the earliest."""
+        """Return the time of the next batch for a broker; NEVER if only a `wake` can change it."""
         queues = self._active.get(node)
         if queues is None:
             return NEVER
@@ -489,15 +494,14 @@ class Accumulator:
         return queue.sendable_at(flushing)
 
     def all_have_ids(self, node: NodeId) -> bool:
-        """Whether the ids of all topics are known that have something for a broker."""
+        """Return whether all topics with batches for a broker have a known topic id."""
         for queue in self._active.get(node, ()):
             if not self.topics[queue.topic_partition.topic].topic_id.int:
                 return False
         return True
 
     def close_due(self, node: NodeId, now: float, min_bytes: int) -> list[Batch]:
-        """Close the batches from `min_bytes` on that are due at a broker; they stay where they
-        are."""
+        """Close the due batches of at least `min_bytes`, without draining them."""
         flushing = self.flushes_in_progress > 0
         return [
             queue.close_head()
@@ -508,7 +512,7 @@ class Accumulator:
         ]
 
     def oversize_suspect_due(self, node: NodeId, now: float) -> bool:
-        """Whether what goes next may have made the broker close the connection by its size."""
+        """Return whether the next batch may have caused a disconnect by its size."""
         flushing = self.flushes_in_progress > 0
         for queue in self._active.get(node, ()):
             if queue.sendable_at(flushing) <= now:
@@ -517,10 +521,15 @@ class Accumulator:
         return False
 
     def drain(self, node: NodeId, now: float, max_bytes: int, *, due: bool = False) -> list[Batch]:
-        """Take the batches for one request: one of each partition, at most `max_bytes` in all
-        unless the first is larger. Who was left out comes first the next time. What may have made
-        the broker close the connection by its size goes alone. `due`: `sendable_at` has just told
-        that there is something."""
+        """Take the batches for one Produce request, one per partition.
+
+        Partitions that are left out come first in the next request. A batch that may have caused a
+        disconnect by its size is sent alone.
+
+        Args:
+            max_bytes: Limit for all batches together; the first batch may exceed it.
+            due: `sendable_at` has just returned that a batch is due.
+        """
         flushing = self.flushes_in_progress > 0
         taken: list[Batch] = []
         size = 0
@@ -540,7 +549,7 @@ class Accumulator:
             self._count_sent(batch, batch_bytes)
             del active[queue]
             if queue.waiting:
-                active[queue] = None  # after the others
+                active[queue] = None  # behind the others
             if batch.oversize_disconnects:
                 break
         if taken:
@@ -550,7 +559,7 @@ class Accumulator:
         return taken
 
     def only_active_queue(self, node: NodeId) -> PartitionQueue | None:
-        """What has something for a broker, if it is one partition."""
+        """Return the queue with batches for a broker if there is exactly one, else None."""
         active = self._active.get(node)
         return next(iter(active)) if active is not None and len(active) == 1 else None
 
@@ -572,9 +581,9 @@ class Accumulator:
     def handle_result(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> None:
-        """What became of an attempt; see `PartitionQueue.handle_result`."""
+        """Apply the result of an attempt; see `PartitionQueue.handle_result`."""
         future = batch.future
-        if batch.state is _DONE:  # it expired, and its topic may have been let go
+        if batch.state is _DONE:  # The batch expired, and its topic may have become idle.
             topic = self.topics.get(future.topic) or self._idle_topics.get(future.topic)
             if topic is not None:
                 topic.all_queues[future.partition].expired_in_flight.discard(batch)
@@ -585,16 +594,16 @@ class Accumulator:
             self._queue_changed(queue)
 
     def node_unreachable(self, node: NodeId, error: KafkaError) -> None:
-        """A broker could not be reached: should batches expire, that is the reason."""
+        """Keep the connection error as the reason if batches for this broker expire."""
         for queue in self._active.get(node, ()):
             head = queue.head()
             if head is not None and not head.uncertain:
                 head.last_error = error
 
-    # --- ends ---------------------------------------------------------------------------------
+    # --- expiry and abort ---
 
     def expire(self, now: float) -> float:
-        """Settle batches that are past their delivery timeout; returns when the next one is."""
+        """Fail the batches past their delivery timeout; return when the next one expires."""
         soonest = NEVER
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
@@ -605,26 +614,28 @@ class Accumulator:
         return soonest
 
     def abort(self, error: KafkaError) -> None:
-        """Settle everything."""
+        """Fail all batches."""
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
                 queue.abort(error)
                 self._deactivate(queue)
 
     def remove_node(self, node: NodeId) -> None:
-        """A broker is gone, and nothing waits to be sent to it."""
+        """Forget a broker that left the cluster and has no batches."""
         self._drained_at.pop(node, None)
 
     def abort_node(self, node: NodeId, error: KafkaError) -> None:
-        """Settle everything that waits to be sent to a broker which cannot be used."""
+        """Fail all batches that wait for a broker."""
         for queue in list(self._active.get(node, ())):
             queue.abort(error)
             self._deactivate(queue)
 
     def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
-        """Settle what waits to be sent with `error`; what is refused from now on is not sent again.
+        """Fail all waiting batches with `error`, and do not retry batches from now on.
 
-        With `in_flight` also what is under way is settled, whatever becomes of it.
+        Args:
+            error: Set as `abort_error` until the next transaction begins.
+            in_flight: Fail the batches in flight too, whatever their response will be.
         """
         self.abort_error = error
         for topic in self.topics.values():
@@ -633,7 +644,7 @@ class Accumulator:
                 self._deactivate(queue)
 
     def resume_sequences(self) -> None:
-        """Go on under the same epoch wherever it is sure which number a log expects."""
+        """Continue in the same epoch where the sequence number that the log expects is certain."""
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
                 if queue.sequences is not None:
@@ -641,7 +652,7 @@ class Accumulator:
 
     @property
     def has_expired_in_flight(self) -> bool:
-        """Whether a log may still take a batch that has expired."""
+        """True if an expired batch is still in flight, so that a broker may append it."""
         return any(
             queue.expired_in_flight
             for topic in self.topics.values()
@@ -650,7 +661,7 @@ class Accumulator:
 
     @property
     def has_sequence_gap(self) -> bool:
-        """Whether a partition's sequence numbers cannot go on under their epoch."""
+        """True if a partition needs a new epoch to continue its sequence numbers."""
         return any(
             queue.sequences is not None and queue.sequences.draining
             for topic in self.topics.values()
@@ -658,8 +669,7 @@ class Accumulator:
         )
 
     def _queue_changed(self, queue: PartitionQueue, at: float = -NEVER) -> None:
-        """A queue changed: from a time on its broker's task looks at it, if there is anything to
-        send."""
+        """Register a changed queue with its leader, and wake the sender for time `at`."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
             self._sender.wake(queue.leader, -NEVER if self.flushes_in_progress else at)

@@ -1,4 +1,4 @@
-"""What a producer goes by in all partitions, and what it has done there."""
+"""Configuration and counters of the accumulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("AccumulatorConfig", "ProducerTotals")
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorConfig:
-    """The options that hold for all partitions."""
+    """The options of the accumulator; times in seconds."""
 
     queue: QueueConfig
     buffer_memory_bytes: int
@@ -25,7 +25,7 @@ class AccumulatorConfig:
 
 @dataclass(slots=True)
 class ProducerTotals:
-    """What was done since the beginning."""
+    """Counters since the start of the producer."""
 
     records_delivered: int = 0
     records_failed: int = 0

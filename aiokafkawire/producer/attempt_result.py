@@ -1,4 +1,4 @@
-"""An answer to a batch that was sent: from a response, or from a connection that failed."""
+"""The result of an attempt to send a batch: from a response, or from a failed request."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ NO_RECORD_ERRORS: Mapping[int, Exception] = MappingProxyType({})
 
 
 class AttemptResult(NamedTuple):
-    """What became of one attempt. `error` is there unless the verdict is APPENDED.
+    """Result of one attempt to send a batch.
 
-    `stale_metadata` tells that the leader may be another one. `record_errors` says of single
-    records what is wrong with them. `closed_after_bytes` is the size of a request that is so large
-    that the broker may have closed the connection for it, else 0.
+    Attributes:
+        action: What to do with the batch.
+        error: None if the action is APPENDED.
+        base_offset: Offset of the first record; -1 if unknown.
+        log_append_time_ms: Timestamp from the broker; -1 if the records keep their own.
+        stale_metadata: The leader may have changed.
+        record_errors: Errors of single records, by their index in the batch (KIP-467).
+        closed_after_bytes: Size of the request, if the broker may have closed the connection
+            because of it; else 0.
     """
 
     action: BatchAction
@@ -53,10 +59,10 @@ def result_from_code(
     message: str | None = None,
     record_errors: Sequence[BatchIndexAndErrorMessage] = (),
 ) -> AttemptResult:
-    """What a partition of a Produce response says."""
+    """Return the result for a partition of a Produce response."""
     action = action_for(code)
     if action is BatchAction.APPENDED:
-        # A repeated batch has no offset of its own.
+        # The response for a duplicate has no offset.
         offset = base_offset if code == ErrorCode.NONE else -1
         return AttemptResult(action, None, offset, log_append_time_ms)
     context: dict[str, Any] = {
@@ -79,7 +85,7 @@ def result_from_code(
         _add_reason(own, entry.batch_index_error_message or message or "this record")
         single[entry.batch_index] = own
     if single:
-        _add_reason(error, "another record of the same batch was refused")
+        _add_reason(error, "another record of the same batch was rejected")
     stale = action is not BatchAction.FAIL_UNKNOWN and ErrorCode(code).invalidates_metadata
     return AttemptResult(action, error, stale_metadata=stale, record_errors=single)
 
@@ -90,7 +96,7 @@ def _add_reason(error: KafkaError, more: str) -> None:
 
 
 def result_from_failure(error: KafkaError, size_bytes: int = 0) -> AttemptResult:
-    """What a request of `size_bytes` that got no answer says of its batches."""
+    """Return the result for the batches of a request of `size_bytes` without a response."""
     suspect = 0
     if isinstance(error, ConnectionLost) and error.sent and size_bytes >= LARGE_REQUEST_BYTES:
         suspect = size_bytes

@@ -1,4 +1,4 @@
-"""One batch on its way, from its first record to its outcome."""
+"""One batch and its states, from its first record to its outcome."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
 
 
 class BatchState(enum.Enum):
-    """Where a batch stands."""
+    """State of a batch."""
 
-    OPEN = "takes records"
-    WAITING = "closed, to be sent or to be sent again"
-    IN_FLIGHT = "sent, no answer yet"
-    DONE = "has its outcome"
+    OPEN = "accepts records"
+    WAITING = "closed, waits to be sent or retried"
+    IN_FLIGHT = "sent, without a response"
+    DONE = "completed"
 
-    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    # Faster than Enum's hash of the name: members are looked up in tables for each batch.
     __hash__ = object.__hash__
 
 
 class BatchEvent(enum.Enum):
-    """What happens to a batch."""
+    """Event in the life of a batch."""
 
     CLOSED = enum.auto()
     SENT = enum.auto()
     REENQUEUED = enum.auto()
     COMPLETED = enum.auto()
 
-    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    # Faster than Enum's hash of the name: members are looked up in tables for each batch.
     __hash__ = object.__hash__
 
 
@@ -45,9 +45,9 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
     (BatchState.IN_FLIGHT, BatchEvent.REENQUEUED): BatchState.WAITING,
     (BatchState.IN_FLIGHT, BatchEvent.COMPLETED): BatchState.DONE,
 }
-"""(state, event) -> the next state; a pair that is absent cannot happen."""
+"""(state, event) -> the next state; other pairs raise `ImpossibleEvent`."""
 
-# Up to Python 3.11 an enumeration looks for its members by a long way.
+# Attribute access on an Enum class is slow up to Python 3.11.
 _OPEN, _WAITING, _DONE = BatchState.OPEN, BatchState.WAITING, BatchState.DONE
 _CLOSED, _COMPLETED = BatchEvent.CLOSED, BatchEvent.COMPLETED
 
@@ -125,32 +125,32 @@ class Batch:
 
     @property
     def done(self) -> bool:
-        """Whether it has its outcome."""
+        """True if the batch has its outcome."""
         return self.state is _DONE
 
     @property
     def maybe_written(self) -> bool:
-        """Whether an earlier attempt may have written the records, if only to a deleted topic."""
+        """True if an earlier attempt may have written the records, also to a deleted topic."""
         return self.uncertain or self.maybe_in_deleted_topic
 
     def mark_only_in_deleted_topic(self) -> None:
-        """Note that what an earlier attempt may have written is in the deleted topic alone."""
+        """Note that earlier attempts can have written the records only to the deleted topic."""
         self.uncertain = False
         self.maybe_in_deleted_topic = True
 
     @property
     def count(self) -> int:
-        """How many records it has; 0 until it is closed."""
+        """Number of records; 0 until the batch is closed."""
         return self.future.count
 
     @property
     def size_bytes(self) -> int:
-        """What it takes as it is known: without compression until that was done."""
+        """Size in bytes, before compression until the batch is compressed."""
         content = self.records if self.builder is None else self.builder
         return 0 if content is None else content.size_bytes
 
     def close(self) -> None:
-        """Take no more records."""
+        """Close the batch to new records."""
         assert self.builder is not None
         self.handle(_CLOSED)
         self.records = closed = self.builder.close()
@@ -158,7 +158,7 @@ class Batch:
         self.builder = None
 
     def complete(self, outcome: BatchOutcome) -> None:
-        """Give the outcome to whoever waits, and let the records go."""
+        """Complete the future with the outcome, and free the records."""
         if self.builder is not None:
             self.future.count = self.builder.count
         self.handle(_COMPLETED)
@@ -166,8 +166,8 @@ class Batch:
         self.future.complete(outcome)
 
     def handle(self, event: BatchEvent) -> None:
-        """Go to the next state of the table."""
+        """Move to the next state."""
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = step(TRANSITIONS, self.state, event)  # which says what is wrong
+            self.state = step(TRANSITIONS, self.state, event)  # raises the error

@@ -1,8 +1,8 @@
-"""What an answer to a Produce request means for the batch it is about.
+"""The action for each error code of a Produce response.
 
-Protocol source: the error codes that Kafka's documentation lists for Produce, and at which point
-of an append a broker gives each. An answer is either a proof that the batch is not in the log, or
-it leaves that open; which of the two decides whether a batch may be numbered anew, and whether its
+Protocol source: the error codes that Kafka's documentation lists for Produce, and the point of an
+append at which a broker returns each. A response either proves that the batch is not in the log,
+or leaves it open. That decides whether the batch may get a new sequence number, and whether its
 expiry is a `DeliveryTimedOut` or a `DeliveryUnknown`.
 """
 
@@ -17,29 +17,29 @@ __all__ = ("BATCH_ACTIONS", "BatchAction", "action_for")
 
 
 class BatchAction(enum.Enum):
-    """What to do with a batch after an answer."""
+    """Action on a batch after an attempt to send it."""
 
     APPENDED = "the records are in the log"
-    RETRY = "not in the log; send the same batch again"
-    RETRY_UNCERTAIN = "maybe in the log; send the same batch again, the broker drops a duplicate"
+    RETRY = "not in the log; retry"
+    RETRY_UNCERTAIN = "maybe in the log; retry, a broker drops a duplicate"
     SPLIT = "not in the log because it is too large; send its records in smaller batches"
     OUT_OF_ORDER = "not in the log because the broker expects another sequence number"
     STALE_EPOCH = "not in the log because the broker has seen a higher epoch"
-    OLD_MESSAGE_FORMAT = "not in the log because its format has no producer ids"
-    FAIL = "not in the log, and never will be"
-    FAIL_UNKNOWN = "maybe in the log, and sending it again would not tell"
-    FATAL = "this producer cannot go on at all"
+    OLD_MESSAGE_FORMAT = "not in the log because its message format has no producer ids"
+    FAIL = "not in the log; fail with the error"
+    FAIL_UNKNOWN = "maybe in the log, and a retry would not show it; fail as unknown"
+    FATAL = "the producer fails permanently"
 
-    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    # Faster than Enum's hash of the name: members are looked up in tables for each batch.
     __hash__ = object.__hash__
 
 
 BATCH_ACTIONS: Mapping[ErrorCode, BatchAction] = {
     ErrorCode.NONE: BatchAction.APPENDED,
-    # The broker has the batch, but has forgotten at which offset.
+    # The broker has the batch, but no longer knows its offset.
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: BatchAction.APPENDED,
-    # The leader wrote the records, then the acknowledgements of the replicas did not come, too few
-    # were in sync afterwards, the leader moved or its disk failed.
+    # The leader may have written the records before the replicas' acknowledgements timed out, too
+    # few were in sync, the leader moved or its disk failed.
     # mutation: timed-out-append-counts-as-refused
     ErrorCode.REQUEST_TIMED_OUT: BatchAction.RETRY_UNCERTAIN,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: BatchAction.RETRY_UNCERTAIN,
@@ -58,11 +58,11 @@ BATCH_ACTIONS: Mapping[ErrorCode, BatchAction] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: BatchAction.FATAL,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: BatchAction.FATAL,
 }
-"""The codes that need a word. Of the others, retriable ones are retried, the rest fail."""
+"""The codes with an action of their own. Other retriable codes are retried, the rest fail."""
 
 
 def action_for(code: int) -> BatchAction:
-    """The verdict on an error code as it stands in a response; a code unknown here is UNKNOWN."""
+    """Return the action for the error code of a response; FAIL_UNKNOWN for an unknown code."""
     try:
         known = ErrorCode(code)
     except ValueError:

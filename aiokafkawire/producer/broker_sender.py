@@ -1,10 +1,11 @@
-"""What is sent to one broker.
+"""Sends the batches of one broker.
 
-A request is made in one synchronous step, wherever it is found to be due: in the call that ends the
-wait for more records, in the callback with the answer to the one before, or in the broker's task,
-which waits for what has to be waited for: the time, the connection, compression. The batches are
-taken at the moment when the connection takes the request, so the order of taking is the order on
-the wire, and until then batches can still move to another leader.
+A Produce request is built and written in one synchronous step, wherever a batch is found to be due:
+in the call that ends its linger, in the callback of the previous response, or in the broker's task.
+The task does the waiting: for linger and backoff, for the connection, and for compression.
+
+Batches are drained when the connection accepts the request. So the order of draining is the order
+on the wire, and until then a batch can move to another leader.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ __all__ = ("OFFLOAD_BYTES", "BrokerSender", "SenderContext")
 logger = logging.getLogger("aiokafkawire.producer")
 
 OFFLOAD_BYTES = 64 * 1024
-"""Batches from this size on are compressed outside the event loop."""
+"""Batches of at least this size are compressed outside the event loop."""
 
 MAX_TEMPLATES = 1_000
-"""Topics of which it is remembered how a request looks; then all are forgotten."""
+"""Most topics whose templates are cached; then the cache is cleared."""
 
 _PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
 
 FIRST_WITH_FIVE_DEDUP_BATCHES = 4
-"""In versions before, that of Kafka 0.11 among them, a log knows only the last batch again."""
+"""Before this version (Kafka 1.0), a broker deduplicates only against the last batch."""
 
 
 class SenderContext(Protocol):
-    """What the senders of all brokers share."""
+    """Objects that all broker senders share; implemented by `Sender`."""
 
     config: ProducerConfig
     runtime: Runtime
@@ -70,20 +71,20 @@ class SenderContext(Protocol):
     transactions: Transactions | None
 
     def fail(self, error: KafkaError) -> None:
-        """The producer cannot go on."""
+        """Fail the producer permanently."""
         ...
 
     def check_producer_id(self) -> None:
-        """Looking for batches may have used up the producer's identity."""
+        """Request a producer id, if the epochs of the current one are used up."""
         ...
 
     def on_missing_producer_ids(self, error: KafkaError) -> None:
-        """A partition's leader, or its log, has no producer ids."""
+        """Handle a leader or a log without producer ids."""
         ...
 
 
 class BrokerSender:
-    """Sends to one broker what is due there."""
+    """Sends the batches of one broker in Produce requests."""
 
     def __init__(self, node_id: NodeId, context: SenderContext) -> None:
         config = context.config
@@ -91,14 +92,14 @@ class BrokerSender:
         self._context = context
         self._cluster = context.cluster
         self._accumulator = context.accumulator
-        # While the task waits for something to be due.
+        # The task waits here until a batch is due.
         self._timer = Alarm(self.send_now)
         self._in_flight = 0
-        # While the task waits for the end of what is under way.
+        # Set while the task waits for the responses of the requests in flight.
         self._response_received: Signal | None = None
-        # A request is suspected for its size: no other one goes with it.
+        # The request in flight may cause a disconnect by its size: no other request is sent.
         self._exclusive = False
-        # Requests are made, or their answers are read: what is due is looked for when that is done.
+        # Requests are being built or responses handled; `send_now` runs again afterwards.
         self._sending = False
         self._request_error: KafkaError | None = None
         self._stopping = False
@@ -114,10 +115,10 @@ class BrokerSender:
             "transactional_id": config.transactional_id,
         }
         self._templates: dict[str, ProduceTemplate] = {}
-        # What sends one batch of a topic, made by its id, at once on the connection there is now.
+        # By topic: the topic id, and a function that sends one batch on the current connection.
         self._send_cache: dict[str, tuple[UUID, SendBatch | None]] = {}
         self._use_templates = context.transactions is None and self._acks in {-1, 1}
-        # Where requests go, and the metadata by which that was found.
+        # The connection, and the metadata with which it was looked up.
         self._channel: Channel | None = None
         self._broker = ""
         self._metadata: MetadataSnapshot | None = None
@@ -126,24 +127,26 @@ class BrokerSender:
         self._now = context.runtime.clock.now
 
     def start(self) -> None:
-        """Start the task."""
-        self._context.host.spawn(self._run, name=f"send to {self.node_id} what is due")
+        """Start the broker's task."""
+        self._context.host.spawn(self._run, name=f"send to broker {self.node_id}")
 
     def wake(self, at: float) -> None:
-        """From a time on there may be something to send."""
+        """Check for batches at time `at`."""
         if at < self._timer.at and not self._sending:
             self._timer.move(at)
 
     def batch_ready(self) -> None:
-        """There is something to send: at once, unless something is under way; then what comes in
-        this turn of the event loop goes together."""
+        """Send now if no request is in flight; else let the task send.
+
+        The task runs later, so that batches of the same event loop iteration share a request.
+        """
         if self._in_flight:
             self.wake(-NEVER)
         else:
             self.send_now()
 
     def stop_if_idle(self) -> bool:
-        """End the task of a broker that is gone; False if there is something to wait for."""
+        """End the broker's task; return False if a request is in flight or due."""
         if self._timer.at == -NEVER or self._in_flight:
             return False
         self._stopping = True
@@ -172,7 +175,7 @@ class BrokerSender:
             await self._timer.wait(due_at)
 
     def _due_at(self) -> float:
-        """When the next request may go; NEVER: when another one has its answer."""
+        """Return when the next request may be sent; NEVER if a response must arrive first."""
         due_at = self._accumulator.sendable_at(self.node_id)
         producer_id_state = self._accumulator.producer_id_state
         if producer_id_state is not None and producer_id_state.current is None:
@@ -180,22 +183,25 @@ class BrokerSender:
         return NEVER if self._exclusive or self._in_flight >= self._max_in_flight else due_at
 
     async def _compress_due(self) -> None:
-        """Do the heavy part of large batches elsewhere, before they are taken."""
+        """Compress large batches outside the event loop, before they are drained."""
         context = self._context
         now = context.runtime.clock.now()
         for batch in self._batches_to_compress(now):
-            if batch.records is not None:  # None: it expired while another one was compressed
+            if batch.records is not None:  # It may have expired during another compression.
                 await context.runtime.offload(batch.records.compress)
 
     def _batches_to_compress(self, now: float) -> list[Batch]:
-        """The large batches that are due and not compressed yet."""
+        """Return the large batches that are due and not compressed yet."""
         if not self._compression_enabled:
             return []
         due = self._context.accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
         return [batch for batch in due if batch.records is not None and not batch.records.ready]
 
     async def _wait_exclusive(self) -> None:
-        """What is suspected for its size goes when no other request can be suspected with it."""
+        """Wait until no request is in flight, if the next batch may cause a disconnect by its size.
+
+        Sent alone, a disconnect can be attributed to it.
+        """
         context = self._context
         now = context.runtime.clock.now
         try:
@@ -206,7 +212,7 @@ class BrokerSender:
             self._response_received = None
 
     async def _wait_connected(self) -> bool:
-        """Wait until the broker can be written to; False if it cannot be reached."""
+        """Wait for the connection; return False, after a backoff, if the broker is unreachable."""
         context = self._context
         error, self._request_error = self._request_error, None
         if error is None:
@@ -223,12 +229,12 @@ class BrokerSender:
         await self._back_off_unreachable(error)
         return False
 
-    # --- requests -----------------------------------------------------------------------------
+    # --- requests ---
 
     def send_now(self) -> None:
-        """Send what is due, as far as nothing has to be waited for before; the task does the rest.
+        """Send the due batches that need no wait; the task sends the others.
 
-        Never raises; to be called where the accumulator is at rest.
+        Never raises. Must not be called while a queue is being changed.
         """
         if self._sending or self._stopping:
             return
@@ -248,7 +254,7 @@ class BrokerSender:
             self._timer.move(due_at)
 
     def _must_wait(self) -> bool:
-        """Whether what is due has to wait for `_compress_due` or `_wait_exclusive`."""
+        """Return whether the due batches need `_compress_due` or `_wait_exclusive` first."""
         now = self._now()
         if self._in_flight and self._accumulator.oversize_suspect_due(self.node_id, now):
             return True
@@ -270,7 +276,7 @@ class BrokerSender:
         return True
 
     def _send_request(self) -> bool:
-        """Make one request of what is due; False if there is something to wait for before."""
+        """Send the due batches in one request; return False if the task has to wait first."""
         try:
             channel = self._open_channel(self._now())
             if channel is None:
@@ -290,8 +296,11 @@ class BrokerSender:
     def immediate_sender(
         self, topic: TopicQueues, now: float, *, due: bool = False
     ) -> SendBatch | None:
-        """What sends one batch of a topic at once, if it would be a usual request, and no other is
-        under way or about to be made; or it is this one that is `due`."""
+        """Return a function that sends one batch of a topic with a template; None if not possible.
+
+        Args:
+            due: The batch is due. Otherwise no other request may be in flight.
+        """
         if not due and (self._in_flight or self._sending or self._stopping or self._request_error):
             return None
         channel, known = self._channel, self._send_cache.get(topic.name)
@@ -313,7 +322,7 @@ class BrokerSender:
                 return None
             max_version = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
             version = channel.versions.highest(_PRODUCE, max_version)
-        except KafkaError:  # told when it is sent
+        except KafkaError:  # The general path raises it.
             return None
         send_batch = None
         if version >= FIRST_FLEXIBLE_PRODUCE:
@@ -331,7 +340,7 @@ class BrokerSender:
         self._submit(build_from_template(batch, template), channel, template.version, now)
 
     def _submit(self, built: BuiltRequest, channel: Channel, version: int, now: float) -> None:
-        """Send a request whose batches have been taken."""
+        """Send a request whose batches were drained."""
         try:
             call = channel.submit(
                 built.raw_request or built.request,
@@ -347,8 +356,10 @@ class BrokerSender:
         call.payload.when_done(partial(self._on_response, built, self._broker))
 
     def _open_channel(self, now: float) -> Channel | None:
-        """The connection, if it can be written to now; it is looked up where the metadata is
-        another one, or it was lost."""
+        """Return the connection if it can be written to now.
+
+        Looks it up again after a disconnect or with new metadata.
+        """
         channel, metadata = self._channel, self._cluster.metadata
         if channel is None or not channel.usable or metadata is not self._metadata:
             client = self._cluster.broker_client(self.node_id)
@@ -360,7 +371,7 @@ class BrokerSender:
         return channel
 
     def _drain(self, version: int) -> BuiltRequest | None:
-        """A request of what is due, taken out of the buffer; None if nothing of it can go."""
+        """Drain the due batches and build a request; None if its version supports none of them."""
         context, accumulator = self._context, self._accumulator
         now = self._now()
         if version < FIRST_WITH_FIVE_DEDUP_BATCHES:
@@ -369,7 +380,7 @@ class BrokerSender:
             if version < FIRST_WITH_FORMAT_2:
                 broker = context.cluster.broker_client(self.node_id).name
                 context.on_missing_producer_ids(
-                    UnsupportedVersion("it leads partitions", broker=broker)
+                    UnsupportedVersion("a partition leader is older", broker=broker)
                 )
         limit = context.config.max_request_size_bytes
         batches = accumulator.drain(self.node_id, now, limit, due=True)
@@ -379,7 +390,7 @@ class BrokerSender:
         else:
             if version < FIRST_WITH_FORMAT_2 and accumulator.producer_id_state is None:
                 for batch in batches:
-                    # It may have been numbered for a newer leader.
+                    # It may have got its sequence number for a leader with a newer version.
                     batch.sequence = None
             built = build_request(
                 batches,
@@ -399,7 +410,7 @@ class BrokerSender:
         return built
 
     def _template(self, topic: str, version: int) -> ProduceTemplate:
-        """How a request with one batch of a topic looks."""
+        """Return the template of a request with one batch of a topic."""
         topic_id = self._accumulator.topics[topic].topic_id
         template = self._templates.get(topic)
         if template is None or template.version != version or template.topic_id is not topic_id:
@@ -413,7 +424,7 @@ class BrokerSender:
     def _on_response(
         self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | AttemptResult]
     ) -> None:
-        """A request is under way no more."""
+        """Handle the end of a request: its response, or the error."""
         self._in_flight -= 1
         self._exclusive = False
         if self._response_received is not None:
@@ -426,7 +437,7 @@ class BrokerSender:
             if transactions is not None:
                 with transactions.steps:
                     self._handle_response(built, broker, promise)
-            elif isinstance(promise.value, AttemptResult):  # as usual
+            elif isinstance(promise.value, AttemptResult):  # the usual case
                 self._failures = 0
                 now = self._now()
                 self._accumulator.handle_result(built.batches[0], promise.value, now, now)
@@ -434,7 +445,7 @@ class BrokerSender:
                 self._handle_response(built, broker, promise)
         finally:
             self._sending = was_sending
-        # Mostly nothing waits, and the task sleeps until something does.
+        # Usually no batch waits, and the task sleeps.
         if self._timer.at != NEVER or self._accumulator.has_waiting(self.node_id):
             self.send_now()
 
@@ -468,12 +479,12 @@ class BrokerSender:
                 now = self._now()
                 self._accumulator.handle_result(batch, result, now, now)
                 continue
-            # Whose new leader is known need not wait.
+            # No backoff if the response named the new leader (KIP-951).
             retry_now = (batch.future.topic, batch.future.partition) in moved
             self.handle_result(batch, result, retry_now=retry_now)
 
     def _fail_request(self, built: BuiltRequest, error: BaseException) -> None:
-        """A request got no answer."""
+        """Apply the error of a request without a response to its batches."""
         assert isinstance(error, KafkaError)
         result = result_from_failure(error, built.size_bytes)
         for batch in built.batches:
@@ -484,7 +495,7 @@ class BrokerSender:
         return leader is not None and leader.node != self.node_id
 
     def _version_bounds(self) -> tuple[int, int | None]:
-        """The versions in which the next request may go."""
+        """Return the lowest and highest version for the next request; None has no limit."""
         with_ids = self._context.accumulator.all_have_ids(self.node_id)
         max_version = None if with_ids else MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE]
         if self._context.transactions is None:
@@ -493,7 +504,7 @@ class BrokerSender:
         return low, max_version if high is None else high
 
     async def _back_off_unreachable(self, error: KafkaError) -> None:
-        """There is no connection; nothing was taken. Wait before the next attempt."""
+        """Handle an unreachable broker; no batch was drained. Wait for the backoff."""
         context = self._context
         if not error.retriable:
             context.accumulator.abort_node(self.node_id, error)
@@ -507,7 +518,7 @@ class BrokerSender:
     def handle_result(
         self, batch: Batch, result: AttemptResult, *, retry_now: bool = False
     ) -> None:
-        """An attempt to send a batch ended."""
+        """Apply the result of an attempt to a batch, its backoff and the metadata."""
         context = self._context
         if result.stale_metadata:
             context.cluster.request_update()
@@ -520,7 +531,7 @@ class BrokerSender:
         if result.action is BatchAction.OLD_MESSAGE_FORMAT:
             assert isinstance(result.error, KafkaError)
             context.on_missing_producer_ids(result.error)
-        # What is said of a batch that was given up may be of an epoch that is over.
+        # The result of an expired batch may concern an earlier epoch.
         late = batch.done
         context.accumulator.handle_result(batch, result, now, now + wait_s)
         if logger.isEnabledFor(logging.DEBUG) and not late:
@@ -534,7 +545,7 @@ class BrokerSender:
     def _log_result(self, batch: Batch, result: AttemptResult, wait_s: float) -> None:
         outcome = batch.future.value
         if outcome is None:
-            what = f"sent again in {wait_s:.3f} s"
+            what = f"retrying in {wait_s:.3f} s"
         elif isinstance(outcome, BatchSplit):
             what = f"split into {len(outcome.parts)} batches"
         else:

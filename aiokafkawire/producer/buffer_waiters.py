@@ -1,4 +1,4 @@
-"""Callers that wait for room in the buffer, in the order in which they came."""
+"""Callers that wait for space in the buffer, first come, first served."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from aiokafkawire.runtime import Signal, copy_of
 __all__ = ("MAX_WAITERS", "BufferWaiters")
 
 MAX_WAITERS = 1_000_000
-"""Callers that wait at once; each is a task of the application's."""
+"""Most callers that wait at a time; each one is a task of the application."""
 
 
 class BufferWaiters:
-    """A queue of callers."""
+    """A queue of callers that wait for buffer space."""
 
     def __init__(self) -> None:
-        self.has_waiters = False  # whether somebody waits already, whose turn is first
+        self.has_waiters = False  # Others must queue behind them.
         self._waiting: deque[Signal] = deque()
         self._closed: KafkaError | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting callers."""
         return len(self._waiting)
 
     def space_freed(self) -> None:
-        """Room came back: the first in the queue looks whether it is enough."""
+        """Wake the first caller, which checks whether the space is enough."""
         if self._waiting:
             self._waiting[0].set()
 
     def close(self, error: KafkaError) -> None:
-        """Nobody gets room any more; all who wait raise `error`."""
+        """Raise `error` in all waiting callers, and in later ones."""
         self._closed = error
         for signal in self._waiting:
             signal.set()
 
     async def wait(self, enough: Callable[[], bool], deadline: float) -> None:
-        """Wait until all who came before have gone and there is `enough` room.
+        """Wait until all earlier callers are served and `enough` returns True.
 
-        The caller must take the room before it suspends. Raises `BufferFull` at the deadline, and
-        at once where `MAX_WAITERS` wait already.
+        The caller must use the space before it suspends.
+
+        Raises:
+            BufferFull: The deadline passed, or `MAX_WAITERS` callers wait already.
         """
         if len(self._waiting) >= MAX_WAITERS:
             raise BufferFull(
-                f"no room in the buffer, and {MAX_WAITERS:,} calls wait for it already"
+                f"the buffer is full, and {MAX_WAITERS:,} calls already wait for space"
             )
         signal = Signal()
         self._waiting.append(signal)
@@ -56,8 +58,8 @@ class BufferWaiters:
                     raise copy_of(self._closed)
                 if not await signal.wait(deadline):
                     raise BufferFull(
-                        "no room in the buffer before max_block_ms was over: records come faster"
-                        " than brokers take them, or no broker takes any"
+                        "the buffer was full for max_block_ms: records are sent faster than the"
+                        " brokers acknowledge them, or no broker responds"
                     )
         finally:
             self.has_waiters = len(self._waiting) > 1

@@ -1,7 +1,7 @@
-"""What a caller holds while a record is on its way, and who hears of a failure.
+"""The outcome of a record, for the caller that sent it.
 
-The records of one batch share one receipt with one event. A receipt knows which of its records
-somebody waits for; the failures of all others are tallied, so that none goes unnoticed.
+The records of one batch share one `BatchFuture`. It knows which of its records a task awaits. The
+failures of all others are counted in `UnreportedFailures`, so that none goes unnoticed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,19 @@ __all__ = (
 )
 
 CALLS_PER_CHECKPOINT = 256
-"""Calls that find their work done let other tasks run after at most this many."""
+"""Number of calls without a wait after which a call lets other tasks run."""
 
 MAX_NAMED_PARTITIONS = 20
-"""Partitions that the text of an error names."""
+"""Number of partitions that an error text lists."""
 
 
 class BatchAppended(NamedTuple):
-    """The batch is in the log. `log_append_time_ms` is -1 where records keep their own time."""
+    """The batch is in the log.
+
+    Attributes:
+        base_offset: Offset of the first record; -1 if unknown.
+        log_append_time_ms: Timestamp from the broker; -1 if the records keep their own.
+    """
 
     base_offset: int
     log_append_time_ms: int = -1
@@ -46,25 +51,25 @@ class BatchAppended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed:
-    """No record of the batch will be sent any more. `record_errors` has those with their own."""
+    """The batch failed. `record_errors` has the errors of single records, by index (KIP-467)."""
 
     error: Exception
     record_errors: Mapping[int, Exception]
 
     def error_of(self, index: int) -> Exception:
-        """Why the record at this index of the batch failed."""
+        """Return the error of the record at an index of the batch."""
         return self.record_errors.get(index, self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSplit:
-    """The batch went on as several, which begin at these indexes of its records."""
+    """The batch was replaced by parts; `starts` has the index of the first record of each."""
 
     starts: tuple[int, ...]
     parts: tuple[BatchFuture, ...]
 
     def part_of(self, index: int) -> tuple[BatchFuture, int]:
-        """The receipt that a record of the batch has now, and its index there."""
+        """Return the future of the part with a record of the batch, and its index there."""
         which = bisect_right(self.starts, index) - 1
         return self.parts[which], index - self.starts[which]
 
@@ -73,11 +78,12 @@ BatchOutcome = BatchAppended | BatchFailed | BatchSplit
 
 
 class UnreportedFailures:
-    """Counts the failed records that nobody has heard of yet, by their partition.
+    """Counts the failed records that no call has raised yet, by partition.
 
-    `round` is the number of times that the count began anew; a receipt knows how many of its
-    records were counted, and in which round. `disabled`: all is told in another way, and nothing is
-    counted.
+    Attributes:
+        disabled: Count nothing, because failures are reported in another way.
+        round: Number of times that the count was reset. A `BatchFuture` knows in which round its
+            records were counted.
     """
 
     __slots__ = ("_counts", "_first", "disabled", "round")
@@ -90,11 +96,11 @@ class UnreportedFailures:
 
     @property
     def count(self) -> int:
-        """How many failed records nobody has heard of."""
+        """Number of failed records that no call has raised."""
         return self._counts.total()
 
     def add(self, future: BatchFuture, count: int, error: Exception) -> None:
-        """Count records of a failed batch."""
+        """Count `count` records of a failed batch."""
         if count <= 0 or self.disabled:
             return
         if future.counted_round != self.round:
@@ -105,7 +111,7 @@ class UnreportedFailures:
             self._first = error
 
     def mark_reported(self, future: BatchFuture) -> None:
-        """A record that was counted has been heard of after all."""
+        """Subtract one record of a batch: a call has raised its failure."""
         if future.counted_round != self.round or not future.counted:
             return
         future.counted -= 1
@@ -117,7 +123,7 @@ class UnreportedFailures:
             self._first = None
 
     def take(self) -> DeliveriesFailed | None:
-        """The error that tells of all that was counted, which begins the count anew."""
+        """Return the error for all counted failures, or None, and reset the count."""
         counts, first = self._counts, self._first
         self._counts, self._first = Counter(), None
         self.round += 1
@@ -126,8 +132,7 @@ class UnreportedFailures:
             return None
         text = "1 record was" if count == 1 else f"{count} records were"
         failure = DeliveriesFailed(
-            f"{text} not delivered, which nobody awaited: {_named(counts)}; the first error:"
-            f" {first}",
+            f"{text} not delivered and not awaited: {_named(counts)}; the first error: {first}",
             count=count,
             counts=counts,
             first=first,
@@ -145,7 +150,7 @@ def _named(counts: Mapping[TopicPartition, int]) -> str:
 
 
 class YieldBudget:
-    """Says when a call that needs not wait lets other tasks run all the same."""
+    """Counts the calls without a wait, so that other tasks run from time to time."""
 
     __slots__ = ("calls_left",)
 
@@ -153,11 +158,11 @@ class YieldBudget:
         self.calls_left = CALLS_PER_CHECKPOINT
 
     def batch_ended(self) -> None:
-        """The next call is at a batch boundary."""
+        """Let the next call yield: it is at a batch boundary."""
         self.calls_left = 0
 
     async def checkpoint(self) -> None:
-        """Let other tasks run, and count from the beginning."""
+        """Let other tasks run, and restart the count."""
         self.calls_left = CALLS_PER_CHECKPOINT
         await checkpoint()
 
@@ -173,7 +178,7 @@ class BatchFuture(Promise["BatchOutcome"]):
         count: Number of records; 0 while the batch is open.
         counted: Failed records of this batch in `unreported_failures`, as of `counted_round`.
         has_user_timestamp: The application gave one of the records its timestamp.
-        waiters: Calls of `send_and_wait`, which wait without a task switch through `Delivery`.
+        waiters: Futures that calls of `send_and_wait` await, with their deliveries.
         waiting_counts: Number of tasks that await the record at an index and raise its failure.
         boundary_yielded: A caller has let other tasks run since this batch completed.
     """
@@ -205,23 +210,23 @@ class BatchFuture(Promise["BatchOutcome"]):
         self.done = False
         self.topic = topic
         self.partition = partition
-        self.base_offset: int | None = None  # once it is in the log
+        self.base_offset: int | None = None
         self.log_append_time_ms = -1
         self.count = 0
-        self.counted = 0  # failed records that the tally has of it, in that round
+        self.counted = 0
         self.counted_round = -1
         self.has_user_timestamp = False
         self.waiters: dict[Errand[RecordMetadata | None], Delivery] | None = None
         self.unreported_failures = unreported_failures
         self.yield_budget = yield_budget
-        self.waiting_counts: dict[int, int] = {}  # by record's index, how many hear of its failure
-        self.boundary_yielded = False  # whether a caller came to this batch's boundary
+        self.waiting_counts: dict[int, int] = {}
+        self.boundary_yielded = False
 
     def complete(self, outcome: BatchOutcome) -> None:
-        """Give the outcome; wakes all who wait. Only the first one counts."""
+        """Set the outcome and wake all waiting tasks. Later outcomes are ignored."""
         if self.done:
             return
-        if type(outcome) is BatchAppended:  # as mostly; nobody but who waits is told
+        if type(outcome) is BatchAppended:  # the usual case, which reports no failures
             self.value = outcome
             self.base_offset, self.log_append_time_ms = outcome
             self.done = True
@@ -265,7 +270,7 @@ class BatchFuture(Promise["BatchOutcome"]):
         return waited
 
     def remove_waiter(self, waited: Awaitable[object], delivery: Delivery) -> None:
-        """The call goes away without the outcome."""
+        """Remove the waiter of a call that was interrupted."""
         if self.waiters is not None:
             self.waiters.pop(waited, None)  # type: ignore[call-overload]
         elif (
@@ -274,20 +279,20 @@ class BatchFuture(Promise["BatchOutcome"]):
             delivery._waiter_left()
 
     def transfer_waiter(self, delivery: Delivery) -> None:
-        """The batch was split: who awaits the delivery from now on hears of a failure."""
+        """Let the caller await the delivery instead, after the batch was split."""
         part, index = delivery._after_splits()
         part.waiting_counts.pop(index, None)
 
     def _set_metadata(
         self, waiters: Mapping[Errand[RecordMetadata | None], Delivery], appended: BatchAppended
     ) -> None:
-        """The records are in the log; as `Delivery.result` for each that a call waits for."""
+        """Set the result of each waiter, as `Delivery.result` returns it."""
         self.waiters = None
         self.boundary_yielded = True
         topic, partition = self.topic, self.partition
         offset, appended_at = appended
         for waited, delivery in waiters.items():
-            if not waited.done():  # who waited may have been cancelled
+            if not waited.done():  # The waiting call may have been cancelled.
                 found = (
                     topic,
                     partition,
@@ -298,12 +303,18 @@ class BatchFuture(Promise["BatchOutcome"]):
 
 
 class Delivery(RecordHandle):
-    """One record on its way: `await delivery` gives its `RecordMetadata`, or raises why it failed.
+    """The delivery of one record: `await delivery` returns its `RecordMetadata`.
 
-    It may be awaited any number of times, or not at all: then a failure counts among those that
-    `Producer.flush` and leaving the producer raise as `DeliveriesFailed`. Errors:
-    `DeliveryTimedOut` (no broker has the record), `DeliveryUnknown` (one may have it),
-    `RecordTooLarge`, `ClientClosed`, or the `BrokerError` that the leader answered.
+    A delivery may be awaited any number of times, or not at all. If no task awaits it, `flush` and
+    `stop` of the producer report its failure in `DeliveriesFailed`.
+
+    Raises:
+        DeliveryTimedOut: The record was not written within `delivery_timeout_ms`.
+        DeliveryUnknown: The record was sent, and whether it was written is unknown.
+        RecordTooLarge: The broker rejected the record because of its size.
+        TransactionAborted: The transaction was aborted before the record was acknowledged.
+        ClientClosed: The producer was closed before the record was sent.
+        BrokerError: Another error of the partition's leader.
     """
 
     __slots__ = ()
@@ -311,16 +322,21 @@ class Delivery(RecordHandle):
     def __repr__(self) -> str:
         future, _ = self._after_splits()
         outcome = future.result() if future.done else None
-        state = {BatchAppended: "delivered", BatchFailed: "failed"}.get(type(outcome), "on its way")
+        state = {BatchAppended: "delivered", BatchFailed: "failed"}.get(type(outcome), "pending")
         return f"<Delivery to {future.topic}-{future.partition}: {state}>"
 
     @property
     def done(self) -> bool:
-        """True once the outcome is known, so that awaiting does not wait."""
+        """True if the outcome is known."""
         return self.future.base_offset is not None or self._after_splits()[0].done
 
     def result(self) -> RecordMetadata:
-        """The outcome: a `RecordMetadata`, or the error is raised. It must be there (`done`)."""
+        """Return the `RecordMetadata`, or raise the error, of a delivery that is `done`.
+
+        Raises:
+            RuntimeError: The delivery is not done.
+            KafkaError: The record failed; see `Delivery`.
+        """
         future: BatchFuture = self.future
         index = self.index
         offset = future.base_offset
@@ -343,13 +359,12 @@ class Delivery(RecordHandle):
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         current = future = self.future
         index = self.index
-        if current.done and current.base_offset is None:  # it may have been split
+        if current.done and current.base_offset is None:  # The batch may have been split.
             current, index = self._after_splits()
         if not current.done:
             current.waiting_counts[index] = current.waiting_counts.get(index, 0) + 1
             while not current.done:
-                # In this one frame: each layer between a task and what it waits for is gone
-                # through once more when it wakes.
+                # Inlined: a task resumes through every frame between it and the future.
                 place = current.place()
                 try:
                     yield from place.__await__()
@@ -372,7 +387,7 @@ class Delivery(RecordHandle):
         return self.result()
 
     def _waiter_left(self) -> None:
-        """The waiter goes away without the outcome."""
+        """Note that a waiting task was interrupted before the outcome."""
         future, index = self._after_splits()
         left = future.waiting_counts.get(index, 0) - 1
         if left > 0:
@@ -385,20 +400,20 @@ class Delivery(RecordHandle):
                 future.unreported_failures.add(future, 1, outcome.error_of(index))
 
     def _after_splits(self) -> tuple[BatchFuture, int]:
-        """The receipt that holds the record now, and its index in there."""
+        """Return the future of the batch that has the record now, and the record's index there."""
         future, index = self.future, self.index
         while type(outcome := future.value) is BatchSplit:
             future, index = outcome.part_of(index)
         return future, index
 
 
-_metadata = tuple.__new__  # checks nothing, at half the time
+_metadata = tuple.__new__  # makes a NamedTuple in half the time, without checks
 
 
 def _raise_failure(future: BatchFuture, index: int) -> NoReturn:
-    """Raise why the record did not get into the log, or that this is not known yet."""
+    """Raise the error of a record that was not appended, or `RuntimeError` if it is not done."""
     if not future.done:
-        raise RuntimeError("the record is still on its way: await the delivery")
+        raise RuntimeError("the delivery is not done: await it first")
     outcome = future.result()
     assert isinstance(outcome, BatchFailed)
     if index not in future.waiting_counts:
@@ -408,8 +423,7 @@ def _raise_failure(future: BatchFuture, index: int) -> NoReturn:
 
 
 class Deliveries(Sequence[Delivery]):
-    """The deliveries of records that were sent together, in their order; each is made when it is
-    looked at."""
+    """The deliveries of `Producer.send_many`, in order. Each access creates a new `Delivery`."""
 
     __slots__ = ("_count", "_runs", "_starts")
 
@@ -419,7 +433,7 @@ class Deliveries(Sequence[Delivery]):
         self._runs: list[Delivery] = []
 
     def add(self, first: Delivery, count: int) -> None:
-        """Records that stand one after the other in a batch."""
+        """Append `count` consecutive records of a batch, given the delivery of the first."""
         self._starts.append(self._count)
         self._runs.append(first)
         self._count += count
@@ -438,7 +452,7 @@ class Deliveries(Sequence[Delivery]):
             return [self[number] for number in range(*index.indices(self._count))]
         number = index + self._count if index < 0 else index
         if not 0 <= number < self._count:
-            raise IndexError(f"there are {self._count} deliveries, and no number {index}")
+            raise IndexError(f"index {index} is out of range for {self._count} deliveries")
         which = bisect_right(self._starts, number) - 1
         first = self._runs[which]
         return Delivery(

@@ -1,8 +1,8 @@
-"""The batches of one partition, in order: which may be sent now, and what an answer changes.
+"""The batches of one partition, in order: which one may be sent, and how a result changes them.
 
-Order holds because a batch goes out only after all earlier ones went out, and one that was refused
-is sent again only when no earlier one is without an answer. With idempotence the numbers of
-`sequences` add that a broker drops what it has already.
+A batch is sent only after all earlier ones were sent, and retried only when no earlier one is in
+flight. This keeps the order. With idempotence a broker also drops duplicates, by the sequence
+numbers of `sequences`.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from aiokafkawire.types import NodeId, TopicPartition
 __all__ = ("MAX_OVERSIZE_DISCONNECTS", "BatchListener", "PartitionQueue", "QueueConfig")
 
 MAX_OVERSIZE_DISCONNECTS = 4
-"""So often may a large batch go out and the broker close the connection, before it is given up."""
+"""A large batch fails after this many disconnects that it may have caused by its size."""
 
 
 PRODUCER_ID_EXPIRATION_S = 3600.0
-"""A log forgets a producer that it has not heard of for long (producer.id.expiration.ms, a day by
-default): after so long without an acknowledgement the first batch goes alone again."""
+"""After this time without an acknowledgement the next batch is sent alone: the broker may have
+expired the producer id (`producer.id.expiration.ms`, one day by default)."""
 
-TOPIC_RECREATED = "the topic was deleted and made anew meanwhile"
+TOPIC_RECREATED = "the topic was deleted and recreated meanwhile"
 
 
-_tuple = tuple.__new__  # checks nothing, at half the time
-# Up to Python 3.11 an enumeration looks for its members by a long way.
+_tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
+# Attribute access on an Enum class is slow up to Python 3.11.
 _DONE, _SENT = BatchState.DONE, BatchEvent.SENT
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """The options that the queues go by; times in seconds."""
+    """The options of a partition's queue; times in seconds."""
 
     batch_size_bytes: int
     linger_s: float
@@ -64,23 +64,23 @@ class QueueConfig:
 
 
 class BatchListener(Protocol):
-    """Hears of batches that come and go.
+    """Is notified of the batches of all queues; implemented by `Accumulator`.
 
-    While `abort_error` is set, what was refused is not sent again but fails with it.
+    While `abort_error` is set, refused batches fail with it instead of being retried.
     """
 
     abort_error: TransactionAborted | None
 
     def batch_opened(self, batch: Batch) -> None:
-        """A queue has a batch more."""
+        """Handle a new batch."""
         ...
 
     def batch_closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
-        """A batch takes no more records; they take so much without compression."""
+        """Handle a closed batch, with the uncompressed size of its records."""
         ...
 
     def batch_completed(self, batch: Batch) -> None:
-        """A batch has its outcome."""
+        """Handle a completed batch."""
         ...
 
 
@@ -107,7 +107,7 @@ class PartitionQueue:
         self.sequences = sequences
         self.leader: NodeId | None = None
         self.open: Batch | None = None
-        self.builder: BatchBuilder | None = None  # the open batch's
+        self.builder: BatchBuilder | None = None  # of the open batch
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.expired_in_flight: set[Batch] = set()
@@ -115,10 +115,10 @@ class PartitionQueue:
         self._acked_at = -NEVER
         self._listener = listener
 
-    # --- what may be sent ---------------------------------------------------------------------
+    # --- send ---
 
     def add_open_batch(self, batch: Batch, now: float) -> None:
-        """A batch that takes records, after all others."""
+        """Append an open batch behind all others."""
         if self.sequences is not None and now - self._acked_at > PRODUCER_ID_EXPIRATION_S:
             self.sequences.producer_id_expired()
         self.open = batch
@@ -127,7 +127,7 @@ class PartitionQueue:
         self._listener.batch_opened(batch)
 
     def close_open(self) -> None:
-        """The open batch takes no more records."""
+        """Close the open batch, if any."""
         batch = self.open
         if batch is not None:
             assert batch.builder is not None
@@ -137,7 +137,7 @@ class PartitionQueue:
             self._listener.batch_closed(self, batch, body_bytes)
 
     def head(self) -> Batch | None:
-        """The batch that goes next: while numbers are drained, the first that has one."""
+        """Return the next batch to send; while draining, the first one with a sequence number."""
         if not self.waiting:
             return None
         sequences = self.sequences
@@ -151,9 +151,10 @@ class PartitionQueue:
         return self.waiting[0]
 
     def sendable_at(self, flushing: bool) -> float:
-        """When the next batch may be sent, on the clock; NEVER: some answer must come first.
+        """Return when the next batch may be sent; NEVER if a response must arrive first.
 
-        `flushing` (a flush, or callers that wait for room) ends the wait for more records.
+        Args:
+            flushing: Send open batches without linger.
         """
         if not self.waiting:
             return NEVER
@@ -182,7 +183,7 @@ class PartitionQueue:
         return head.not_before
 
     def close_head(self) -> Batch:
-        """The batch that goes next, closed."""
+        """Return the next batch to send, closed."""
         head = self.head()
         assert head is not None
         if head is self.open:
@@ -190,8 +191,11 @@ class PartitionQueue:
         return head
 
     def take_head(self, closed: Batch | None = None) -> Batch:
-        """Take the next batch, to be sent now; only when `sendable_at` says so. `closed`: it is the
-        one that `close_head` has just given."""
+        """Move the next batch to `in_flight`; only once its `sendable_at` is reached.
+
+        Args:
+            closed: The batch, if `close_head` has just returned it.
+        """
         batch = closed or self.close_head()
         self.waiting.remove(batch)
         self.mark_sent(batch)
@@ -208,8 +212,11 @@ class PartitionQueue:
         self.in_flight.append(batch)
 
     def can_send_immediately(self, now: float) -> bool:
-        """Whether a batch made now could go at once: none is before it, and it would be numbered
-        under the identity that is in use here already."""
+        """Return whether a new batch could be sent now.
+
+        That is: no other batch is waiting or in flight, and the producer id and epoch of the
+        partition stay the same.
+        """
         if self.waiting or self.in_flight:
             return False
         sequences = self.sequences
@@ -231,25 +238,28 @@ class PartitionQueue:
         ):
             return False
         if type(state) is Sequencing and state.identity is producer_id_state.current:
-            return True  # as mostly
+            return True  # the usual case
         return sequences.can_assign(self._any_sequenced())
 
     def _any_sequenced(self) -> bool:
         if self.in_flight:
             return True
-        for batch in self.waiting:  # noqa: SIM110 - of mostly one, a generator costs more
+        for batch in self.waiting:  # noqa: SIM110 - a generator costs more for one batch
             if batch.sequence is not None:
                 return True
         return False
 
-    # --- answers ------------------------------------------------------------------------------
+    # --- results ---
 
     def handle_result(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> None:
-        """An attempt ended; if the batch is to be sent again, then from `not_before` on.
+        """Apply the result of an attempt: complete, retry or split the batch.
 
-        A batch that expired meanwhile has its outcome already.
+        Does nothing for a batch that expired before its response.
+
+        Args:
+            not_before: Earliest time of a retry.
         """
         if batch.state is _DONE:
             return
@@ -286,7 +296,7 @@ class PartitionQueue:
     def _retry_uncertain(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> None:
-        # A request by its id cannot have reached the topic that there is now.
+        # A request with the old topic id cannot have reached the recreated topic.
         if batch.sent_to_deleted_topic and not batch.sent_by_topic_name:
             batch.mark_only_in_deleted_topic()
         else:
@@ -317,7 +327,7 @@ class PartitionQueue:
             self._fail_with_error(batch, result, now, not_before)
             return
         if self._sequenced_before(batch):
-            # The earlier one was refused too, or will be; after it this number is right.
+            # The earlier batch is refused too; once it is appended, this sequence number fits.
             self._retry(batch, result, now, not_before)
             return
         if batch.uncertain and not sequences.gap_certain:
@@ -342,7 +352,7 @@ class PartitionQueue:
             self._retry(batch, result, now, not_before)
             return
         if sequences is not None:
-            # A lower epoch than the log's will be refused for ever: raise it.
+            # A broker never accepts a lower epoch than the log has seen: bump it.
             sequences.invalidate()
         if sequences is None or batch.uncertain or not sequences.producer_id_state.bumps_own_epoch:
             self._fail_with_error(batch, result, now, not_before)
@@ -356,7 +366,7 @@ class PartitionQueue:
         if batch.sequence is None or self.sequences is not None:
             self._fail_with_error(batch, result, now, not_before)
         else:
-            # By now the producer does without its ids.
+            # The producer has disabled idempotence since the batch got its sequence number.
             batch.sequence = None
             self._retry(batch, result, now, not_before)
 
@@ -364,7 +374,7 @@ class PartitionQueue:
         assert result.error is not None
         error = result.error
         if batch.maybe_written:
-            why = f"an earlier attempt may have written it; the last one: {error}"
+            why = f"an earlier attempt may have written it; the last error: {error}"
             self._fail(batch, _delivery_unknown(batch, why, error))
         else:
             self._fail(batch, error, result.record_errors)
@@ -372,13 +382,13 @@ class PartitionQueue:
     def _fail_unknown(self, batch: Batch, result: AttemptResult, _: float, __: float) -> None:
         batch.uncertain = True
         self._fail(
-            batch, _delivery_unknown(batch, "the broker's answer leaves that open", result.error)
+            batch, _delivery_unknown(batch, "the broker's response does not say", result.error)
         )
 
-    # --- ends ---------------------------------------------------------------------------------
+    # --- expiry and abort ---
 
     def expire(self, now: float) -> None:
-        """Settle what is past its delivery timeout."""
+        """Fail the batches past their delivery timeout."""
         for batch in [*self.in_flight, *self.waiting]:
             if batch.expires_at <= now and not batch.done:
                 in_flight = batch.state is BatchState.IN_FLIGHT
@@ -387,27 +397,27 @@ class PartitionQueue:
                     self.expired_in_flight.add(batch)
 
     def next_expiry(self) -> float:
-        """When the first batch expires."""
+        """Return when the first batch expires."""
         first = self.in_flight[0].expires_at if self.in_flight else NEVER
-        # A batch whose numbers are drained may stand behind an older one.
+        # While draining, a sequenced batch may be in flight ahead of an older one that waits.
         return min(first, self.waiting[0].expires_at) if self.waiting else first
 
     def _expired(self, batch: Batch, maybe_written: bool) -> None:
         limit = f"delivery_timeout_ms passed ({self.config.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
-            limit += f", the last error: {batch.last_error}"
+            limit += f"; the last error: {batch.last_error}"
         elif (
             self.sequences is not None
             and (why := self.sequences.producer_id_state.failure) is not None
         ):
-            limit += f", there was no producer id: {why}"
+            limit += f"; no producer id was assigned: {why}"
         elif self.leader is None:
-            limit += ", the partition has no leader, or does not exist any more"
+            limit += "; the partition has no leader or no longer exists"
         if maybe_written:
             self._fail(batch, _delivery_unknown(batch, limit, batch.last_error))
             return
         error = DeliveryTimedOut(
-            f"{limit}; no broker has the record",
+            f"{limit}; the record was not written",
             topic=batch.future.topic,
             partition=batch.future.partition,
             attempt=batch.attempts or None,
@@ -416,7 +426,7 @@ class PartitionQueue:
         self._fail(batch, error)
 
     def abort(self, error: KafkaError) -> None:
-        """Settle everything: what no broker can have with `error`."""
+        """Fail all batches: with `error`, or as unknown if a broker may have the batch."""
         for batch in [*self.in_flight, *self.waiting]:
             mine = copy_of(error)
             mine.topic, mine.partition = self.topic_partition
@@ -426,7 +436,7 @@ class PartitionQueue:
                 self._fail(batch, mine)
 
     def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
-        """Settle what waits with `error`, with `in_flight` also what has no answer yet."""
+        """Fail all waiting batches with `error`; with `in_flight` also those in flight."""
         for batch in [*(self.in_flight if in_flight else ()), *self.waiting]:
             self._abort_batch(batch, error, self._maybe_written(batch))
 
@@ -436,10 +446,10 @@ class PartitionQueue:
         self._fail(batch, mine, certain=not maybe_written)
 
     def topic_recreated(self) -> None:
-        """The topic was made anew: numbers given before mean nothing to it.
+        """Restart the sequence numbers: the new topic's log does not know the old ones.
 
-        So it cannot tell a batch that it has from a later one. What was sent by the topic's name,
-        and may be in there, is not sent again.
+        Its broker cannot detect duplicates of earlier attempts. A batch that was sent by topic name
+        and may be in the new topic is therefore not retried.
         """
         if self.sequences is None:
             return
@@ -478,7 +488,7 @@ class PartitionQueue:
             self._clear_sequences()
 
     def _split(self, batch: Batch, not_before: float) -> None:
-        """Go on with the halves, under the same numbers."""
+        """Replace a batch by its halves, with the same sequence numbers."""
         assert batch.records is not None
         body_bytes = len(batch.records.columns().data)
         # mutation: last-half-of-split-lost
@@ -556,7 +566,7 @@ class PartitionQueue:
         )
 
     def _clear_sequences(self) -> None:
-        """Behind a gap, batches that surely are not in the log get new numbers later."""
+        """While draining, clear the sequence numbers of batches that are not in the log."""
         if self._draining():
             for batch in self.waiting:
                 # mutation: uncertain-batch-gets-new-sequence
@@ -567,7 +577,7 @@ class PartitionQueue:
 def _oversize_reason(batch: Batch, result: AttemptResult) -> str:
     return (
         f"the broker closed the connection {batch.oversize_disconnects} times after a request of"
-        f" {result.closed_after_bytes} bytes, as it does with what is over its"
+        f" {result.closed_after_bytes} bytes; it may exceed the broker's"
         " socket.request.max.bytes"
     )
 
@@ -578,7 +588,7 @@ def _order(batch: Batch) -> tuple[int, ...]:
 
 def _delivery_unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown:
     error = DeliveryUnknown(
-        f"the record was sent, and the log may hold it or not: {why}",
+        f"the record was sent, but whether it was written is unknown: {why}",
         topic=batch.future.topic,
         partition=batch.future.partition,
         attempt=batch.attempts,

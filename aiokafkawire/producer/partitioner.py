@@ -1,10 +1,8 @@
-"""Which partition a record goes to.
+"""The choice of a record's partition.
 
-With a key: murmur2 of the key over all partitions, as the Java producer does, so that both put a
-key into the same partition. Without: one partition for as long as it takes to fill a batch, then
-another (KIP-480), drawn so that a partition with a long queue is drawn less often (KIP-794).
-
-Plain and synchronous: the queues' lengths and the random numbers are arguments.
+With a key: murmur2 of the key over all partitions, as in the Java producer, so that both choose the
+same partition. Without a key: one partition until a batch is full, then another (KIP-480). A
+partition with a longer queue is chosen less often (KIP-794).
 """
 
 from __future__ import annotations
@@ -19,14 +17,18 @@ __all__ = ("Partitioner", "StickyPartition", "partition_for_key")
 
 
 def partition_for_key(key: Buffer, partition_count: int) -> int:
-    """The partition of a key among `partition_count` partitions (0, 1, … one after the other)."""
+    """Return the partition of a key among partitions 0 to `partition_count` - 1."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartition:
-    """The partition that a topic's records without a key go to now.
+    """The current partition of a topic for records without a key.
 
-    `partition` is None until `choose` was called. `produced_bytes` counts what went there since.
+    Attributes:
+        partition: Index of the partition; None until `choose` is called, and again once
+            `switch_bytes` were appended.
+        produced_bytes: Bytes appended to the partition since `choose`.
+        switch_bytes: Bytes after which another partition is chosen.
     """
 
     __slots__ = ("partition", "produced_bytes", "switch_bytes")
@@ -37,11 +39,14 @@ class StickyPartition:
         self.produced_bytes = 0
 
     def choose(self, queued_batches: Sequence[int | None], rng: random.Random) -> int:
-        """Draw the next partition.
+        """Choose the next partition at random, weighted by queue length.
 
-        `queued_batches` has each partition's number of batches that wait to be sent, None where
-        the partition has no leader. A partition's weight is one more than the longest queue's
-        lead over its own; without any leader all weigh the same.
+        A partition's weight is the length of the longest queue minus its own length plus 1.
+        Without any leader all partitions have the same weight.
+
+        Args:
+            queued_batches: Number of waiting batches per partition, None without a leader.
+            rng: Source of the random number.
         """
         self.produced_bytes = 0
         led = [(index, size) for index, size in enumerate(queued_batches) if size is not None]
@@ -59,10 +64,10 @@ class StickyPartition:
         return self.partition
 
     def add_bytes(self, size_bytes: int, batch_ended: bool) -> None:
-        """Count a record. The choice ends with the batch that reaches `switch_bytes`.
+        """Count appended bytes. The choice ends with the batch that reaches `switch_bytes`.
 
-        Where the last batch is still open the choice goes on, at most to twice that size: ending
-        it in mid-batch would leave a small batch behind.
+        While that batch is open the choice continues, up to twice the size: ending it within a
+        batch would leave a small batch behind.
         """
         self.produced_bytes += size_bytes
         if self.produced_bytes >= self.switch_bytes and (
@@ -72,11 +77,10 @@ class StickyPartition:
 
 
 class Partitioner(Protocol):
-    """What may be given as the `partitioner` option: it is asked for each record without an
-    explicit partition, with a key or without.
+    """Signature of the `partitioner` option.
 
-    The partitions come as sorted lists; the available ones are those with a leader, maybe none.
-    What it raises comes out of the call that sends; a partition that the topic lacks is an error.
+    Called for each record without an explicit partition, with or without a key. An exception is
+    raised in the call that sends; so is `ValueError` for a partition that does not exist.
     """
 
     def __call__(
@@ -85,5 +89,11 @@ class Partitioner(Protocol):
         all_partitions: Sequence[int],
         available_partitions: Sequence[int],
     ) -> int:
-        """The partition of one record."""
+        """Return the partition of one record.
+
+        Args:
+            key: Key of the record.
+            all_partitions: All partition numbers, ascending.
+            available_partitions: Partitions with a leader, ascending; may be empty.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Batches to a Produce request, and its response to an answer for each of them."""
+"""Builds Produce requests from batches, and reads the result of each batch from a response."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIRST_WITH_TOPIC_IDS = 13
 
 
 class ProduceParams(TypedDict):
-    """What all requests of a producer have in common."""
+    """The fields that all Produce requests of a producer share."""
 
     acks: int
     timeout_ms: int
@@ -56,8 +56,14 @@ class ProduceParams(TypedDict):
 
 @dataclass(slots=True)
 class BuiltRequest:
-    """A request, and what is not in it: batches that this version cannot carry. `size_bytes` is
-    what its records take. With `raw_request`, `request` is the same without the records."""
+    """A Produce request with its batches.
+
+    Attributes:
+        request: The request; without records if there is a `raw_request`.
+        size_bytes: Size of the encoded records.
+        unsupported: Batches that the version does not support; they are not in the request.
+        raw_request: The encoded request, if it was built from a template.
+    """
 
     request: ProduceRequest
     batches: Sequence[Batch]
@@ -75,7 +81,10 @@ def build_request(
     topic_ids: Mapping[str, UUID],
     transactional_id: str | None = None,
 ) -> BuiltRequest:
-    """Make one request of batches of different partitions, all of one transaction or of none."""
+    """Build one request from batches of different partitions.
+
+    Either all batches belong to one transaction or none does.
+    """
     request = ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[]
     )
@@ -108,7 +117,7 @@ def build_request(
 
 
 def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest:
-    """As `build_request`, of one batch in a form that is known."""
+    """Build a request with one batch from a template; otherwise like `build_request`."""
     request, records = template.request, batch.records
     assert records is not None
     parts = _encode_with_sequence(records, batch.sequence, request.transactional_id is not None)
@@ -148,7 +157,7 @@ def _encode_with_sequence(
 
 
 class LeaderHint(NamedTuple):
-    """A broker that is not the leader any more says who is (KIP-951)."""
+    """The new leader of a partition, from the response of the old one (KIP-951)."""
 
     topic_partition: TopicPartition
     leader_id: int
@@ -157,7 +166,7 @@ class LeaderHint(NamedTuple):
 
 
 class ParsedResponse(NamedTuple):
-    """What a response says: an answer for each batch, in their order, and newer leaders."""
+    """The result of each batch, in order, and the new leaders."""
 
     results: list[tuple[Batch, AttemptResult]]
     hints: list[LeaderHint]
@@ -166,8 +175,11 @@ class ParsedResponse(NamedTuple):
 def parse_response(
     response: ProduceResponse, batches: Iterable[Batch], request: ProduceRequest, broker: str
 ) -> ParsedResponse:
-    """Find each batch's answer. One that the response leaves out may be in the log or not; what
-    it says of partitions that nobody asked about is ignored."""
+    """Return the result of each batch of a request.
+
+    A batch that is missing in the response may be in the log. Partitions that are not in the
+    request are ignored.
+    """
     names: dict[UUID, str] | None = None
     by_partition: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
@@ -234,7 +246,7 @@ def _result(response_part: PartitionProduceResponse, batch: Batch, broker: str) 
 
 def _missing_from_response(topic_partition: TopicPartition, broker: str) -> AttemptResult:
     error = KafkaError(
-        "the response to a Produce request says nothing of this partition",
+        "the Produce response does not contain this partition",
         broker=broker,
         api="Produce",
         topic=topic_partition.topic,

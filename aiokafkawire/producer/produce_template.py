@@ -1,8 +1,8 @@
-"""The usual exchange: one batch of one partition, and the answer that it is in the log.
+"""Templates for the most frequent Produce request, with one batch, and its successful response.
 
-Both are the same bytes each time but for a few numbers, which always stand at the same places. So
-they are written and read in one piece, around what the general codec has once made of an example.
-Whatever else an answer says is left to `exchange`.
+Only a few numbers in them change, always at the same positions. The template takes all other bytes
+from an example that the general codec has encoded. `produce_request` handles all other requests and
+responses.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from aiokafkawire.wire.primitives import encode_unsigned_varint
 __all__ = ("FIRST_FLEXIBLE_PRODUCE", "ProduceTemplate")
 
 FIRST_FLEXIBLE_PRODUCE = 9
-"""The first version with compact lengths, since Kafka 2.4; before it nothing is written so."""
+"""First flexible version of Produce (Kafka 2.4, KIP-482): templates need compact lengths."""
 
 _INDEX = Struct(">i")
-_EMPTY_PARTITION_BYTES = _INDEX.size + len(b"\x01")  # the partition, and no records at all
+_EMPTY_PARTITION_BYTES = _INDEX.size + len(b"\x01")  # the partition index, and no records
 _RESPONSE_FIELDS = "ihqqq"  # partition, error code, base offset, log append time, log start offset
 _LENGTH_BYTES = 4
 _APPENDED = BatchAction.APPENDED
 _CORRELATION_ID_BYTES = 4
-_tuple = tuple.__new__  # checks nothing, at half the time
+_tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 
 
 @lru_cache(maxsize=1024)
 def _compact_size(size_bytes: int) -> bytes:
-    """What stands before so many bytes."""
+    """Return the length prefix of compact bytes."""
     return encode_unsigned_varint(size_bytes + 1)
 
 
 class _ResponseLayout(NamedTuple):
-    """Where the numbers stand in the example of an answer, and what is around them."""
+    """The layout of a response frame: the bytes before and after its numbers."""
 
     layout: Struct
     size: int
@@ -58,9 +58,10 @@ class _ResponseLayout(NamedTuple):
 
 
 class ProduceTemplate:
-    """How both look for one topic in one version.
+    """Template of the request and its response, for one topic and version.
 
-    `request` is an example of the request, without records.
+    Attributes:
+        request: Example of the request, without records.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class ProduceTemplate:
             topic_data=[TopicProduceData(name=topic, topic_id=topic_id, partition_data=[data])],
         )
         example = encode(self.request, version)
-        # After the records come the tagged fields of the partition, the topic and the request.
+        # The tagged fields of the partition, the topic and the request follow the records.
         self._suffix = b"\x00\x00\x00"
         self._prefix = example[: -len(self._suffix) - _EMPTY_PARTITION_BYTES]
         self._overhead_bytes = len(self._prefix) + _INDEX.size + len(self._suffix)
@@ -102,7 +103,13 @@ class ProduceTemplate:
     def encode_request(
         self, partition: int, records: Sequence[Buffer], size_bytes: int
     ) -> RawRequest:
-        """A request with one batch, whose encoded parts these are, and their size in all."""
+        """Return a request with one batch.
+
+        Args:
+            partition: Partition of the batch.
+            records: The parts of the encoded batch.
+            size_bytes: Size of all parts.
+        """
         size = _compact_size(size_bytes)
         body = (self._prefix, _INDEX.pack(partition), size, *records, self._suffix)
         whole_size = self._overhead_bytes + len(size) + size_bytes
@@ -111,7 +118,7 @@ class ProduceTemplate:
         )
 
     def match_response(self, partition: int, frame: memoryview) -> AttemptResult | None:
-        """The answer, if it is that the batch is in the log and nothing else is said."""
+        """Return the result if the frame only acknowledges the batch; else None."""
         layout, size, prefix, suffix = self._response
         if len(frame) != size:
             return None
@@ -133,7 +140,7 @@ def _response_layout(topic: str, topic_id: UUID, version: int) -> _ResponseLayou
     )
     whole = b"".join(encode_response(ProduceResponse(responses=[topic_response]), version, 0))
     frame = whole[_LENGTH_BYTES + _CORRELATION_ID_BYTES :]
-    # No errors of records and no message; tagged fields; no throttling; tagged fields.
+    # No record errors and no message; tagged fields; no throttling; tagged fields.
     suffix = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
     numbers = Struct(f">{_RESPONSE_FIELDS}").size
     prefix = frame[: len(frame) - len(suffix) - numbers]

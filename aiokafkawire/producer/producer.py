@@ -49,8 +49,8 @@ from aiokafkawire.types import (
 __all__ = ("Producer",)
 
 
-class _Session(Session):
-    """What a producer has between starting and stopping."""
+class _ProducerSession(Session):
+    """The objects that a producer has between start and stop."""
 
     def __init__(self, config: ProducerConfig, runtime: Runtime, host: Host) -> None:
         self.runtime = runtime
@@ -65,39 +65,46 @@ class _Session(Session):
         self.sender.abort_all(error)
 
 
-class Producer(Client[_Session], absent=PRODUCER_HINTS):
-    """Sends records to Kafka; one for the life of an application, shared by all its tasks.
+class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
+    """Sends records to Kafka. Create one per application and share it among all tasks.
 
     ::
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
-            receipt = await producer.send_and_wait("orders", value=b"...", key=b"customer 7")
+            metadata = await producer.send_and_wait("orders", value=b"...", key=b"customer 7")
 
-    Options are those of `ProducerConfig`, and the defaults the Java producer's: acks from all
-    replicas in sync, idempotence (within one partition records are written once and in the order
-    in which they were sent, through retries and moves of the leader), at most 5 requests in flight.
-    acks 0 or 1 switch the defaulted idempotence off; then a retry may write a record twice.
-    (Produce and InitProducerId; KIP-98, KIP-360.)
+    The defaults are those of the Java producer: `acks="all"`, at most 5 requests in flight per
+    connection, and idempotence (KIP-98, KIP-360). With idempotence the records of a partition are
+    written once and in the order they were sent, also across retries and leader changes. `acks` 0
+    or 1 disables idempotence; a retry may then write a record twice.
 
-    Records collect in a buffer of `buffer_memory_bytes` and go out in batches. What becomes of each
-    is told by its `Delivery`. Records whose failure nobody heard of make `flush` and leaving the
-    producer raise `DeliveriesFailed`; if the body of `async with` raised, its own exception comes
-    through with that as a note. Leaving sends what is in the buffer for up to `close_timeout_ms`;
-    what is left then fails with `ClientClosed`, or `DeliveryUnknown` if a broker may have it.
+    Records are collected in a buffer of `buffer_memory_bytes` and sent in batches. The `Delivery`
+    of each record has its outcome. If records fail and no task awaits them, `flush` and `stop`
+    raise `DeliveriesFailed`; if the body of `async with` raises, its exception is raised instead,
+    with the failures as a note.
 
-    With a `transactional_id` records are sent in transactions (`transaction`), and starting fences
-    earlier producers of that name.
+    `stop`, or leaving `async with`, sends the buffered records for up to `close_timeout_ms`.
+    Records that are left then fail with `ClientClosed`, or with `DeliveryUnknown` if a broker may
+    have written them.
 
-    Must be used in the event loop in which it was entered. Any call may be cancelled: a record is
-    then in the buffer or not, and if it is, it is sent.
+    With a `transactional_id` all records are sent in transactions (see `transaction`), and
+    starting the producer fences earlier producers with the same id.
+
+    Use a producer only in the event loop that started it. Every call may be cancelled. A record
+    that is in the buffer by then is still sent.
+
+    Args:
+        options: The fields of `ProducerConfig`; only `bootstrap_servers` is required.
+
+    Raises:
+        InvalidOption: An option is unknown, out of range, or contradicts another one.
+        TypeError: A positional argument was given.
     """
 
     def __init__(self, *positional: Never, **options: Unpack[ProducerOptions]) -> None:
-        """Check the options; nothing is connected before `start` or `async with`.
+        """Check the options. The producer connects in `start` or `async with`.
 
-        Only `bootstrap_servers` must be given; `help(aiokafkawire.config.ProducerOptions)` tells
-        all. Raises `InvalidOption` for a name that is unknown, a value out of its range, and
-        options that contradict each other.
+        `help(aiokafkawire.config.ProducerOptions)` lists all options.
         """
         if positional:
             raise TypeError(
@@ -116,35 +123,41 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
             ),
         )
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop ---
 
     async def start(self) -> None:
-        """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`.
+        """Connect to the cluster; the same as entering `async with`.
 
-        With `connect_on_start` off it returns at once, and the producer connects (and gets its
-        producer id) in the background: `send` and `begin_transaction` wait for that.
+        With a `transactional_id` this gets the producer id (InitProducerId, KIP-98): earlier
+        producers with that id are fenced, and their open transactions are aborted.
 
-        The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
-        a failure it may be called again. A producer that was stopped stays so.
+        With `connect_on_start=False` it returns at once and the producer connects in the
+        background; `send` and `begin_transaction` wait for that.
 
-        With a `transactional_id` it gets its producer id now: earlier producers of that name are
-        fenced, and what they left open is aborted. Raises `RequestTimedOut` after `max_block_ms`,
-        `UnsupportedVersion` with brokers before 0.11, and what else the coordinator answers.
+        After a failure it may be called again. A stopped producer cannot be restarted.
+
+        Raises:
+            NoBrokerAvailable: No broker answered within `default_api_timeout_ms`.
+            RequestTimedOut: No producer id was assigned within `max_block_ms`.
+            UnsupportedVersion: Brokers before 0.11 have no transactions.
+            KafkaError: Another error of the transaction coordinator.
         """
         await super().start()
 
     async def stop(self) -> None:
-        """Send what is in the buffer, for at most `close_timeout_ms`, and close. A transaction that
-        is open is aborted instead.
+        """Send the buffered records for up to `close_timeout_ms`, then close all connections.
 
-        With an empty buffer that takes no time, whatever the brokers do. Raises `DeliveriesFailed`
-        if records failed and nobody awaited them, and what made the producer unable to go on if no
-        call has raised it. Calling it again does nothing.
+        An open transaction is aborted instead. With an empty buffer no broker is waited for. May
+        be called in any task of the event loop, and again without effect.
+
+        Raises:
+            DeliveriesFailed: Records failed and no task awaited them.
+            KafkaError: The producer failed permanently and no call has raised the error yet.
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> _Session:
-        session = _Session(self.config, runtime, host)
+    async def _start(self, runtime: Runtime, host: Host) -> _ProducerSession:
+        session = _ProducerSession(self.config, runtime, host)
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
@@ -169,10 +182,10 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
             sender.abort_all(closed)
         return sender.accumulator.unreported_failures.take() or fatal
 
-    def _running(self) -> _Session:
+    def _running(self) -> _ProducerSession:
         return self._lifecycle.running_here()
 
-    # --- sending ------------------------------------------------------------------------------
+    # --- records ---
 
     async def send(  # noqa: PLR0917 - a record's parts in their usual order
         self,
@@ -183,17 +196,37 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> Delivery:
-        """Put a record into the buffer, and return its `Delivery` without waiting for the broker.
+        """Append a record to the buffer and return its `Delivery`.
 
-        Waits only for room in the buffer and for a topic seen for the first time, at most
-        `max_block_ms`: then `BufferFull`, or `UnknownTopic` (`RequestTimedOut` if no broker could
-        tell). `key`, `value` and header values are bytes-like or None; `timestamp_ms` counts from
-        1970 and is by default the time of the call. Without `partition` the key decides (murmur2,
-        as in Java), without both the records go to one partition until a batch is full.
+        Does not wait for the broker. Waits up to `max_block_ms` for space in the buffer and for the
+        metadata of a topic that is used for the first time. A cancelled call has not appended the
+        record.
 
-        Raises `TypeError` or `ValueError` for a wrong argument and `RecordTooLarge` for a record
-        over `max_request_size_bytes`, before anything is sent. A cancelled call has not put the
-        record into the buffer.
+        ::
+
+            delivery = await producer.send("orders", value=b"...", key=b"customer 7")
+            metadata = await delivery
+
+        Args:
+            topic: Name of the topic.
+            value: Bytes-like value; None is a tombstone in compacted topics.
+            key: Bytes-like key.
+            partition: Partition number. By default the key's murmur2 hash decides, as in the Java
+                producer. Without a key, records go to one partition until its batch is full
+                (KIP-480, KIP-794).
+            timestamp_ms: Milliseconds since 1970; defaults to the time of the call.
+            headers: Pairs of name and bytes-like value or None (Kafka 0.11+).
+
+        Raises:
+            BufferFull: No space in the buffer within `max_block_ms`.
+            UnknownTopic: The topic or partition does not exist after `max_block_ms`.
+            RequestTimedOut: No broker returned the topic's metadata within `max_block_ms`.
+            RecordTooLarge: The record is larger than `max_request_size_bytes`.
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
+            InvalidTxnState: The producer is transactional and no transaction is open.
+            ClientClosed: The producer is closed.
+            KafkaError: The producer failed permanently.
         """
         life = self._lifecycle
         appender = (life.open or life.refuse()).appender
@@ -225,11 +258,14 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> Delivery:
-        """As `send`, without waiting: raises `BufferFull` if there is no room.
+        """Append a record to the buffer without waiting; otherwise like `send`.
 
-        The topic must be known already, from `partitions_for` or an earlier `send`: otherwise, and
-        for a partition that it lacks, raises `UnknownTopic`. The caller must await something now
-        and then, since nothing is sent while it keeps the event loop.
+        Await something from time to time: nothing is sent while the caller blocks the event loop.
+
+        Raises:
+            BufferFull: The buffer has no space.
+            UnknownTopic: The topic's metadata is not known yet, or the partition does not exist.
+                Await `partitions_for` or `send` first.
         """
         life = self._lifecycle
         session = life.open or life.refuse()
@@ -257,7 +293,7 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
                 topic=topic,
                 partition=partition,
             )
-        raise BufferFull("no room in the buffer: await something, or use send", topic=topic)
+        raise BufferFull("the buffer is full: await something, or use send", topic=topic)
 
     async def send_and_wait(  # noqa: PLR0917 - a record's parts in their usual order
         self,
@@ -270,13 +306,21 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
     ) -> RecordMetadata:
         """Send a record and wait until it is acknowledged.
 
-        Arguments and errors are those of `send` and `Delivery`. A call that is cancelled while it
-        waits for the broker leaves the record on its way; if that fails, it counts among those that
-        nobody heard of.
+        If the call is cancelled while it waits for the broker, the record is still sent; if it
+        then fails, `flush` and `stop` report it.
+
+        Args:
+            topic: See `send`, also for the other arguments.
+
+        Returns:
+            Topic, partition, offset and timestamp of the record.
+
+        Raises:
+            KafkaError: The errors of `send` and of `Delivery`.
         """
         appender = (self._lifecycle.open or self._lifecycle.refuse()).appender
         delivery = None
-        # Whoever wraps `send`, as to trace it, hears of all that is sent.
+        # If `send` is wrapped, for example to trace it, all records must pass through it.
         if timestamp_ms is None and not headers and type(self).send is _SEND:
             delivery = appender.append_fast(topic, value, key, partition)
         if delivery is None:
@@ -306,12 +350,26 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
         timestamps_ms: Sequence[int | None] | None = None,
         headers: Sequence[Iterable[Header]] | None = None,
     ) -> Sequence[Delivery]:
-        """Send records given as columns of equal length; one `Delivery` for each, in their order.
+        """Append records to the buffer, given as columns of equal length.
 
-        A column is a sequence, or an Arrow array. Waits as `send` does, for each record anew. All
-        arguments are checked before the first record is put into the buffer. If a later one finds
-        no room in time, the error has a note that says how many records went before; these are
-        sent. The deliveries are made when they are looked at, each time anew.
+        All arguments are checked before the first record is appended. Waits for buffer space like
+        `send`, up to `max_block_ms` per record. If a wait fails, a note on the error says how many
+        records are in the buffer; these are sent.
+
+        Args:
+            topic: Name of the topic.
+            values: A sequence or Arrow array of values.
+            keys: A sequence or Arrow array of keys.
+            partition: Partition of all records; see `send` for the default.
+            timestamps_ms: A sequence of timestamps; see `send`.
+            headers: A sequence of the headers of each record.
+
+        Returns:
+            The deliveries of the records, in order. Each access creates a new `Delivery`.
+
+        Raises:
+            ValueError: The columns differ in length, or a value is out of range.
+            KafkaError: The errors of `send`.
         """
         appender = self._running().appender
         columns = RecordColumns(
@@ -327,42 +385,65 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
             raise
         return deliveries
 
-    # --- transactions -------------------------------------------------------------------------
+    # --- transactions ---
 
     def transaction(self) -> TransactionScope:
-        """A transaction, for `async with`: all its records and offsets become visible, or none.
+        """Return a transaction for `async with` (KIP-98): it commits on exit.
 
-        Leaving commits. If the body raises or is cancelled the transaction is aborted, and the
-        exception goes on as it is; that the abort failed is a note on it. A cancellation is held up
-        for at most a second, and the abort then goes on without its caller. One producer has one
-        transaction at a time: entering a second one raises `InvalidTxnState`. (KIP-98.)
+        If the body raises or is cancelled, the transaction is aborted and the exception is raised
+        unchanged; if the abort fails, the exception has a note. A cancelled body waits up to 1 s
+        for the abort, which then continues in the background.
+
+        ::
+
+            async with producer.transaction():
+                await producer.send("orders", value=b"...")
+
+        Raises:
+            InvalidTxnState: The producer has no `transactional_id`. Entering raises it if
+                another transaction is open.
         """
         sender = self._lifecycle.running_here().sender
         return TransactionScope(_transactions_of(sender), sender)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
+        """Begin a transaction, after waiting up to `max_block_ms` for the previous one to end.
 
-        Raises `InvalidTxnState` if one is open, `TransactionFailed` if the one before could
-        not be committed after the call for it had ended without an answer (it is aborted, and this
-        may be called again), `ProducerFenced`, `RequestTimedOut`.
+        Raises:
+            InvalidTxnState: A transaction is open.
+            TransactionFailed: `commit_transaction` of the previous transaction timed out or was
+                cancelled, and the commit failed since. That transaction is aborted; call this
+                again.
+            ProducerFenced: Another producer uses the `transactional_id`.
+            RequestTimedOut: The previous transaction has not ended within `max_block_ms`.
         """
         await self._transactions().begin()
 
     async def commit_transaction(self) -> None:
-        """Send all that was taken, and commit.
+        """Send the buffered records and commit the transaction (EndTxn).
 
-        Raises `TransactionFailed` if a record failed or a coordinator refuses: then abort. After
-        `RequestTimedOut` (`max_block_ms`), or if the call is cancelled, the commit goes on: whether
-        it succeeded is told by calling this again, and `begin_transaction` waits for it.
+        After `RequestTimedOut` or a cancellation the commit continues in the background. Call this
+        again to learn whether it succeeded; `begin_transaction` waits for it.
+
+        Raises:
+            TransactionFailed: A record failed, or a coordinator refused. Abort the transaction.
+            RequestTimedOut: The commit has not ended within `max_block_ms`.
+            InvalidTxnState: No transaction is open.
+            ProducerFenced: Another producer uses the `transactional_id`.
         """
         await self._transactions().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, and make what was sent invisible to readers of committed records.
+        """Abort the transaction (EndTxn): consumers with `read_committed` skip its records.
 
-        The deliveries of records that were not acknowledged raise `TransactionAborted`. After
-        `RequestTimedOut`, or if the call is cancelled, the abort goes on.
+        Records that are not acknowledged yet are dropped; their deliveries raise
+        `TransactionAborted`. After `RequestTimedOut` or a cancellation the abort continues in the
+        background.
+
+        Raises:
+            RequestTimedOut: The abort has not ended within `max_block_ms`.
+            InvalidTxnState: No transaction is open.
+            ProducerFenced: Another producer uses the `transactional_id`.
         """
         await self._transactions().abort()
 
@@ -383,52 +464,76 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
         group_metadata: GroupMetadata | None = None,
         /,
     ) -> None:
-        """Commit positions of a consumer group with the transaction (KIP-447).
+        """Commit offsets of a consumer group as part of the transaction (KIP-447).
 
-        Give the consumer, for all that it has given out, or offsets (of the next record to read)
-        and `consumer.group_metadata()`. The consumer must not commit by itself: raises `ValueError`
-        unless its `enable_auto_commit` is False. Returns when the group's coordinator has the
-        positions; they count when the transaction is committed. Raises `TransactionFailed`, with
-        `CommitFailed` as its cause if the consumer has lost its membership meanwhile.
+        Returns when the group coordinator has stored the offsets. They take effect when the
+        transaction commits.
+
+        Args:
+            offsets: The consumer, to commit the positions after all records it has returned; or
+                the offset of the next record to read for each partition.
+            group_metadata: `consumer.group_metadata()`; required with offsets, and not allowed
+                with a consumer.
+
+        Raises:
+            ValueError: The consumer has `enable_auto_commit` set.
+            TransactionFailed: The coordinator refused. The cause is `CommitFailed` if the consumer
+                is no longer a member of the group.
+            InvalidTxnState: No transaction is open.
+            RequestTimedOut: The offsets were not stored within `max_block_ms`.
         """
         transactions = self._transactions()
         if isinstance(offsets, Mapping):
             if not isinstance(group_metadata, GroupMetadata):
-                raise TypeError("give the GroupMetadata of the group that the offsets belong to")
+                raise TypeError("pass the GroupMetadata of the group that the offsets belong to")
             checked = checked_offsets(offsets, group_metadata)
             await transactions.send_offsets(checked, group_metadata)
             return
         if group_metadata is not None:
-            raise TypeError("a consumer knows its group: give it alone")
+            raise TypeError("pass a consumer without group_metadata: it knows its group")
         if offsets.config.enable_auto_commit:
             raise ValueError(
-                "a consumer whose offsets go with transactions must not commit them by itself:"
-                " make it with enable_auto_commit=False"
+                "a consumer whose offsets are committed in transactions must not auto-commit:"
+                " create it with enable_auto_commit=False"
             )
         await transactions.send_offsets(
             offsets.positions(), offsets.group_metadata(), offsets.mark_committed
         )
 
     async def detach(self) -> PreparedTransaction:
-        """Send all that was taken, and give the open transaction away, for `end_transaction`.
+        """Send the buffered records and hand the open transaction over to `end_transaction`.
 
-        The producer's part is over then: it makes no more transactions. Closing it leaves this one
-        open. May be called again, also after `RequestTimedOut` or a cancellation; until it has
-        returned, the transaction can still be aborted, and closing does so.
+        Afterwards the producer begins no more transactions, and stopping it leaves this one open.
+        Until this has returned the transaction can still be aborted, and stopping the producer
+        does so. May be called again, for example after `RequestTimedOut` or a cancellation.
+
+        Returns:
+            The ids with which any client can commit or abort the transaction.
+
+        Raises:
+            TransactionFailed: A record failed. Abort the transaction.
+            RequestTimedOut: Records are still in flight after `max_block_ms`.
+            InvalidTxnState: No transaction is open.
         """
         return await self._transactions().detach()
 
     def _transactions(self) -> Transactions:
         return _transactions_of(self._running().sender)
 
-    # --- the rest -----------------------------------------------------------------------------
+    # --- flush and state ---
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Send at once, and wait until all records sent so far have their outcome.
+        """Send all buffered records without linger and wait until their outcome is known.
 
-        That is at most `delivery_timeout_ms` away; after `timeout_s` seconds raises
-        `RequestTimedOut`, and the records stay on their way. Raises `DeliveriesFailed` if records
-        failed since the last time and nobody awaited them.
+        Takes at most `delivery_timeout_ms`.
+
+        Args:
+            timeout_s: Longest wait in seconds. The records are still sent after a timeout.
+
+        Raises:
+            DeliveriesFailed: Records failed since the last report, and no task awaited them.
+            RequestTimedOut: `timeout_s` is over.
+            TransactionFailed: A record of the open transaction failed.
         """
         session = self._running()
         deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
@@ -443,48 +548,51 @@ class Producer(Client[_Session], absent=PRODUCER_HINTS):
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
     ) -> PingResult:
-        """Ask a broker now whether it answers: for readiness probes.
+        """Check whether a broker responds; for readiness probes.
 
-        Sends a request and waits for its response. Nothing is taken from a cache, and no backoff
-        after failed connections delays it. Brokers are asked one after the other, without waiting
-        long for each, until one answers. It does not disturb what is sent otherwise.
+        Sends a request and waits for its response, without caches and without reconnect backoff.
+        Brokers are tried one after the other until one responds. Other requests are not delayed.
 
         Args:
-            timeout_ms: The longest that the call takes, in milliseconds.
-            topic: Ask the leader of each partition of this topic; all must answer.
+            timeout_ms: Longest duration of the call, in milliseconds.
+            topic: Ask the leader of each partition of this topic; all must respond.
             group: Ask the coordinator of this group, which must be ready to serve it.
 
         Returns:
-            The brokers that answered, and the time that the slowest of them took.
+            The brokers that responded, and the time that the slowest of them took.
 
         Raises:
-            NoBrokerAvailable: No broker answered; the text has the reason of each.
-            RequestTimedOut: A leader, or the coordinator, did not answer. As `ConnectionFailed`
-                and `ConnectionLost`, it names the broker.
+            NoBrokerAvailable: No broker responded; the text has the reason for each.
+            RequestTimedOut: A leader or the coordinator did not respond; the error names the
+                broker, as do `ConnectionFailed` and `ConnectionLost`.
             UnknownTopic: The topic does not exist.
-            BrokerError: A partition has no leader, or no broker coordinates the group.
-            ClientClosed: The producer does not run.
-            ValueError: `timeout_ms` is negative or no number.
-            KafkaError: What ended the producer, such as `ProducerFenced`.
+            BrokerError: A partition has no leader, or the group has no coordinator.
+            ClientClosed: The producer is not running.
+            ValueError: `timeout_ms` is negative or not a number.
+            KafkaError: The producer failed permanently, for example with `ProducerFenced`.
         """
         session = self._running()
         session.sender.raise_if_failed()
         return await session.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 
     def metrics(self) -> dict[str, int | float]:
-        """A snapshot of what this producer has done and holds now; the names end in their unit.
+        """Return the current metrics of the producer and its connections.
 
-        With the numbers of its connections (`requests_total`, `request_latency_ms_avg` …). Every
-        name is explained in the documentation of the producer. Totals count from entering.
+        Names end in their unit; totals count from the start of the producer. The producer's
+        documentation page describes each metric.
         """
         session = self._running()
         return session.sender.metrics() | session.cluster.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic, ascending; makes the topic known to `send_nowait`.
+        """Return the partition numbers of a topic, ascending.
 
-        Raises `UnknownTopic` if there is none after `max_block_ms`, or soon with
-        `allow_auto_create_topics` off.
+        Also loads the topic's metadata for `send_nowait`.
+
+        Raises:
+            UnknownTopic: The topic does not exist after `max_block_ms`; earlier with
+                `allow_auto_create_topics=False`.
+            RequestTimedOut: No broker returned the topic's metadata within `max_block_ms`.
         """
         session = self._running()
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
@@ -496,13 +604,11 @@ def _transactions_of(sender: Sender) -> Transactions:
     if sender.failure is not None:
         sender.raise_if_failed()
     if sender.transactions is None:
-        raise InvalidTxnState(
-            "a producer without a transactional_id makes no transactions: give it one"
-        )
+        raise InvalidTxnState("transactions need a transactional_id: pass one to Producer")
     return sender.transactions
 
 
-async def _close_gracefully(session: _Session) -> None:
+async def _close_gracefully(session: _ProducerSession) -> None:
     if session.sender.transactions is not None:
         await session.sender.transactions.close()
     await session.sender.flush(NEVER)

@@ -1,4 +1,4 @@
-"""From a caller's arguments to a record in the buffer."""
+"""Appends records to the buffer, and waits for space, metadata and the transaction."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ logger = logging.getLogger("aiokafkawire.producer")
 
 
 class RecordAppender:
-    """Puts records into the buffer while the producer runs."""
+    """Appends records to the buffer while the producer runs."""
 
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
         self.yield_budget = sender.accumulator.yield_budget
         self.on_asyncio = not on_trio()
-        # Whether the partition of a record without one hangs on more than its key.
+        # Whether the key alone does not decide the partition.
         self._custom_partitioning = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
         self._topics = sender.accumulator.topics
-        # Where what a batch has room for may be too large, each record is looked at.
+        # A batch may have space for a record that exceeds a request: then check each record.
         fits = config.batch_size_bytes <= config.max_request_size_bytes
         self._fast_topics = self._topics if fits else {}
         self._buffer_waiters = sender.buffer_waiters
@@ -65,7 +65,7 @@ class RecordAppender:
             return None
         try:
             queues = self._fast_topics[topic]
-        except (KeyError, TypeError):  # not known yet, or not even a string
+        except (KeyError, TypeError):  # No metadata yet, or not even a string.
             return None
         if partition is not None:
             queue = queues.by_partition.get(partition) if type(partition) is int else None
@@ -83,14 +83,14 @@ class RecordAppender:
         if builder is None:
             return self._begin_batch_fast(queue, value, key)
         machine = self._machine
-        # An open batch is of the transaction that is open, if one is.
+        # An open batch belongs to the open transaction.
         if machine is not None and type(machine.state) is not InTransaction:
             return None
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
 
     def _begin_batch_fast(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
-        """`append_fast` of a record with which a batch begins, or that goes alone."""
+        """Begin a batch with a record of `append_fast`, or send the record alone."""
         if type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
         size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
@@ -103,13 +103,17 @@ class RecordAppender:
             or not accumulator.has_room(size)
         ):
             return None
-        put = accumulator.append_and_send if accumulator.sends_immediately else accumulator.append
+        send = accumulator.sends_immediately
+        append = accumulator.append_and_send if send else accumulator.append
         now_ms = self._wall_ns() // 1_000_000
-        return put(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
+        return append(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
 
     def append(self, record: RecordArgs, *, waited: bool = False) -> Delivery | None:
-        """Put a record into the buffer; None if there is no room, or if its topic or partition is
-        not known yet. Whoever `waited` does not stand behind others that wait."""
+        """Append a record; return None without space, or without metadata of its partition.
+
+        Args:
+            waited: The caller has waited for space, so it need not queue behind others.
+        """
         if self._sender.failure is not None:
             self._sender.raise_if_failed()
         transactions = self._transactions
@@ -128,7 +132,7 @@ class RecordAppender:
             if queue is None:
                 return None
         elif self._config.partitioner is not None:
-            queue = self._ask_partitioner(queues, key)
+            queue = self._call_partitioner(queues, key)
         elif key is not None and not self._config.partitioner_ignore_keys:
             queue = queues.queue_for_key(key)
         now = self._now()
@@ -136,7 +140,7 @@ class RecordAppender:
         if timestamp_ms is None:
             timestamp_ms = self._wall_ns() // 1_000_000
         delivery = None
-        while delivery is None:  # each time a partition's batch is ended
+        while delivery is None:  # until a partition's batch has space
             chosen = queue or queues.sticky_queue
             if chosen is None:
                 chosen = accumulator.choose_sticky_queue(queues, self._rng, now)
@@ -156,10 +160,12 @@ class RecordAppender:
         return delivery
 
     async def wait_and_append(self, record: RecordArgs) -> Delivery:
-        """Put a record into the buffer, waiting at most `max_block_ms`.
+        """Append a record, after waiting up to `max_block_ms` for metadata and space.
 
-        Raises `BufferFull` for want of room, `UnknownTopic` (or what metadata says of it), and
-        `RequestTimedOut` if no broker told of the topic.
+        Raises:
+            BufferFull: The buffer has no space.
+            UnknownTopic: The topic or partition does not exist.
+            RequestTimedOut: No broker returned the topic's metadata.
         """
         transaction = self._transaction()
         deadline = self._now() + self._config.max_block_ms / 1_000
@@ -179,11 +185,13 @@ class RecordAppender:
         self._check_same_transaction(transaction)
         delivery = self.append(record, waited=True)
         if delivery is None:
-            raise UnknownTopic("the partition went away", topic=topic, partition=partition)
+            raise UnknownTopic(
+                "the partition was deleted during the call", topic=topic, partition=partition
+            )
         return delivery
 
     async def append_columns(self, columns: RecordColumns, deliveries: Deliveries) -> None:
-        """Put records into the buffer, as `wait_and_append` does where there is no room."""
+        """Append all records, with a wait where there is no space."""
         yield_budget = self.yield_budget
         start, count = 0, columns.count
         while start < count:
@@ -198,8 +206,10 @@ class RecordAppender:
     def _append_until_checkpoint(
         self, columns: RecordColumns, start: int, deliveries: Deliveries
     ) -> int:
-        """Put records into the buffer, up to the next checkpoint or to one in whose way something
-        is; returns the index of the first that was not put. They go out together."""
+        """Append records until the next checkpoint, or until one has to wait.
+
+        The records are sent together. Returns the index of the next record.
+        """
         yield_budget = self.yield_budget
         self._accumulator.hold_ready_batches()
         try:
@@ -221,8 +231,7 @@ class RecordAppender:
     def _append_run(
         self, columns: RecordColumns, start: int, stop: int, deliveries: Deliveries
     ) -> int:
-        """Put records of one partition into its batch, as far as that has room; returns how many,
-        0 if something is in the way of the first already."""
+        """Append records to the open batch of one partition; return how many had space."""
         queues = self._fast_topics.get(columns.topic)
         if queues is None or (self._transactions is not None and not self._transactions.open):
             return 0
@@ -242,7 +251,7 @@ class RecordAppender:
         return taken
 
     async def checkpoint(self) -> None:
-        """Let other tasks run before a record is put into the buffer."""
+        """Let other tasks run before a record is appended."""
         transaction = self._transaction()
         await self.yield_budget.checkpoint()
         self._check_same_transaction(transaction)
@@ -251,25 +260,29 @@ class RecordAppender:
         return None if self._transactions is None else self._transactions.machine.transaction
 
     def _check_same_transaction(self, transaction: Transaction | None) -> None:
-        """A record must not come into a later transaction than the one in which its call began:
-        there the work that it is of may be done once more."""
+        """Raise if the transaction in which the call began is no longer open.
+
+        In a later transaction the application may already be repeating the same work.
+        """
         if self._transactions is not None:
             self._sender.raise_if_failed()
             self._transactions.check_still(transaction)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicQueues:
-        """Wait until the topic's partitions are known."""
+        """Wait for the metadata of a topic, and return its queues."""
         if topic not in self._accumulator.topics:
             await self._sender.cluster.topic_metadata(topic, deadline, keep=True)
             if not self._sender.add_topic(topic):
-                raise UnknownTopic("the topic went away at once", topic=topic)
+                raise UnknownTopic("the topic was deleted during the call", topic=topic)
         queues = self._accumulator.topics[topic]
         queues.last_used_at = self._now()
         return queues
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Wait until a partition is known: the topic may just have got more of them. It is told in
-        the log when a broker says that there is none: more often it is a mistake."""
+        """Wait until a partition exists: the topic may be getting more partitions.
+
+        Logs a warning if a broker reports that it does not exist, which is usually a mistake.
+        """
         cluster = self._sender.cluster
         queues = self._accumulator.topics[topic]
         while partition not in queues.by_partition:
@@ -283,7 +296,7 @@ class RecordAppender:
             )
             if not known:
                 raise UnknownTopic(
-                    f"{problem}, and got none before max_block_ms was over",
+                    f"{problem}; waited for it for max_block_ms",
                     topic=topic,
                     partition=partition,
                 )
@@ -296,7 +309,7 @@ class RecordAppender:
                 extra=log_fields(host.fields, tp=TopicPartition(topic, partition)),
             )
 
-    def _ask_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:
+    def _call_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:
         partitioner = self._config.partitioner
         assert partitioner is not None
         every = [queue.topic_partition.partition for queue in queues.queues]
@@ -306,6 +319,6 @@ class RecordAppender:
         chosen = partitioner(key, every, led)
         if chosen not in every:
             raise ValueError(
-                f"the partitioner chose {chosen!r}, which is no partition of {queues.name!r}"
+                f"the partitioner returned {chosen!r}, which is not a partition of {queues.name!r}"
             )
         return queues.by_partition[chosen]

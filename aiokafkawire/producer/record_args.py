@@ -1,4 +1,4 @@
-"""A record as a caller gives it, checked."""
+"""Checks of the arguments of a record."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aiokafkawire.records.kernel import Headers
 __all__ = ("RECORD_OVERHEAD_BYTES", "RecordArgs", "validate_record")
 
 RECORD_OVERHEAD_BYTES = 36
-"""At most what a record takes beside key, value and headers."""
+"""Upper bound of a record's encoded size without key, value and headers."""
 
 HEADER_OVERHEAD_BYTES = 10
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 
 RecordArgs = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers, int]
-"""Topic, value, key, partition, timestamp, headers, and the size in bytes; all checked."""
+"""Checked arguments: topic, value, key, partition, timestamp, headers, maximum size in bytes."""
 
 
 def validate_record(  # noqa: PLR0917 - a hot call
@@ -33,8 +33,13 @@ def validate_record(  # noqa: PLR0917 - a hot call
     *,
     max_bytes: int,
 ) -> RecordArgs:
-    """Check the arguments of a record. Raises `TypeError` or `ValueError`, naming the argument,
-    and `RecordTooLarge`."""
+    """Check the arguments of a record, and copy bytes-like ones.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range.
+        RecordTooLarge: The record may exceed `max_bytes`.
+    """
     size = RECORD_OVERHEAD_BYTES
     if value is not None:
         if type(value) is not bytes:
@@ -52,7 +57,7 @@ def validate_record(  # noqa: PLR0917 - a hot call
         _validate_rest(topic, partition, timestamp_ms)
     if size + BATCH_OVERHEAD_BYTES > max_bytes:
         raise RecordTooLarge(
-            f"the record takes up to {size + BATCH_OVERHEAD_BYTES} bytes, over the limit of"
+            f"the record takes up to {size + BATCH_OVERHEAD_BYTES} bytes, more than the limit of"
             f" {max_bytes} (the smaller of max_request_size_bytes and buffer_memory_bytes)",
             size_bytes=size + BATCH_OVERHEAD_BYTES,
             topic=topic,
@@ -70,14 +75,14 @@ def _validate_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
         if number is None:
             continue
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"{name} must be a whole number or None, not {number!r:.80}")
+            raise TypeError(f"{name} must be an integer or None, not {number!r:.80}")
         if not 0 <= number <= MAX_TIMESTAMP_MS:
-            raise ValueError(f"{name} must not be negative or over 64 bits: {number}")
+            raise ValueError(f"{name} must not be negative or exceed 64 bits: {number}")
 
 
 def _validate_headers(headers: Iterable[Any]) -> Headers:
     if isinstance(headers, Mapping):
-        raise TypeError("headers must be pairs of name and value: give the items() of a dictionary")
+        raise TypeError("headers must be pairs of name and value: pass the dictionary's items()")
     result = []
     for header in headers:
         try:
@@ -87,7 +92,7 @@ def _validate_headers(headers: Iterable[Any]) -> Headers:
                 f"headers must be pairs of name and value, not {header!r:.80}"
             ) from None
         if not isinstance(name, str):
-            raise TypeError(f"a header's name must be a string, not {name!r:.80}")
+            raise TypeError(f"a header name must be a string, not {name!r:.80}")
         if content is not None:
             content = to_bytes(content, f"value of header {name!r}")
         result.append((name, content))

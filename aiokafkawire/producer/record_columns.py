@@ -1,4 +1,4 @@
-"""Records as a caller gives them in columns, checked."""
+"""Checks of records that are given as columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ __all__ = ("RecordColumns",)
 
 
 class RecordColumns:
-    """Records of one topic. `is_fast`: all go to one partition at a time, are of `bytes` and None,
-    and have neither headers nor a time of their own.
+    """The records of one call of `send_many`.
 
-    Raises what `validate_record` raises, for any of the records.
+    Attributes:
+        is_fast: All records go to the same partition until its batch is full, have `bytes` or None
+            as key and value, and have neither headers nor timestamps.
+
+    Raises:
+        TypeError: An argument of a record has the wrong type.
+        ValueError: The columns differ in length, or an argument is out of range.
+        RecordTooLarge: A record may exceed `max_bytes`.
     """
 
     __slots__ = (
@@ -64,7 +70,7 @@ class RecordColumns:
             and self._can_be_fast()
         )
         if not self.is_fast:
-            # Headers may be such as can be looked at once, and bytes may change later.
+            # Headers may be iterators, and a bytes-like value may change later.
             self._records = [
                 self._validate(
                     index,
@@ -74,7 +80,7 @@ class RecordColumns:
                 for index in range(self.count)
             ]
         elif self.count:
-            self.record(0)  # the topic and the partition are those of all
+            self.record(0)  # checks topic and partition, which all records share
 
     def _can_be_fast(self) -> bool:
         largest = RECORD_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
@@ -87,7 +93,7 @@ class RecordColumns:
         return largest <= self._max_bytes
 
     def record(self, index: int) -> RecordArgs:
-        """One of them."""
+        """Return the checked arguments of one record."""
         return self._validate(index) if self._records is None else self._records[index]
 
     def _validate(
@@ -105,7 +111,7 @@ class RecordColumns:
 
 
 def _as_sequence(column: Any) -> list[Any] | tuple[Any, ...]:
-    """A column whose entries are Python's own, and that nobody changes while it is sent."""
+    """Return a column of Python objects that the caller cannot change during the call."""
     if type(column) is tuple:
         return column
     return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

@@ -1,4 +1,4 @@
-"""Everything of the producer that runs beside its callers: brokers' tasks, identity, time."""
+"""The producer's background work: broker senders, producer id, delivery timeouts, metadata."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ("LEADER_REFRESH_S", "Sender")
 logger = logging.getLogger("aiokafkawire.producer")
 
 WARN_AFTER_FAILURES = 3
-"""Failures in a row to get a producer id before there is a warning."""
+"""Consecutive failures to get a producer id that are logged below WARNING."""
 
 LEADER_REFRESH_S = 1.0
-"""While a leader is missing, metadata is asked for again this often."""
+"""Interval of metadata requests while a partition with batches has no leader."""
 
-MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # what a producer without transactions says of their timeout
+MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # for a producer without transactions
 
 
 def make_accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
-    """The options that the accumulator goes by."""
+    """Return the accumulator's configuration from the producer's options."""
     queue = QueueConfig(
         batch_size_bytes=config.batch_size_bytes,
         linger_s=config.linger_ms / 1_000,
@@ -60,7 +60,7 @@ def make_accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
 
 
 class Sender:
-    """Moves batches from the accumulator to the brokers."""
+    """Sends the accumulator's batches to the brokers."""
 
     def __init__(
         self, config: ProducerConfig, runtime: Runtime, host: Host, cluster: Cluster
@@ -82,7 +82,7 @@ class Sender:
                 config, runtime, cluster, self.accumulator, self._fail_all
             )
         self.failure: KafkaError | None = None
-        # Why the producer cannot go on, if neither a call nor a record has told it.
+        # The permanent failure, until a call raises it; None if records have failed with it.
         self.unreported_failure: KafkaError | None = None
         self._broker_senders: dict[NodeId, BrokerSender] = {}
         self._expiry_changed = Signal()
@@ -90,7 +90,7 @@ class Sender:
         self._unknown_topics: set[str] = set()
 
     def start(self) -> None:
-        """Start the tasks; the cluster must have been started."""
+        """Start the tasks, after the cluster."""
         self.cluster.add_metadata_listener(self._on_metadata_changed)
         self.host.spawn(self._expire_batches, name="delivery timeouts")
         producer_id_state = self.accumulator.producer_id_state
@@ -100,22 +100,21 @@ class Sender:
             self.host.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
 
     def close_to_new_records(self, error: KafkaError) -> None:
-        """The producer is closing: records that still come raise `error`, those that are in the
-        buffer go on."""
+        """Reject new records with `error`; buffered records are still sent."""
         if self.failure is None:
             self.failure = error
         self.accumulator.release_unused()
         self.buffer_waiters.close(error)
 
     def abort_all(self, error: KafkaError) -> None:
-        """Nothing is sent any more: what is in the buffer, and whatever comes, fails."""
+        """Fail all buffered records and reject new ones."""
         self.close_to_new_records(error)
         if self.transactions is not None:
             self.transactions.failed(error)
         self.accumulator.abort(error)
 
     def fail(self, error: KafkaError) -> None:
-        """The producer cannot go on: everything ends with `error`, and so does every later call."""
+        """Fail the producer permanently: all records and all later calls raise `error`."""
         if self.transactions is not None:
             reported = self.transactions.awaited
         else:
@@ -125,7 +124,7 @@ class Sender:
     def _fail_all(self, error: KafkaError, reported: bool) -> None:
         if self.failure is None and (self.transactions is None or not reported):
             logger.error(
-                "%s: the producer cannot go on: %s",
+                "%s: the producer failed permanently: %s",
                 self.host.name,
                 error,
                 extra=log_fields(self.host.fields, error=error),
@@ -135,22 +134,22 @@ class Sender:
         self.abort_all(error)
 
     def raise_if_failed(self) -> None:
-        """Raise why no record is taken any more."""
+        """Raise the error of a producer that failed or is closing."""
         if self.failure is not None:
             self.unreported_failure = None
             raise copy_of(self.failure)
 
     def check_producer_id(self) -> None:
-        """Ask for a producer id, if the epochs of the last one are used up."""
+        """Request a producer id, if the epochs of the current one are used up."""
         producer_id_state = self.accumulator.producer_id_state
         if producer_id_state is not None and producer_id_state.needs_producer_id:
             self._producer_id_needed.set()
 
     def on_missing_producer_ids(self, error: KafkaError) -> None:
-        """A partition's leader, or its log, has no producer ids, as in the middle of an upgrade.
+        """Handle a leader or a log without producer ids, for example during an upgrade.
 
-        A producer that is idempotent by default goes on without them, and has them no more when the
-        upgrade is done; another one cannot write there.
+        If the producer is idempotent only by default, this disables idempotence for good.
+        Otherwise the batch fails.
         """
         config = self.config
         wanted = config.enable_idempotence or config.transactional_id is not None
@@ -164,7 +163,7 @@ class Sender:
             self.transactions.settled(outcome)
 
     async def flush(self, deadline: float) -> None:
-        """Wait until every record that is in the buffer now has its outcome."""
+        """Send all buffered batches without linger, and wait until they are complete."""
         accumulator = self.accumulator
         left = list(accumulator.incomplete)
         accumulator.begin_flush()
@@ -174,14 +173,12 @@ class Sender:
                     await _wait_completed(future, deadline)
                 except TimeoutError:
                     count = len(left) - number
-                    raise RequestTimedOut(
-                        f"the time for flush was over; batches still on their way: {count}"
-                    ) from None
+                    raise RequestTimedOut(f"flush timed out; incomplete batches: {count}") from None
         finally:
             accumulator.end_flush()
 
     def metrics(self) -> dict[str, int | float]:
-        """The numbers of `Producer.metrics`, without those of the connections."""
+        """Return the metrics of `Producer.metrics`, without those of the connections."""
         accumulator, totals = self.accumulator, self.accumulator.totals
         producer_id_state = accumulator.producer_id_state
         return {
@@ -203,22 +200,21 @@ class Sender:
         }
 
     def add_topic(self, name: str) -> bool:
-        """Take over what metadata says of a topic that was looked up to be kept; False if it says
-        nothing any more."""
+        """Add a topic whose metadata was requested; return False if it was deleted meanwhile."""
         known = self.cluster.metadata.topics.get(name)
         gone = known is None or not known.partitions
         if gone or name in self.accumulator.topics:
-            # Each topic in use is kept once, whoever else looked it up at the same time.
+            # Several calls may have requested the topic; one reference is enough.
             self.cluster.remove_topics((name,))
         if known is None or gone:
             return False
         topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
-        # The others' leaders have not changed; a producer may write to thousands of topics.
+        # Other topics keep their leaders; a producer may write to thousands of topics.
         self.accumulator.set_leaders(self._leader_of, [topic])
         return True
 
     def resume_topic(self, name: str) -> TopicQueues | None:
-        """Use a topic again to which nothing was sent for long, before its metadata is back."""
+        """Use an idle topic again, before its metadata is updated."""
         topic = self.accumulator.resume_topic(name)
         if topic is not None:
             topic.last_used_at = self.runtime.clock.now()
@@ -226,7 +222,7 @@ class Sender:
             self.accumulator.set_leaders(self._leader_of, [topic])
         return topic
 
-    # --- metadata -----------------------------------------------------------------------------
+    # --- metadata ---
 
     def _leader_of(self, topic_partition: TopicPartition) -> NodeId | None:
         leader = self.cluster.metadata.leader(topic_partition)
@@ -244,7 +240,7 @@ class Sender:
             if known is not None and known.partitions:
                 accumulator.set_topic(name, known.partitions, known.topic_id)
                 if known.topic_id == ZERO_UUID and name in self._unknown_topics:
-                    # Without ids, a topic that was gone in between counts as another one.
+                    # Without topic ids, a topic that disappeared counts as recreated.
                     accumulator.topic_recreated(name)
                 self._unknown_topics.discard(name)
             elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -253,7 +249,7 @@ class Sender:
         self._stop_idle_senders(snapshot.nodes)
 
     def _stop_idle_senders(self, listed: Container[NodeId]) -> None:
-        """End the tasks of brokers that are gone, once there is nothing left to do there."""
+        """Stop the senders of brokers that left the cluster and have no batches."""
         for node_id, sender in list(self._broker_senders.items()):
             idle = node_id not in listed and self.accumulator.sendable_at(node_id) == NEVER
             if idle and sender.stop_if_idle():
@@ -261,7 +257,7 @@ class Sender:
                 self.accumulator.remove_node(node_id)
 
     def wake(self, node: NodeId | None, at: float) -> None:
-        """There may be something for a broker from a time on; None: a leader is missing."""
+        """Check a broker's batches at time `at`; node None means that a leader is missing."""
         if node is None:
             self._expiry_changed.set()
             return
@@ -273,13 +269,13 @@ class Sender:
             sender.start()
 
     def end_linger(self, node: NodeId) -> None:
-        """A broker's batches do not wait for more records any more."""
+        """Send a broker's batches without linger."""
         sender = self._broker_senders.get(node)
         if sender is not None:
             sender.send_now()
 
     def batch_ready(self, node: NodeId) -> None:
-        """There is a batch for a broker that waits for no more records."""
+        """Send a batch that is ready, if no request is in flight."""
         sender = self._broker_senders.get(node)
         if sender is not None:
             sender.batch_ready()
@@ -287,18 +283,18 @@ class Sender:
             self.wake(node, -NEVER)
 
     def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
-        """What sends a batch to a broker at once, if nothing is in the way of one of this topic."""
+        """Return a function that sends a batch of the topic now; None if it has to wait."""
         sender = self._broker_senders.get(node)
         return None if sender is None else sender.immediate_sender(topic, now)
 
-    # --- tasks --------------------------------------------------------------------------------
+    # --- tasks ---
 
     async def _expire_batches(self) -> None:
-        """Settle what is past its delivery timeout, and ask for leaders that are missing."""
+        """Fail expired batches, and request metadata while a leader is missing."""
         clock = self.runtime.clock
         while True:
             now = clock.now()
-            # A record that comes in while this task sleeps cannot expire before that.
+            # Records that are appended during the sleep expire later than that.
             next_at = now + self.accumulator.config.queue.delivery_timeout_s
             next_at = min(next_at, self.accumulator.expire(now))
             if self.accumulator.leader_missing:
@@ -309,7 +305,7 @@ class Sender:
                 await self._expiry_changed.wait(next_at)
 
     async def _maintain_producer_id(self, producer_id_state: ProducerIdState) -> None:
-        """Get a producer id at the start, and whenever the epochs of one are used up."""
+        """Get a producer id at the start, and again after its last epoch."""
         clock = self.runtime.clock
         backoff = Backoff.from_ms(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         failures = 0
@@ -331,11 +327,11 @@ class Sender:
                     return
                 failures += 1
                 producer_id_state.failure = error
-                # A broker that has just started is still loading: nothing to worry anybody with.
+                # A broker that has just started is still loading: not worth a warning.
                 level = logging.WARNING if failures == WARN_AFTER_FAILURES + 1 else logging.DEBUG
                 logger.log(
                     level,
-                    "%s: no producer id yet: %s; trying again",
+                    "%s: no producer id yet: %s; retrying",
                     self.host.name,
                     error,
                     extra=log_fields(self.host.fields, error=error),
@@ -363,7 +359,7 @@ class Sender:
             self.fail(error)
             return
         logger.warning(
-            "%s: before Kafka 0.11 there are no producer ids (%s): going on without idempotence, so"
+            "%s: brokers before Kafka 0.11 have no producer ids (%s): idempotence is disabled, so"
             " that a retry may write a record twice",
             self.host.name,
             error,
@@ -373,7 +369,7 @@ class Sender:
 
 
 def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
-    """Log a producer id that was assigned."""
+    """Log an assigned producer id."""
     logger.info(
         "%s: producer id %d, epoch %d",
         host.name,

@@ -1,4 +1,4 @@
-"""What sends to the brokers, as the accumulator sees it."""
+"""The interface through which the accumulator notifies the sender."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from aiokafkawire.types import NodeId
 __all__ = ("SendBatch", "SenderInterface")
 
 SendBatch = Callable[[Batch, float], None]
-"""Sends a batch, and is told the time."""
+"""Sends one batch; the second argument is the current time on the runtime's clock."""
 
 
 class SenderInterface(Protocol):
-    """What sends to the brokers."""
+    """Sends batches to brokers; implemented by `Sender`."""
 
     def wake(self, node: NodeId | None, at: float) -> None:
-        """There may be something for a broker from a time on; None: a leader is missing."""
+        """Check a broker's batches at time `at`; node None means that a leader is missing."""
         ...
 
     def end_linger(self, node: NodeId) -> None:
-        """A broker's batches do not wait for more records any more; they may go in this call."""
+        """Send a broker's batches without linger, if possible within this call."""
         ...
 
     def batch_ready(self, node: NodeId) -> None:
-        """There is a batch for a broker that waits for no more records; it may go in this call, if
-        nothing else is under way there."""
+        """Send a batch that is ready, within this call if no request is in flight."""
         ...
 
     def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
-        """What sends a batch to a broker at once, if nothing is in the way of one of this topic:
-        else None, and it is to be offered."""
+        """Return a function that sends a batch of the topic within the call.
+
+        Returns None if a batch would have to wait; report it with `batch_ready` then.
+        """
         ...

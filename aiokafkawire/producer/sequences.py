@@ -1,12 +1,13 @@
-"""The numbers that let a broker drop duplicates and refuse gaps.
+"""Sequence numbers, with which a broker drops duplicates and rejects gaps (KIP-98).
 
-A producer has an identity (producer id and epoch); in each partition its batches are numbered from
-0 on under that identity, and a broker takes only the next number. A batch that failed, or whose
-outcome will never be known, leaves a gap that no later number can pass. The partition is then
-drained: whatever was numbered gets its outcome under the old identity, the rest waits; afterwards
-the producer raises its epoch under the same producer id (KIP-360), which makes a broker refuse
-what may still be on its way with the old one, and numbers from 0 again. Other partitions go on
-under the old epoch until they have nothing under way.
+A producer has an identity: producer id and epoch. In each partition its batches get consecutive
+sequence numbers from 0 under that identity, and a broker accepts only the next one. A batch that
+failed, or whose outcome stays unknown, leaves a gap that no later batch can pass.
+
+The partition is then drained: sequenced batches complete under the old identity while the others
+wait. Afterwards the producer bumps its epoch (KIP-360) and starts from 0 again; the new epoch makes
+a broker reject whatever is still in flight with the old one. Other partitions keep the old epoch
+until they have no sequenced batches.
 """
 
 from __future__ import annotations
@@ -35,68 +36,71 @@ __all__ = (
 )
 
 DEDUP_BATCHES = 5
-"""So many batches of a producer a log knows again, the last ones (Kafka 0.11: one). One that has no
-answer must be among them: refused for its number it counts as not in the log, and goes under
-another one."""
+"""A broker deduplicates against a producer's last five batches per partition (Kafka 0.11: the last
+one). No more may be in flight: a batch that is rejected as out of order must not be in the log."""
 
 MAX_EPOCH = 2**15 - 1
 SEQUENCE_MODULUS = 2**31
 
 
-_tuple = tuple.__new__  # checks nothing, at half the time
+_tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 
 
 def advance(sequence: int, count: int) -> int:
-    """The number `count` records after `sequence`; after 2**31 - 1 comes 0."""
+    """Return the sequence number `count` records later; after 2**31 - 1 follows 0."""
     return (sequence + count) % SEQUENCE_MODULUS
 
 
 def _earlier(one: int, other: int) -> int:
-    """Which of two numbers in use at a time was given first."""
+    """Return the earlier of two sequence numbers, across the wrap to 0."""
     ahead = (other - one) % SEQUENCE_MODULUS
     return one if ahead < SEQUENCE_MODULUS // 2 else other
 
 
 class BatchSequence(NamedTuple):
-    """The number of a batch's first record, and whose number it is."""
+    """Producer id, epoch and sequence number of a batch's first record."""
 
     identity: ProducerIdAndEpoch
     base_sequence: int
 
 
-# --- the producer's identity -----------------------------------------------------------------
+# --- producer id and epoch ---
 
 
 class ProducerIdState:
-    """The identity in use: none yet, or one whose epoch rises until its epochs are used up.
+    """Producer id and epoch of an idempotent producer.
 
-    `max_dedup_batches`: so many batches a log knows again, of all that were written to the least.
+    Attributes:
+        current: None before a producer id is assigned, and after the last epoch.
+        failure: Why no producer id is assigned yet.
+        epoch_bumps: Number of epoch bumps.
+        max_dedup_batches: Batches that every broker written to deduplicates against.
     """
 
     __slots__ = ("current", "epoch_bumps", "failure", "max_dedup_batches")
 
     bumps_own_epoch = True
-    """Whether the producer raises the epoch itself."""
+    """The producer bumps the epoch itself; otherwise its transaction coordinator does."""
 
     def __init__(self) -> None:
         self.current: ProducerIdAndEpoch | None = None
-        self.epoch_bumps = 0  # how often
-        self.failure: KafkaError | None = None  # why there is none yet
+        self.epoch_bumps = 0
+        self.failure: KafkaError | None = None
         self.max_dedup_batches = DEDUP_BATCHES
 
     @property
     def needs_producer_id(self) -> bool:
-        """Whether a broker must be asked for a producer id."""
+        """True if the producer must request a producer id (InitProducerId)."""
         return self.current is None
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
-        """A broker gave a producer id."""
+        """Set the producer id that a broker assigned, unless there is one."""
         self.failure = None
         if self.current is None:
             self.current = ProducerIdAndEpoch(producer_id, epoch)
 
     def bump_epoch(self, identity: ProducerIdAndEpoch) -> None:
-        """No partition may begin under `identity` again: raise the epoch, if not done already."""
+        """Bump the epoch of `identity`, unless it was bumped already."""
         if self.current == identity:
             self.epoch_bumps += 1
             last = identity.epoch >= MAX_EPOCH
@@ -106,7 +110,7 @@ class ProducerIdState:
             )
 
     def can_send_to(self, _: TopicPartition) -> bool:
-        """Whether records may be sent to a partition now."""
+        """Return whether records may be sent to a partition now."""
         return True
 
 
@@ -141,16 +145,16 @@ class TransactionalProducerIdState(ProducerIdState):
             self._request_epoch_bump()
 
 
-# --- the numbers of one partition ------------------------------------------------------------
+# --- sequence numbers of one partition ---
 
 
 @dataclass(frozen=True, slots=True)
 class Unsequenced:
-    """No batch has a number; the first one begins at 0, under an identity not used here before."""
+    """No batch is sequenced; the first one gets 0, under an identity that is new here."""
 
 
 class Sequencing(NamedTuple):
-    """Batches get consecutive numbers under one identity."""
+    """Batches get consecutive sequence numbers under one identity."""
 
     identity: ProducerIdAndEpoch
     next_sequence: int
@@ -174,7 +178,7 @@ State = Unsequenced | Sequencing | Draining
 
 
 class SequenceAssigned(NamedTuple):
-    """A batch of `size` records takes the next numbers of `identity`."""
+    """A batch of `size` records gets the next sequence numbers."""
 
     identity: ProducerIdAndEpoch
     size: int
@@ -182,7 +186,7 @@ class SequenceAssigned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SequencedBatchFailed:
-    """A numbered batch will not be in the log (`certain`), or nobody will know whether it is."""
+    """A sequenced batch failed; `certain` if it is not in the log."""
 
     sequence: BatchSequence
     count: int
@@ -191,17 +195,17 @@ class SequencedBatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class SequencesInvalidated:
-    """The numbers mean nothing to the log any more."""
+    """The log no longer knows the sequence numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequencesDrained:
-    """No batch has a number any more."""
+    """All sequenced batches are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequencesResumed:
-    """No batch has a number any more, and the next one gets that which the log expects."""
+    """All sequenced batches are done; continue with the number that the log expects."""
 
 
 def _assign_first(_: Unsequenced, event: SequenceAssigned) -> State:
@@ -210,7 +214,7 @@ def _assign_first(_: Unsequenced, event: SequenceAssigned) -> State:
 
 def _assign_next(state: Sequencing, event: SequenceAssigned) -> State:
     if event.identity is not state.identity and event.identity != state.identity:
-        raise ValueError("a partition changes its identity only when it is drained")
+        raise ValueError("the producer id or epoch changed before the partition was drained")
     return Sequencing(state.identity, advance(state.next_sequence, event.size))
 
 
@@ -218,7 +222,7 @@ def _fail(state: Sequencing, event: SequencedBatchFailed) -> State:
     sequence = event.sequence
     is_last = advance(sequence.base_sequence, event.count) == state.next_sequence
     if event.certain and is_last:
-        # The broker never took these numbers, and none after them are in use: give them again.
+        # The broker never accepted these numbers, and no later ones are in use: reuse them.
         # mutation: sequence-kept-after-refusal
         return Sequencing(state.identity, sequence.base_sequence)
     resume_at = sequence.base_sequence if event.certain else None
@@ -260,11 +264,11 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] =
     (Draining, SequencesDrained): _restart,
     (Draining, SequencesResumed): _resume,
 }
-"""(state, event) -> the next state; a pair that is absent cannot happen."""
+"""(state, event) -> the next state; other pairs raise `ImpossibleEvent`."""
 
 
 class PartitionSequences:
-    """Numbers the batches of one partition."""
+    """Assigns the sequence numbers of one partition."""
 
     __slots__ = ("_acked_producer_id", "producer_id_state", "state")
 
@@ -275,41 +279,44 @@ class PartitionSequences:
 
     @property
     def first_batch_pending(self) -> bool:
-        """Whether only one batch may be on its way.
+        """True if only one batch may be in flight, because none was acknowledged yet.
 
-        A log that knows nothing of a producer id takes any number as the first one. A second batch
-        under way could so come before the first, which nobody could put right any more.
+        A log without state of a producer id accepts any sequence number as the first one. A second
+        batch in flight could therefore be appended before the first.
         """
         current = self.producer_id_state.current
         # mutation: first-batches-in-flight-together
         return current is None or current.producer_id != self._acked_producer_id
 
     def acknowledged(self, sequence: BatchSequence) -> None:
-        """A batch is in the log: from now on the broker knows the producer id there."""
+        """Note that a batch was appended: the log knows the producer id now."""
         self._acked_producer_id = sequence.identity.producer_id
 
     def producer_id_expired(self) -> None:
-        """The log may have forgotten the producer id."""
+        """Note that the broker may have expired the producer id."""
         self._acked_producer_id = None
 
     @property
     def draining(self) -> bool:
-        """Whether nothing new gets a number until all that has one has its outcome."""
+        """True if new batches must wait until all sequenced batches are done."""
         return type(self.state) is Draining
 
     @property
     def gap_certain(self) -> bool:
-        """Whether a batch refused for its number surely is not in the log."""
+        """True if a batch that is rejected as out of order is certainly not in the log."""
         return not isinstance(self.state, Draining) or self.state.certain
 
     def can_assign(self, any_sequenced: bool) -> bool:
-        """Whether a new batch may get a number now; `any_sequenced` tells whether another one
-        that has its number waits for its outcome. Moves on to a new identity where that is due."""
+        """Return whether a new batch may get a sequence number; bump the epoch if it is due.
+
+        Args:
+            any_sequenced: Another batch has a sequence number and is not done.
+        """
         current = self.producer_id_state.current
         state = self.state
         if isinstance(state, Unsequenced):
             return current is not None
-        # Mostly it is the very same; two that are not are compared field by field.
+        # The identity check is fast; equality compares field by field.
         same = state.identity is current or state.identity == current
         if same and isinstance(state, Sequencing):
             return True
@@ -323,12 +330,12 @@ class PartitionSequences:
         return self.producer_id_state.current is not None
 
     def assign(self, count: int) -> BatchSequence:
-        """Give numbers to a batch of `count` records; only when `can_assign`."""
+        """Assign sequence numbers to a batch of `count` records; only if `can_assign`."""
         identity = self.producer_id_state.current
         if identity is None:
-            raise ValueError("there is no producer id yet")
+            raise ValueError("no producer id is assigned yet")
         state = self.state
-        if type(state) is Sequencing and state.identity is identity:  # `_assign_next`, as mostly
+        if type(state) is Sequencing and state.identity is identity:  # the usual `_assign_next`
             base = state.next_sequence
             self.state = _tuple(Sequencing, (identity, (base + count) % SEQUENCE_MODULUS))
             return _tuple(BatchSequence, (identity, base))
@@ -337,18 +344,19 @@ class PartitionSequences:
         return BatchSequence(identity, base)
 
     def batch_failed(self, sequence: BatchSequence, count: int, certain: bool) -> None:
-        """A numbered batch failed for good."""
+        """Handle a sequenced batch that failed and is not retried."""
         self._handle(SequencedBatchFailed(sequence, count, certain))
 
     def invalidate(self) -> None:
-        """The numbers of this partition mean nothing to its log any more: the broker lost them, or
-        the topic was made anew."""
+        """Handle a log that lost the sequence numbers, or a recreated topic."""
         self._acked_producer_id = None
         self._handle(SequencesInvalidated())
 
     def resume(self) -> None:
-        """Go on under the same identity, if what the log expects is sure; only when no batch has a
-        number."""
+        """Continue in the same epoch, if the number that the log expects is certain.
+
+        Only while no batch is sequenced.
+        """
         if self.draining:
             self._handle(SequencesResumed())
 

@@ -1,4 +1,4 @@
-"""The partitions of one topic that records go to, and which one is next."""
+"""The partition queues of one topic, and the choice among them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from aiokafkawire.wire import ZERO_UUID
 __all__ = ("MAX_CACHED_KEYS", "TopicQueues")
 
 MAX_CACHED_KEYS = 16_384
-"""Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
+"""Keys per topic whose partition is cached: a look-up is cheaper than murmur2."""
 
 MAX_CACHED_KEY_BYTES = 64
 
 
 class TopicQueues:
-    """A topic's partitions, as metadata has them.
+    """The queues of a topic's partitions.
 
-    `by_partition` are those that there are now; `all_queues` has also those that went away.
-    `last_used_at` is when a batch was last begun.
+    Attributes:
+        queues: Queues of the partitions in the current metadata, by partition number.
+        by_partition: The same queues by partition number.
+        all_queues: Also the queues of partitions that no longer exist.
+        last_used_at: When a batch was last begun, in seconds on the runtime's clock.
+        sticky_queue: Queue for records without a key; None until the next choice.
     """
 
     __slots__ = (
@@ -40,12 +44,12 @@ class TopicQueues:
         self.all_queues: dict[int, PartitionQueue] = {}
         self.last_used_at = 0.0
         self.sticky = StickyPartition(switch_bytes)
-        self.sticky_queue: PartitionQueue | None = None  # the choice's, while it holds
+        self.sticky_queue: PartitionQueue | None = None
         self.topic_id = ZERO_UUID
         self._key_cache: dict[bytes, PartitionQueue] = {}
 
     def set_queues(self, queues: list[PartitionQueue]) -> None:
-        """Take over the partitions that there are now, in their order."""
+        """Replace the current partitions, given in order."""
         if queues != self.queues:
             self.queues = queues
             self.by_partition = {queue.topic_partition.partition: queue for queue in queues}
@@ -53,18 +57,18 @@ class TopicQueues:
             self._key_cache.clear()
 
     def update_sticky(self, body_bytes: int) -> None:
-        """A batch of `sticky_queue` ended: records without a key may go on elsewhere."""
+        """Count a closed batch of `sticky_queue`; clear it when it has enough bytes."""
         self.sticky.add_bytes(body_bytes, batch_ended=True)
         if self.sticky.partition is None:
             self.sticky_queue = None
 
     @property
     def has_unfinished_batches(self) -> bool:
-        """Whether records wait or are on their way."""
+        """True if batches are waiting or in flight."""
         return any(queue.waiting or queue.in_flight for queue in self.all_queues.values())
 
     def queue_for_key(self, key: bytes) -> PartitionQueue:
-        """The partition of a record with a key."""
+        """Return the queue for a record with a key."""
         queue = self._key_cache.get(key)
         if queue is None:
             queue = self.queues[partition_for_key(key, len(self.queues))]
@@ -75,5 +79,5 @@ class TopicQueues:
         return queue
 
     def clear_key_cache(self) -> None:
-        """Free the memory of keys."""
+        """Free the memory of the cached keys."""
         self._key_cache.clear()

@@ -85,7 +85,7 @@ async def test_idempotence_is_left_out_with_one_line_in_the_log(
             for value in numbered(3):
                 await producer.send_and_wait(topic, value)
     [line] = caplog.messages
-    assert "going on without idempotence" in line
+    assert "idempotence is disabled" in line
 
 
 @without("idempotence", as_of="0.10.2")

@@ -48,7 +48,7 @@ def test_nothing_is_lost_and_idempotent_producers_write_nothing_twice(
         kafka.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=2)
         with caplog.at_level(logging.WARNING, "aiokafkawire.producer"):
             load, stored = anyio.run(run, kafka, tuple(later))
-    told = [line for line in caplog.messages if "without idempotence" in line]
+    told = [line for line in caplog.messages if "idempotence is disabled" in line]
     if first.startswith("0."):
         assert set(stored) == set(load.delivered)
         assert len(told) == 1
@@ -75,4 +75,4 @@ def test_a_topic_in_an_older_format_is_written_to_without_idempotence(
             assert anyio.run(write, kafka.bootstrap_servers) == [0, 1, 2]
     (line,) = caplog.messages
     assert "UNSUPPORTED_FOR_MESSAGE_FORMAT" in line
-    assert "without idempotence" in line
+    assert "idempotence is disabled" in line

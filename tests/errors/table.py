@@ -321,7 +321,7 @@ ROWS: tuple[Row, ...] = (
             Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
             Does.FAIL: [E.CLUSTER_AUTHORIZATION_FAILED],
         },
-        {E.CLUSTER_AUTHORIZATION_FAILED: "the producer cannot go on"},
+        {E.CLUSTER_AUTHORIZATION_FAILED: "the producer fails permanently"},
     ),
 )
 """Every code in every answer where the documents have it, and some where they do not."""

@@ -66,7 +66,7 @@ async def test_produce_to_a_log_without_producer_ids(
                 else:
                     await delivery
     assert await seen.stored() == ([] if asked else values)
-    warned = [line for line in caplog.messages if "without idempotence" in line]
+    warned = [line for line in caplog.messages if "idempotence is disabled" in line]
     assert len(warned) == (0 if asked else 1)
 
 

@@ -38,7 +38,7 @@ def new_producer(broker: Broker) -> Callable[..., Producer]:
 
 
 def produced(request: Any) -> list[Any]:
-    """The batches in a Produce request, by their order in it."""
+    """Return the batches of a Produce request, in order."""
     return [
         view
         for topic in request.message.topic_data

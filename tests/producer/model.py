@@ -1,7 +1,7 @@
-"""A model of Kafka's brokers as a producer sees them: logs, producer states, connections.
+"""A synchronous model of Kafka's brokers: logs, producer state, connections.
 
-Plain and synchronous. Requests stand in a connection until the model is told to process them; a
-broken connection's requests may still be processed at any time later.
+Requests stay in a connection until a test processes them. The requests of a broken connection may
+still be processed at any later time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def accumulator_config(**changes: object) -> AccumulatorConfig:
 
 @dataclass
 class Sent:
-    """A batch as it stands in a request: what a broker sees of it."""
+    """A batch in a request, as a broker sees it."""
 
     batch: Batch
     topic_partition: TopicPartition
@@ -80,7 +80,7 @@ class ProducerState:
 
 
 class PartitionLog:
-    """One partition's log, which all its replicas share."""
+    """The log of a partition, shared by all replicas."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -90,7 +90,7 @@ class PartitionLog:
         self.max_batch_records = 1000
 
     def append(self, sent: Sent) -> tuple[int, int]:
-        """Error code and base offset."""
+        """Append a batch; return the error code and the base offset."""
         if len(sent.values) > self.max_batch_records:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
         sequence = sent.sequence
@@ -111,7 +111,7 @@ class PartitionLog:
         if state is None and self.refuses_unknown and base_sequence:
             return ErrorCode.UNKNOWN_PRODUCER_ID, -1
         if state is None:
-            # As Kafka does: nothing is known of the producer, so any number may come first.
+            # As in Kafka: without state of the producer any sequence number may come first.
             self.producers[identity.producer_id] = ProducerState(identity.epoch)
             return ErrorCode.NONE, -1
         if identity.epoch < state.epoch:
@@ -134,12 +134,14 @@ class PartitionLog:
         return self.start_offset + len(self.values)
 
     def at(self, offset: int) -> bytes | None:
-        """The value at an offset; None if it was deleted."""
+        """Return the value at an offset, or None if it was deleted."""
         return None if offset < self.start_offset else self.values[offset - self.start_offset]
 
     def delete_all(self) -> None:
-        """Delete the records, and with them what is known of their producers, as Kafka did up to
-        2.4: it refused to go on in the middle then."""
+        """Delete the records and the producer state, as Kafka up to 2.4 does.
+
+        It then rejects sequence numbers other than 0.
+        """
         self.refuses_unknown = True
         self.start_offset = self.end_offset
         self.values = []
@@ -147,7 +149,7 @@ class PartitionLog:
 
 
 class Cluster:
-    """Brokers, and the producer's machines connected to them."""
+    """Brokers, and an accumulator that is connected to them."""
 
     def __init__(
         self,
@@ -158,8 +160,12 @@ class Cluster:
         direct: bool = False,
         **changes: object,
     ) -> None:
-        """`eager`: an offer to a broker without requests under way is taken at once; `direct`: so
-        is a record that nothing waits with, in one step."""
+        """Create the cluster.
+
+        Args:
+            eager: Drain a ready batch at once if no request is in flight.
+            direct: Use `append_and_send` too.
+        """
         self.eager = eager
         self.direct = direct
         self.nodes = range(1, nodes + 1)
@@ -225,7 +231,7 @@ class Cluster:
         return request
 
     def process(self, request: Request) -> None:
-        """The broker works on a request, and makes its answers."""
+        """Process a request at its broker, and store the results."""
         request.results = []
         for sent in request.sent:
             if sent.topic_id != self.topic_id:
@@ -248,7 +254,7 @@ class Cluster:
             self.process(request)
 
     def refuse_next(self, node: int, code: int, appended: bool) -> None:
-        """The next request is answered with an error, after or without being carried out."""
+        """Answer the next request with an error; with `appended`, process it first."""
         request = next((r for r in self.connections[node] if r.results is None), None)
         if request is None:
             return
@@ -257,7 +263,7 @@ class Cluster:
         request.results = [self.result(sent, code) for sent in request.sent]
 
     def deliver_response(self, node: int) -> None:
-        """The oldest answer reaches the producer."""
+        """Deliver the oldest response to the producer."""
         connection = self.connections[node]
         if connection and connection[0].results is not None:
             request = connection.popleft()
@@ -271,7 +277,7 @@ class Cluster:
             self._handle_results(request, [lost] * len(request.sent))
 
     def process_stale(self, which: int) -> None:
-        """A broker comes to a request of a connection that is no more."""
+        """Process a request of a connection that was lost."""
         if self.stale:
             connection = self.stale[which % len(self.stale)]
             if connection:
@@ -282,25 +288,25 @@ class Cluster:
         self.accumulator.set_leaders(self.leaders.get)
 
     def recreate_topic(self) -> None:
-        """The topic is deleted and made again, which the producer learns later."""
+        """Delete and recreate the topic; the producer gets the metadata later."""
         self.topic_id = uuid.UUID(int=self.topic_id.int + 1)
         for tp, log in self.logs.items():
             self.deleted[tp].append(log)
             self.logs[tp] = PartitionLog()
 
     def learn_topic(self) -> None:
-        """The producer gets fresh metadata."""
+        """Give the current metadata to the producer."""
         self.accumulator.set_topic("t", self.partitions, self.topic_id)
 
     def send_all(self, node: int = 1) -> list[Request]:
-        """Send every batch that may go now."""
+        """Send every batch that may be sent now."""
         requests = []
         while (request := self.drain(node)) is not None:
             requests.append(request)
         return requests
 
     def reply(self, request: Request, code: int = ErrorCode.NONE) -> None:
-        """Answer one request out of turn: carried out (NONE), or refused with a code."""
+        """Answer one request out of order: process it (NONE), or refuse it with a code."""
         self.connections[request.node].remove(request)
         if code == ErrorCode.NONE:
             self.process(request)
@@ -309,22 +315,21 @@ class Cluster:
         self._handle_results(request, request.results)
 
     def lose(self, request: Request, *, sent: bool = True) -> None:
-        """The connection of one request breaks; what it did to the log is never told."""
+        """Break the connection of one request; its response is lost."""
         self.connections[request.node].remove(request)
         self.stale.append(deque([request]))
         lost = result_from_failure(ConnectionLost("broken", sent=sent))
         self._handle_results(request, [lost] * len(request.sent))
 
     def grant(self, epoch: int = 0) -> None:
-        """A broker gives a producer id, another one each time."""
-        # A new id cannot fence what is on its way under the old one: by the time that 32,768 epochs
-        # are used up, that is over.
+        """Assign a new producer id."""
+        # A new id cannot fence requests of the old one. After 32,768 epochs none are left.
         self.stale.clear()
         self.producer_id_state.set_producer_id(self.next_producer_id, epoch)
         self.next_producer_id += 1
 
     def warm_up(self, epoch: int = 0) -> None:
-        """One acknowledged batch in partition 0, so that several may be in flight."""
+        """Acknowledge one batch in partition 0, so that several may be in flight."""
         self.grant(epoch)
         self.append(0, b"00000000")
         self.settle_all()
@@ -334,7 +339,7 @@ class Cluster:
         self.accumulator.expire(self.now)
 
     def settle_all(self) -> None:
-        """All is well from now on: every record gets its outcome."""
+        """Complete all records, without further errors."""
         self.learn_topic()
         for _ in range(10_000):
             if self.producer_id_state.needs_producer_id:
@@ -354,7 +359,7 @@ class Cluster:
 
 
 def go_near_the_wrap(cluster: Cluster) -> None:
-    """Let partition 0 have used all sequence numbers but the last few."""
+    """Move the sequence numbers of partition 0 close to the wrap."""
     sequences = cluster.topic.by_partition[0].sequences
     if sequences is None or not isinstance(sequences.state, Sequencing):
         return

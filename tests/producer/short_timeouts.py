@@ -1,4 +1,4 @@
-"""Calls that run out of time soon, while all around them has the time that a busy machine takes."""
+"""Short timeouts for single calls, while all others have enough for a busy machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.short_timeouts import other
 
 @contextmanager
 def max_block(producer: Producer, milliseconds: int) -> Iterator[None]:
-    """For a while `max_block_ms` of a running producer is this."""
+    """Set `max_block_ms` of a running producer for a while."""
     with other(producer.config, "max_block_ms", milliseconds):
         yield
 
 
 @contextmanager
 def delivery_timeout(producer: Producer, milliseconds: int) -> Iterator[None]:
-    """Records that are sent meanwhile have `delivery_timeout_ms` of this."""
+    """Set `delivery_timeout_ms` for the records that are sent meanwhile."""
     queue_config = producer._lifecycle.session.sender.accumulator.config.queue
     with other(queue_config, "delivery_timeout_s", milliseconds / 1_000):
         yield

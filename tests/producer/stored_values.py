@@ -1,4 +1,4 @@
-"""Reading a log straight from a broker, without a consumer."""
+"""Reads the records of a partition from a broker, without a consumer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_WITH_TOPIC_NAMES = 12
 
 
 async def stored(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
-    """The values of one partition."""
+    """Return the values of the records in one partition."""
     runtime, host = RealRuntime(), Host("reader")
     await host.start()
     try:
@@ -50,9 +50,9 @@ async def _read(
             deadline=deadline,
             max_version=LAST_WITH_TOPIC_NAMES,
         )
-        told = response.responses[0].partitions[0]
-        assert told.error_code == 0
-        for found in decode_fetch(*tp, told.records, offset):
+        partition_response = response.responses[0].partitions[0]
+        assert partition_response.error_code == 0
+        for found in decode_fetch(*tp, partition_response.records, offset):
             values += [record.value for record in found]
             offset = found.next_offset
     return values

@@ -1,4 +1,4 @@
-"""Order, no duplicates and no loss, whatever the brokers and the network do."""
+"""Order without loss and duplicates through all errors, and what may be sent to a broker."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Producing(RuleBasedStateMachine):
 
     @rule(partition=PARTITIONS, batches=st.integers(2, 5))
     def pipeline(self, partition: int, batches: int) -> None:
-        """Several requests on their way at once."""
+        """Send several requests before a response arrives."""
         self.append(partition, 3 * batches)
         for _ in range(batches):
             self.cluster.drain(self.cluster.leaders[TopicPartition("t", partition)])
@@ -155,7 +155,7 @@ class Producing(RuleBasedStateMachine):
 
     @rule()
     def forget_producers(self) -> None:
-        """Nothing is sent for a day."""
+        """Let brokers expire the producer state: nothing is sent for a day."""
         cluster = self.cluster
         assume(not cluster.accumulator.incomplete and not any(cluster.stale))
         cluster.pass_time(86_400.0)
@@ -210,7 +210,7 @@ TestProducing = Producing.TestCase
 
 
 class ProducingOneByOne(Producing):
-    """Without linger, where a record that nothing waits with goes in one step."""
+    """Without linger, a record that waits for nothing is sent in the call that appends it."""
 
     OPTIONS = MappingProxyType({"linger_s": 0.0, "eager": True, "direct": True})
 
@@ -246,7 +246,7 @@ def test_an_open_batch_lingers_and_a_full_one_does_not():
     assert sent_partitions(cluster) == [0]
 
 
-def test_pressing_ends_the_linger_of_all():
+def test_a_flush_ends_the_linger_of_all_batches():
     cluster = ready_cluster(partitions=2, nodes=1)
     cluster.append(0, b"x")
     cluster.append(1, b"x")
@@ -259,7 +259,7 @@ def test_pressing_ends_the_linger_of_all():
     assert sent_partitions(cluster) == []
 
 
-def test_who_was_left_out_of_a_request_comes_first_in_the_next():
+def test_partitions_left_out_of_a_request_come_first_in_the_next():
     cluster = ready_cluster(partitions=3, nodes=1, batch_size_bytes=1)
     for partition in (0, 1, 2):
         cluster.append(partition, b"x" * 100)
@@ -288,7 +288,7 @@ def test_a_partition_with_a_backlog_does_not_starve_the_others():
     assert order[:12] == [0, 1, 2, 3] * 3
 
 
-def test_what_may_have_closed_a_connection_by_its_size_goes_alone():
+def test_a_batch_suspected_for_its_size_is_sent_alone():
     cluster = ready_cluster(partitions=3, nodes=1, batch_size_bytes=1)
     for partition in range(3):
         cluster.append(partition, b"x" * 100)
@@ -301,7 +301,7 @@ def test_what_may_have_closed_a_connection_by_its_size_goes_alone():
     assert not cluster.accumulator.oversize_suspect_due(1, cluster.now)
 
 
-def test_a_batch_over_the_limit_of_a_request_goes_alone():
+def test_a_batch_larger_than_a_request_is_sent_alone():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"x" * 500)
     cluster.append(1, b"x" * 500)
@@ -309,7 +309,7 @@ def test_a_batch_over_the_limit_of_a_request_goes_alone():
     assert sent_partitions(cluster, 100) == [1]
 
 
-def test_batches_move_with_their_leader():
+def test_batches_move_to_the_new_leader():
     cluster = ready_cluster(partitions=1, nodes=2, batch_size_bytes=1)
     cluster.append(0, b"x")
     cluster.woken.clear()
@@ -319,7 +319,7 @@ def test_batches_move_with_their_leader():
     assert cluster.drain(2) is not None
 
 
-def test_a_new_topic_asks_for_its_own_leaders_alone():
+def test_a_new_topic_looks_up_only_its_own_leaders():
     cluster = ready_cluster()
     topic = cluster.accumulator.set_topic("other", [0, 1], ZERO_UUID)
     asked: list[TopicPartition] = []
@@ -345,7 +345,7 @@ def test_records_wait_for_a_leader():
     assert cluster.drain(1) is not None
 
 
-def test_room_is_taken_and_given_back():
+def test_memory_is_used_and_released():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1, buffer_memory_bytes=10)
     assert cluster.accumulator.has_room(10)
     cluster.append(0, b"123456")
@@ -355,7 +355,7 @@ def test_room_is_taken_and_given_back():
     assert cluster.accumulator.used_bytes == 0
 
 
-def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
+def test_a_batch_reserves_memory_and_releases_what_it_did_not_use():
     cluster = ready_cluster(
         partitions=2, nodes=1, batch_size_bytes=600, buffer_memory_bytes=512_000
     )
@@ -364,13 +364,13 @@ def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
     assert accumulator.used_bytes == 600
     cluster.append(0, b"123456")
     assert accumulator.used_bytes == 600
-    # Whoever finds no room has what the others do not use.
+    # A record without space gets the memory that other batches have reserved.
     assert accumulator.has_room(511_900)
     used = accumulator.used_bytes
     assert 12 < used < 100
     builder = cluster.topic.by_partition[0].builder
     assert builder.put(1, None, b"123456") is None
-    # While somebody waits for room nobody takes any ahead.
+    # No batch reserves memory during a flush.
     accumulator.begin_flush()
     cluster.append(1, b"123456")
     assert accumulator.used_bytes < used + 20
@@ -384,7 +384,7 @@ def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
     assert accumulator.used_bytes == 0
 
 
-def test_records_put_past_the_accumulator_stay_within_what_their_batch_took():
+def test_records_of_the_fast_path_stay_within_the_batch_reservation():
     cluster = ready_cluster(
         partitions=1, nodes=1, batch_size_bytes=600, buffer_memory_bytes=102_400
     )
@@ -399,7 +399,7 @@ def test_records_put_past_the_accumulator_stay_within_what_their_batch_took():
     assert 200 < cluster.accumulator.used_bytes <= 400
 
 
-def test_a_record_that_may_go_elsewhere_does_where_its_batch_has_no_room():
+def test_a_record_without_key_switches_the_partition_when_the_batch_is_full():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=300)
     rng = random.Random(1)
     accumulator, topic = cluster.accumulator, cluster.topic
@@ -411,7 +411,7 @@ def test_a_record_that_may_go_elsewhere_does_where_its_batch_has_no_room():
     assert topic.sticky_queue is None or topic.sticky.produced_bytes < 300
 
 
-def test_due_batches_can_be_closed_before_they_are_taken():
+def test_due_batches_can_be_closed_before_they_are_drained():
     cluster = ready_cluster(partitions=2, nodes=1)
     cluster.append(0, b"x")
     cluster.now = 1.0
@@ -424,7 +424,7 @@ def test_due_batches_can_be_closed_before_they_are_taken():
     assert sent_partitions(cluster) == [0]
 
 
-def test_more_partitions_come_to_a_topic():
+def test_a_topic_gets_more_partitions():
     cluster = ready_cluster(partitions=1, nodes=1)
     first = cluster.topic.queue_for_key(b"key")
     cluster.accumulator.set_topic("t", range(40), uuid.UUID(int=1))
@@ -435,7 +435,7 @@ def test_more_partitions_come_to_a_topic():
     )
 
 
-def test_only_another_topic_id_makes_a_topic_another_one():
+def test_only_another_topic_id_means_a_recreated_topic():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.warm_up()
     for topic_id, renewed in (
@@ -447,7 +447,7 @@ def test_only_another_topic_id_makes_a_topic_another_one():
         assert cluster.topic.queues[0].sequences.draining is renewed
 
 
-def test_an_unusable_broker_fails_what_waits_for_it():
+def test_batches_for_an_unusable_broker_fail():
     cluster = ready_cluster(partitions=2, nodes=2)
     mine, other = cluster.append(0, b"x"), cluster.append(1, b"y")
     cluster.accumulator.abort_node(1, KafkaError("refused"))
@@ -456,7 +456,7 @@ def test_an_unusable_broker_fails_what_waits_for_it():
     assert not other.done
 
 
-def test_the_next_expiry_is_told():
+def test_expire_returns_the_next_expiry():
     cluster = ready_cluster(partitions=2, nodes=1)
     assert cluster.accumulator.expire(0.0) == NEVER
     cluster.append(1, b"x")
@@ -467,7 +467,7 @@ def test_the_next_expiry_is_told():
     assert cluster.accumulator.expire(12.0) == NEVER
 
 
-def test_keys_are_remembered_up_to_a_bound():
+def test_the_key_cache_is_bounded():
     cluster = ready_cluster(partitions=7, nodes=1)
     for number in range(MAX_CACHED_KEYS + 10):
         cluster.topic.queue_for_key(b"%d" % number)
@@ -500,12 +500,12 @@ def long_queue_share(**changes: object) -> float:
     return hits / 1_000
 
 
-def test_short_queues_get_more_unless_that_is_switched_off():
+def test_short_queues_get_more_records_with_adaptive_partitioning():
     assert long_queue_share() < 0.15
     assert 0.45 < long_queue_share(adaptive=False) < 0.55
 
 
-def test_partitions_of_a_broker_that_takes_nothing_are_passed_over():
+def test_partitions_of_an_unavailable_broker_are_excluded():
     cluster = ready_cluster(partitions=4, nodes=2, batch_size_bytes=1, availability_timeout_s=2.0)
     cluster.append(0, b"x")  # partitions 0 and 2 are at broker 1
     assert chosen(cluster) == {0, 1, 2, 3}
@@ -520,7 +520,7 @@ def test_partitions_of_a_broker_that_takes_nothing_are_passed_over():
     assert chosen(cluster) == {0, 1, 2, 3}
 
 
-def test_no_partition_is_passed_over_without_that_timeout():
+def test_no_partition_is_excluded_without_availability_timeout():
     cluster = ready_cluster(partitions=2, nodes=2, batch_size_bytes=1)
     cluster.append(0, b"x")
     cluster.now = 9.0
@@ -530,7 +530,7 @@ def test_no_partition_is_passed_over_without_that_timeout():
 # --- topics that nobody writes to any more -------------------------------------------------------
 
 
-def test_an_idle_topic_is_let_go_and_its_numbers_go_on():
+def test_an_idle_topic_is_removed_and_keeps_its_sequence_numbers():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     assert cluster.accumulator.remove_idle_topics(1.0) == []
@@ -546,7 +546,7 @@ def test_an_idle_topic_is_let_go_and_its_numbers_go_on():
     assert request.sent[0].sequence.base_sequence == 1
 
 
-def test_an_idle_topic_that_was_made_anew_meanwhile_begins_anew():
+def test_an_idle_topic_that_was_recreated_restarts_its_sequence_numbers():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     cluster.settle_all()
@@ -560,7 +560,7 @@ def test_an_idle_topic_that_was_made_anew_meanwhile_begins_anew():
     assert (sequence.identity.epoch, sequence.base_sequence) == (1, 0)
 
 
-def test_numbers_that_are_forgotten_are_never_given_again(monkeypatch: pytest.MonkeyPatch):
+def test_forgotten_sequence_numbers_are_never_reused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(accumulator_module, "MAX_IDLE_TOPICS", 0)
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
@@ -573,7 +573,7 @@ def test_numbers_that_are_forgotten_are_never_given_again(monkeypatch: pytest.Mo
     assert request.sent[0].sequence.identity.epoch == 1
 
 
-def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
+def test_a_late_response_for_a_removed_topic_is_ignored():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     [request] = cluster.send_all()
@@ -586,18 +586,18 @@ def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
     assert not cluster.accumulator.has_expired_in_flight
 
 
-def test_a_partition_that_went_away_is_not_offered_but_what_waits_in_it_expires():
+def test_batches_of_a_deleted_partition_expire():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1)
     delivery = cluster.append(1, b"x")
     cluster.accumulator.set_topic("t", range(1), uuid.UUID(int=2))
     cluster.accumulator.set_leaders({TopicPartition("t", 0): 1}.get)
     assert list(cluster.topic.by_partition) == [0]
     cluster.pass_time(11)
-    with pytest.raises(DeliveryTimedOut, match="does not exist any more"):
+    with pytest.raises(DeliveryTimedOut, match="no longer exists"):
         delivery.result()
 
 
-def test_what_was_done_is_counted():
+def test_totals_count_records_and_batches():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=4096)
     cluster.warm_up()
     cluster.logs[TopicPartition("t", 0)].max_batch_records = 2

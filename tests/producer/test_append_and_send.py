@@ -1,4 +1,4 @@
-"""A record that nothing waits with goes in one step, held to what the way by the queue does."""
+"""`append_and_send` is equivalent to appending to the queue and draining it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def append_without_key(cluster: Cluster, value: bytes, has_user_timestamp: bool)
 
 
 def refused(cluster: Cluster) -> None:
-    """A batch waits to be sent again, and nobody has looked since it may."""
+    """Let a batch wait for a retry whose backoff is over."""
     cluster.append(2, b"again")
     cluster.refuse_next(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
     cluster.deliver_response(1)
@@ -113,7 +113,7 @@ def state_of(batch: Batch) -> object:
 
 
 def look(cluster: Cluster) -> object:
-    """All that shows what becomes of the records."""
+    """Return the whole state that a test can compare."""
     accumulator, topic = cluster.accumulator, cluster.topic
     queues = [
         (
@@ -156,7 +156,7 @@ def look(cluster: Cluster) -> object:
 
 @settings(max_examples=300, deadline=None)
 @given(steps=STEPS, warm=st.booleans(), epoch=st.sampled_from([0, MAX_EPOCH]))
-def test_both_ways_do_the_same(steps: list[Step], warm: bool, epoch: int):
+def test_the_fast_path_is_equivalent_to_the_queue(steps: list[Step], warm: bool, epoch: int):
     clusters = [Cluster(3, linger_s=0, eager=True, direct=direct) for direct in (False, True)]
     for cluster in clusters:
         if warm:
@@ -167,8 +167,8 @@ def test_both_ways_do_the_same(steps: list[Step], warm: bool, epoch: int):
         assert look(clusters[0]) == look(clusters[1])
 
 
-def test_a_record_goes_in_one_step():
-    cluster = Cluster(linger_s=0, direct=True)  # what is offered would stay
+def test_a_record_is_sent_in_the_call_that_appends_it():
+    cluster = Cluster(linger_s=0, direct=True)  # A ready batch would stay in its queue.
     cluster.warm_up()
     delivery = cluster.append(0, b"v")
     assert not cluster.accumulator.topics["t"].by_partition[0].waiting

@@ -1,4 +1,4 @@
-"""Answers from responses and from connections that failed."""
+"""Results from responses and from failed requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_error_has_its_context():
     assert (error.api, error.attempt) == ("Produce", 2)
 
 
-def test_the_brokers_own_words_are_kept():
+def test_the_error_message_of_the_broker_is_kept():
     got = result(ErrorCode.POLICY_VIOLATION, message="no such luck")
     assert "no such luck" in str(got.error)
     assert "no such luck" in str(got.error.args[0])
@@ -64,17 +64,17 @@ def test_the_brokers_own_words_are_kept():
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, BrokerError),
     ],
 )
-def test_kinds_of_errors(code: int, kind: type[KafkaError]):
+def test_error_classes_by_code(code: int, kind: type[KafkaError]):
     assert type(result(code).error) is kind
 
 
-def test_only_leaders_that_moved_make_the_metadata_stale():
+def test_only_a_moved_leader_makes_the_metadata_stale():
     assert result(ErrorCode.NOT_LEADER_OR_FOLLOWER).stale_metadata
     assert not result(ErrorCode.NOT_ENOUGH_REPLICAS).stale_metadata
     assert not result(9999).stale_metadata
 
 
-def test_records_with_errors_of_their_own():
+def test_single_records_have_errors():
     bad = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
     got = result(ErrorCode.INVALID_RECORD, record_errors=[bad])
     assert list(got.record_errors) == [1]
@@ -97,7 +97,7 @@ def test_records_with_errors_of_their_own():
         (AuthenticationFailed("x"), BatchAction.FAIL),
     ],
 )
-def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, action: BatchAction):
+def test_a_failed_request_is_uncertain_once_bytes_were_sent(error: KafkaError, action: BatchAction):
     got = result_from_failure(error)
     assert got.action is action
     assert got.error is error
@@ -113,7 +113,7 @@ def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, action:
         (RequestTimedOut("x", sent=True), LARGE_REQUEST_BYTES, 0),
     ],
 )
-def test_only_a_connection_lost_after_a_large_request_is_suspect(
+def test_only_a_disconnect_after_a_large_request_is_suspected(
     error: KafkaError, size_bytes: int, suspect: int
 ):
     assert result_from_failure(error, size_bytes).closed_after_bytes == suspect

@@ -46,7 +46,7 @@ def test_every_state_with_every_event(state: BatchState, event: BatchEvent):
         assert batch.state is state
 
 
-def test_closing_settles_the_count():
+def test_closing_sets_the_count():
     batch = new_batch()
     batch.close()
     assert batch.count == 1
@@ -54,7 +54,7 @@ def test_closing_settles_the_count():
     assert batch.state is BatchState.WAITING
 
 
-def test_settling_lets_the_records_go():
+def test_completing_frees_the_records():
     batch = new_batch()
     batch.complete(BatchAppended(5))
     assert batch.done

@@ -1,4 +1,4 @@
-"""The verdict on every error code."""
+"""The action for every error code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from aiokafkawire.producer.batch_actions import BATCH_ACTIONS, BatchAction, action_for
 from aiokafkawire.wire.error_codes import ErrorCode
 
-# The codes that a broker answers to Produce.
+# The codes that a broker returns for Produce.
 PRODUCE = {
     ErrorCode.NONE: BatchAction.APPENDED,
     ErrorCode.CORRUPT_MESSAGE: BatchAction.RETRY,
@@ -41,15 +41,15 @@ PRODUCE = {
 
 
 @pytest.mark.parametrize("code", PRODUCE)
-def test_codes_of_produce(code: ErrorCode):
+def test_action_for_each_code_of_produce(code: ErrorCode):
     assert action_for(code) is PRODUCE[code]
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code not in BATCH_ACTIONS])
-def test_other_codes_are_retried_if_that_can_help(code: ErrorCode):
+def test_other_codes_are_retried_if_retriable(code: ErrorCode):
     assert action_for(code) is (BatchAction.RETRY if code.retriable else BatchAction.FAIL)
 
 
 @pytest.mark.parametrize("code", [-2, 999, 32767])
-def test_a_code_from_the_future_leaves_the_outcome_open(code: int):
+def test_an_unknown_code_leaves_the_outcome_unknown(code: int):
     assert action_for(code) is BatchAction.FAIL_UNKNOWN

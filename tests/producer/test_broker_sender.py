@@ -1,4 +1,4 @@
-"""Sending to one broker: what goes into a request, and in which order requests go out."""
+"""Requests to one broker: their batches and their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_one_request_takes_a_batch_of_every_partition_of_the_broker(anyio_
     assert len(produced(seen)) == 4
 
 
-async def test_requests_stay_under_their_size(broker: Broker, new_producer: New):
+async def test_requests_stay_below_max_request_size(broker: Broker, new_producer: New):
     for partition in range(3):
         broker.move_leader("t", partition, 1)
     async with new_producer(max_request_size_bytes=2_000, linger_ms=5_000) as producer:
@@ -47,7 +47,7 @@ async def test_requests_stay_under_their_size(broker: Broker, new_producer: New)
     assert max(sizes) == 2
 
 
-async def test_requests_go_out_in_the_order_of_their_batches(broker: Broker, new_producer: New):
+async def test_requests_are_sent_in_the_order_of_their_batches(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Delay(0.002))
     async with new_producer(linger_ms=0, batch_size_bytes=1) as producer:
         for _ in range(60):
@@ -58,11 +58,10 @@ async def test_requests_go_out_in_the_order_of_their_batches(broker: Broker, new
 
 
 @pytest.mark.parametrize("acks", ["all", 1])
-async def test_a_record_alone_is_sent_as_others_are(
+async def test_all_send_paths_write_the_same_requests(
     broker: Broker, new_producer: New, monkeypatch: pytest.MonkeyPatch, acks: object
 ):
-    """In one step, or by way of the queue, there as a usual request or not: the requests say the
-    same, and so do the metrics."""
+    """The fast path, the queue with templates and the queue without: requests and metrics agree."""
     taken: list[bool] = []
     immediate_sender = BrokerSender.immediate_sender
 
@@ -102,13 +101,11 @@ async def test_a_record_alone_is_sent_as_others_are(
                 {name: metrics[name] for name in metrics if name.startswith(("batch", "records"))},
             )
         )
-    assert sum(taken) >= 4  # the first ones find no connection, or no producer id
+    assert sum(taken) >= 4  # The first ones have no connection or no producer id yet.
     assert said[0] == said[1] == said[2]
 
 
-async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(
-    broker: Broker, new_producer: New
-):
+async def test_a_flush_sends_within_the_call(broker: Broker, new_producer: New):
     async with new_producer(linger_ms=5_000) as producer:
         await warm(producer)
         accumulator = producer._lifecycle.session.sender.accumulator
@@ -122,14 +119,14 @@ async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(
 
 
 async def warm(producer: Producer) -> None:
-    """Let there be a connection."""
+    """Open the connection."""
     await producer.send("t", b"0", partition=0)
     await producer.flush()
 
 
 @pytest.mark.slow
-async def test_answers_are_heard_in_the_order_in_which_they_came(anyio_backend: object):
-    """Those that come at once too: what is refused behind a batch that was refused is no gap."""
+async def test_responses_are_handled_in_order_of_arrival(anyio_backend: object):
+    """Also in one read: a batch refused behind a refused one is not a gap."""
     with KafkaBroker() as kafka:
         kafka.create_topic("t")
         async with Producer(
@@ -145,8 +142,7 @@ async def test_answers_are_heard_in_the_order_in_which_they_came(anyio_backend: 
 
 
 async def answered_at_once(kafka: KafkaBroker, producer: Producer) -> None:
-    """Of five batches the first is refused; the others' answers come together with that of its
-    second attempt."""
+    """Refuse the first of five batches; return the other responses with that of its retry."""
     release = threading.Event()
 
     async def hold(_: SeenRequest) -> None:
@@ -172,7 +168,7 @@ async def answered_at_once(kafka: KafkaBroker, producer: Producer) -> None:
         await producer.flush()
 
 
-async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: New):
+async def test_max_in_flight_requests_of_one(broker: Broker, new_producer: New):
     under_way: list[int] = []
 
     def count(_: SeenRequest) -> Delay:
@@ -195,7 +191,7 @@ async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: Ne
 
 
 @pytest.mark.parametrize(("release", "at_once"), [("0.11", 1), ("1.0", 4)])
-async def test_a_log_that_knows_one_batch_again_gets_one_at_a_time(
+async def test_a_broker_that_deduplicates_one_batch_gets_one_at_a_time(
     anyio_backend: object, release: str, at_once: int
 ):
     under_way: list[int] = []
@@ -214,7 +210,7 @@ async def test_a_log_that_knows_one_batch_again_gets_one_at_a_time(
     assert max(under_way) == at_once
 
 
-async def test_a_broker_that_is_away_is_tried_again(broker: Broker, new_producer: New):
+async def test_an_unreachable_broker_is_retried(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         for node in (1, 2, 3):
@@ -228,7 +224,7 @@ async def test_a_broker_that_is_away_is_tried_again(broker: Broker, new_producer
         assert (await delivery).offset == 1
 
 
-async def test_the_last_error_is_told_with_what_was_tried(broker: Broker, new_producer: New):
+async def test_the_last_error_has_the_attempt_and_the_partition(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
     async with new_producer(retries=2) as producer:
         with pytest.raises(Exception, match="NOT_ENOUGH_REPLICAS") as caught:
@@ -237,9 +233,7 @@ async def test_the_last_error_is_told_with_what_was_tried(broker: Broker, new_pr
     assert (caught.value.topic, caught.value.partition) == ("t", 0)
 
 
-async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
-    broker: Broker, new_producer: New
-):
+async def test_failed_authentication_fails_the_records_at_once(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await producer.partitions_for("t")
         cluster = producer._lifecycle.session.cluster
@@ -253,13 +247,13 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
             async def ready(self, *_: object) -> None:
                 raise AuthenticationFailed("wrong password")
 
-        cluster.broker = lambda _: Refusing()
+        cluster.broker_client = lambda _: Refusing()
         with pytest.raises(AuthenticationFailed, match="wrong password"):
             await producer.send_and_wait("t", b"v")
 
 
 @pytest.mark.slow
-async def test_a_large_request_on_which_the_connection_is_closed_goes_alone_and_is_given_up(
+async def test_a_large_request_that_causes_disconnects_is_sent_alone_and_fails(
     broker: Broker, new_producer: New
 ):
     await broker.create_topic("large", partitions=2, configs={"max.message.bytes": "4000000"})
@@ -284,7 +278,9 @@ async def test_a_large_request_on_which_the_connection_is_closed_goes_alone_and_
     assert fault.hits >= 4
 
 
-async def test_a_batch_whose_new_leader_is_named_does_not_wait(broker: Broker, new_producer: New):
+async def test_a_batch_with_a_leader_hint_is_retried_without_backoff(
+    broker: Broker, new_producer: New
+):
     async with new_producer(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
         await producer.send_and_wait("t", b"0", partition=0)
         broker.move_leader("t", 0, broker.leader("t", 0) % 3 + 1)

@@ -1,4 +1,4 @@
-"""Callers that wait for room."""
+"""Callers that wait for buffer space."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_small_record_does_not_overtake_a_large_one():
     assert buffer.served == [0, 1]
 
 
-async def test_the_deadline():
+async def test_waiting_ends_at_the_deadline():
     buffer = Buffer()
     with pytest.raises(BufferFull, match="max_block_ms"):
         await buffer.take(0, 1, anyio.current_time() + 0.01)
@@ -96,14 +96,14 @@ async def test_closing_ends_all_waits():
     assert failures[0] is not failures[1]
 
 
-async def test_a_queue_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+async def test_the_number_of_waiters_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(buffer_waiters, "MAX_WAITERS", 2)
     buffer = Buffer()
     async with anyio.create_task_group() as group:
         for number in range(2):
             group.start_soon(buffer.take, number, 1)
             await waiting(number + 1, buffer)
-        with pytest.raises(BufferFull, match="2 calls wait for it already"):
+        with pytest.raises(BufferFull, match="2 calls already wait for space"):
             await buffer.take(2, 1)
         buffer.release(2)
     assert buffer.served == [0, 1]

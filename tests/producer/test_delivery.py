@@ -1,4 +1,4 @@
-"""What a caller holds, and who hears of a failure."""
+"""Deliveries, and the report of failures that no task awaits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_each_record_has_its_own_offset_and_time():
     ]
 
 
-async def test_log_append_time_takes_the_place_of_the_records_own():
+async def test_log_append_time_replaces_the_timestamp_of_the_record():
     batch = batch_future()
     batch.complete(BatchAppended(-1, 999))
     assert await Delivery(batch, 2, 5) == RecordMetadata("t", 1, -1, 999)
@@ -79,8 +79,8 @@ async def test_a_waiter_is_woken():
     assert [metadata.offset for metadata in got] == [11, 11]
 
 
-def test_the_result_must_be_there():
-    with pytest.raises(RuntimeError, match="on its way"):
+def test_result_before_the_outcome_raises():
+    with pytest.raises(RuntimeError, match="await it first"):
         Delivery(batch_future(), 0, 0).result()
 
 
@@ -99,7 +99,7 @@ async def test_each_waiter_raises_its_own_error_with_the_cause():
     assert {one.__cause__ for one in raised} == {cause}
 
 
-def test_single_records_may_have_errors_of_their_own():
+def test_single_records_may_have_their_own_errors():
     batch = batch_future()
     batch.complete(failed(i1=KafkaError("its own")))
     with pytest.raises(KafkaError, match="no luck"):
@@ -118,7 +118,7 @@ def test_only_the_first_outcome_counts():
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("leaving", [0, 1])
-async def test_a_failure_is_counted_when_the_last_who_waits_has_gone(split: bool, leaving: int):
+async def test_a_failure_is_counted_after_the_last_waiter_was_cancelled(split: bool, leaving: int):
     failures = UnreportedFailures()
     batch, part = batch_future(1, failures), batch_future(1, failures)
     delivery = Delivery(batch, 0, 0)
@@ -149,7 +149,7 @@ async def test_a_failure_is_counted_when_the_last_who_waits_has_gone(split: bool
     assert failures.count == 1
 
 
-async def test_who_looks_at_a_failure_hears_of_it_though_a_waiter_goes_in_that_moment():
+async def test_a_failure_that_result_raises_is_not_counted():
     batch = batch_future(1)
     delivery = Delivery(batch, 0, 0)
 
@@ -189,7 +189,7 @@ async def test_waiters_follow_the_parts_of_a_split_batch():
     assert late.done
 
 
-async def test_a_part_that_fails_at_once_is_heard_by_those_who_waited_before_the_split():
+async def test_waiters_of_a_split_batch_raise_the_failure_of_its_part():
     failures = UnreportedFailures()
     batch, part = batch_future(3, failures), batch_future(3, failures)
 
@@ -205,10 +205,10 @@ async def test_a_part_that_fails_at_once_is_heard_by_those_who_waited_before_the
     assert failures.count == 2
 
 
-# --- who heard ---------------------------------------------------------------------------------
+# --- unreported failures ---
 
 
-def test_failures_that_nobody_heard_of_are_counted_once():
+def test_unreported_failures_are_counted_once():
     failures = UnreportedFailures()
     batch_future(3, failures).complete(failed(KafkaError("first")))
     batch_future(2, failures).complete(failed(KafkaError("second")))
@@ -221,7 +221,7 @@ def test_failures_that_nobody_heard_of_are_counted_once():
     assert failures.take() is None
 
 
-async def test_awaiting_afterwards_takes_a_failure_off_the_count():
+async def test_awaiting_a_failed_delivery_removes_it_from_the_count():
     failures = UnreportedFailures()
     batch = batch_future(2, failures)
     batch.complete(failed())
@@ -235,7 +235,7 @@ async def test_awaiting_afterwards_takes_a_failure_off_the_count():
     assert failures.take() is None
 
 
-async def test_a_waiter_that_was_cancelled_has_not_heard():
+async def test_a_failure_after_a_cancelled_await_is_counted():
     failures = UnreportedFailures()
     batch = batch_future(1, failures)
     async with anyio.create_task_group() as group:
@@ -253,10 +253,10 @@ async def test_a_waiter_that_was_cancelled_has_not_heard():
     assert failures.count == 1
 
 
-async def test_a_waiter_cancelled_while_the_failure_comes_has_not_heard():
+async def test_a_failure_during_a_cancellation_is_counted_unless_raised():
     failures = UnreportedFailures()
     batch = batch_future(1, failures)
-    heard = False
+    raised = False
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
 
@@ -268,11 +268,11 @@ async def test_a_waiter_cancelled_while_the_failure_comes_has_not_heard():
             group.start_soon(fail_and_cancel)
             with pytest.raises(KafkaError):
                 await Delivery(batch, 0, 0)
-            heard = True
-    assert failures.count == (0 if heard else 1)
+            raised = True
+    assert failures.count == (0 if raised else 1)
 
 
-def test_the_failures_are_told_by_partition():
+def test_failures_are_listed_by_partition():
     failures = UnreportedFailures()
     for number in range(MAX_NAMED_PARTITIONS + 2):
         made = BatchFuture("t", number, failures, YieldBudget())
@@ -286,7 +286,7 @@ def test_the_failures_are_told_by_partition():
     assert "and of 2 more partitions; the first error" in str(failure)
 
 
-def test_what_was_told_is_not_told_again_whoever_hears_of_it():
+def test_a_reported_failure_is_not_subtracted_from_a_later_count():
     failures = UnreportedFailures()
     batch = batch_future(3, failures)
     batch.complete(failed())
@@ -300,7 +300,7 @@ def test_what_was_told_is_not_told_again_whoever_hears_of_it():
     assert failures.take() is None
 
 
-def test_however_many_fail_each_that_is_awaited_is_heard():
+def test_many_failures_that_are_awaited_leave_no_count():
     failures = UnreportedFailures()
     batches = [batch_future(2, failures) for _ in range(5_000)]
     for batch in batches:
@@ -315,7 +315,7 @@ def test_however_many_fail_each_that_is_awaited_is_heard():
 # --- letting others run ------------------------------------------------------------------------
 
 
-async def test_awaiting_finished_deliveries_lets_others_run_now_and_then():
+async def test_awaiting_finished_deliveries_yields_from_time_to_time():
     batch = batch_future(10_000)
     batch.complete(BatchAppended(0))
     turns = 0
@@ -337,7 +337,7 @@ async def test_awaiting_finished_deliveries_lets_others_run_now_and_then():
     assert 3 <= others_ran <= 20
 
 
-async def test_a_batch_boundary_lets_others_run():
+async def test_a_batch_boundary_yields():
     yield_budget = YieldBudget()
     yield_budget.batch_ended()
     assert yield_budget.calls_left == 0
@@ -345,10 +345,10 @@ async def test_a_batch_boundary_lets_others_run():
     assert yield_budget.calls_left == CALLS_PER_CHECKPOINT
 
 
-def test_a_delivery_says_where_it_stands():
+def test_repr_of_a_delivery_has_its_state():
     batch = batch_future()
     delivery = Delivery(batch, 0, 0)
-    assert repr(delivery) == "<Delivery to t-1: on its way>"
+    assert repr(delivery) == "<Delivery to t-1: pending>"
     batch.complete(failed())
     assert repr(delivery) == "<Delivery to t-1: failed>"
 
@@ -356,7 +356,7 @@ def test_a_delivery_says_where_it_stands():
 # --- deliveries of columns ------------------------------------------------------------------------
 
 
-def test_deliveries_are_made_when_looked_at():
+def test_deliveries_are_created_on_access():
     one, other = batch_future(), batch_future()
     deliveries = Deliveries()
     deliveries.add(Delivery(one, 7, 100), 3)
@@ -374,8 +374,8 @@ def test_deliveries_are_made_when_looked_at():
 
 
 @pytest.mark.parametrize("index", [2, -3])
-def test_there_are_no_deliveries_beyond_the_last(index: int):
+def test_deliveries_beyond_the_last_raise_index_error(index: int):
     deliveries = Deliveries()
     deliveries.add(Delivery(batch_future(), 0, 0), 2)
-    with pytest.raises(IndexError, match="there are 2 deliveries"):
+    with pytest.raises(IndexError, match="out of range for 2 deliveries"):
         deliveries[index]

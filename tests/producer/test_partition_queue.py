@@ -1,4 +1,4 @@
-"""What an answer to one batch does to it and to those around it."""
+"""The effect of a result on its batch and on the other batches of the partition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def epoch(cluster: Cluster) -> int:
     return cluster.producer_id_state.current.epoch
 
 
-def test_batches_go_out_in_order_without_waiting_for_answers(cluster, three):
+def test_batches_are_sent_in_order_without_waiting_for_responses(cluster, three):
     deliveries, requests = three
     assert len(requests) == 3
     assert [r.sent[0].sequence.base_sequence for r in requests] == [1, 2, 3]
@@ -58,7 +58,7 @@ def test_batches_go_out_in_order_without_waiting_for_answers(cluster, three):
     assert [d.result().offset for d in deliveries] == [1, 2, 3]
 
 
-def test_the_first_batch_under_a_producer_id_goes_alone():
+def test_the_first_batch_of_a_producer_id_is_sent_alone():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.producer_id_state.set_producer_id(7, 0)
     for number in range(3):
@@ -68,7 +68,7 @@ def test_the_first_batch_under_a_producer_id_goes_alone():
     assert len(cluster.send_all()) == 2
 
 
-def test_nothing_goes_out_before_there_is_a_producer_id():
+def test_nothing_is_sent_without_a_producer_id():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     assert cluster.send_all() == []
@@ -84,7 +84,7 @@ def test_no_more_than_five_batches_of_a_partition_are_in_flight(cluster):
     assert len(cluster.send_all()) == 5
 
 
-def test_a_refused_batch_waits_for_earlier_ones_and_for_its_backoff(cluster, three):
+def test_a_retry_waits_for_earlier_batches_and_its_backoff(cluster, three):
     _, (first, second, third) = three
     cluster.reply(second, ErrorCode.CORRUPT_MESSAGE)
     cluster.now += 1
@@ -97,7 +97,7 @@ def test_a_refused_batch_waits_for_earlier_ones_and_for_its_backoff(cluster, thr
     assert log(cluster) == [0, 1, 2, 3]
 
 
-def test_a_gap_behind_a_refused_batch_keeps_the_numbers(cluster, three):
+def test_batches_behind_a_retried_one_keep_their_sequence_numbers(cluster, three):
     _, requests = three
     cluster.reply(requests[0], ErrorCode.CORRUPT_MESSAGE)
     cluster.reply(requests[1])
@@ -115,8 +115,8 @@ def test_retried_batches_go_one_at_a_time(cluster, three):
     assert len(cluster.send_all()) == 1
 
 
-def test_no_batch_falls_behind_what_a_log_knows_again(cluster):
-    """It knows the last five of a producer; what is refused for its number is not in there."""
+def test_batches_in_flight_stay_within_the_deduplicated_ones(cluster):
+    """A broker deduplicates the last five; a batch rejected as out of order is not in the log."""
     for number in range(1, 20):
         cluster.append(0, b"%08d" % number)
     for _ in range(4):
@@ -132,7 +132,7 @@ def test_no_batch_falls_behind_what_a_log_knows_again(cluster):
 
 
 @pytest.mark.parametrize("processed", [0, 1, 2, 3])
-def test_a_lost_connection_makes_no_duplicate(cluster, three, processed):
+def test_a_disconnect_causes_no_duplicate(cluster, three, processed):
     deliveries, requests = three
     for request in requests:
         cluster.lose(request)
@@ -157,7 +157,7 @@ def test_a_failure_in_the_middle_moves_the_others_to_a_new_epoch(cluster, three)
     assert epoch(cluster) == 1
 
 
-def test_a_failure_at_the_end_gives_its_numbers_to_the_next(cluster, three):
+def test_a_failure_at_the_end_leaves_its_sequence_numbers_to_the_next(cluster, three):
     _, requests = three
     cluster.reply(requests[0])
     cluster.reply(requests[1])
@@ -190,25 +190,25 @@ def test_expiry_in_flight_is_unknown_and_bumps_the_epoch(cluster):
     assert log(cluster) == [0, 2]
 
 
-def test_expiry_before_sending_has_timed_out(cluster):
+def test_expiry_before_sending_is_delivery_timed_out(cluster):
     cluster.accumulator.set_leaders(lambda _: None)
     delivery = cluster.append(0, b"00000001")
     cluster.pass_time(11)
-    with pytest.raises(DeliveryTimedOut, match="no broker has the record"):
+    with pytest.raises(DeliveryTimedOut, match="the record was not written"):
         delivery.result()
     assert epoch(cluster) == 0
 
 
-def test_expiry_without_a_producer_id_tells_why():
+def test_expiry_without_a_producer_id_has_the_reason():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     delivery = cluster.append(0, b"1")
     cluster.producer_id_state.failure = ConnectionLost("nobody there")
     cluster.pass_time(11)
-    with pytest.raises(DeliveryTimedOut, match="no producer id: nobody there"):
+    with pytest.raises(DeliveryTimedOut, match="no producer id was assigned: nobody there"):
         delivery.result()
 
 
-def test_expiry_after_refusals_has_timed_out_with_the_last_error(cluster):
+def test_expiry_after_refusals_has_the_last_error_as_cause(cluster):
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
     cluster.reply(request, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -227,7 +227,7 @@ def test_expiry_after_a_lost_connection_is_unknown(cluster):
         delivery.result()
 
 
-def test_a_request_that_was_never_written_is_certain(cluster):
+def test_a_request_that_was_not_written_is_not_unknown(cluster):
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
     cluster.lose(request, sent=False)
@@ -236,7 +236,7 @@ def test_a_request_that_was_never_written_is_certain(cluster):
         delivery.result()
 
 
-def test_behind_an_unknown_batch_a_refused_number_leaves_an_uncertain_one_unknown(cluster):
+def test_out_of_order_behind_an_unknown_batch_leaves_an_uncertain_one_unknown(cluster):
     cluster.append(0, b"00000001")
     [first] = cluster.send_all()
     cluster.now = 5.0
@@ -257,7 +257,7 @@ def test_behind_an_unknown_batch_a_refused_number_leaves_an_uncertain_one_unknow
     assert log(cluster) == [0, 1, 2, 3]
 
 
-def test_while_draining_numbered_batches_go_before_renumbered_ones(cluster):
+def test_while_draining_sequenced_batches_are_sent_first(cluster):
     cluster.append(0, b"00000001")
     [_] = cluster.send_all()
     cluster.now = 5.0
@@ -289,7 +289,7 @@ def test_a_broker_that_lost_its_state_gets_a_new_epoch(cluster, three):
     assert [d.result().offset for d in deliveries] == [1, 2, 3]
 
 
-def test_a_topic_made_anew_gets_new_numbers(cluster, three):
+def test_a_recreated_topic_gets_new_sequence_numbers(cluster, three):
     _, requests = three
     for request in requests:
         cluster.reply(request, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -331,10 +331,10 @@ def test_other_partitions_keep_their_epoch_until_they_are_drained():
     assert following.sent[0].sequence.base_sequence == 0
 
 
-# --- a topic made anew, a stale epoch, large requests --------------------------------------------
+# --- a recreated topic, a stale epoch, large requests ---
 
 
-def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(cluster, three):
+def test_batches_sent_by_topic_id_are_retried_in_order_in_a_recreated_topic(cluster, three):
     deliveries, requests = three
     cluster.recreate_topic()
     cluster.reply(requests[0])  # refused: there is no such id
@@ -346,7 +346,7 @@ def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(clust
     assert [d.result().offset for d in deliveries] == [0, 1, 2]
 
 
-def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, three):
+def test_batches_sent_by_topic_name_that_may_be_in_a_recreated_topic_are_unknown(cluster, three):
     deliveries, requests = three
     for request in requests:
         request.sent[0].batch.sent_by_topic_name = True
@@ -358,13 +358,13 @@ def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, t
     cluster.settle_all()
     assert deliveries[0].result().offset == 0
     for delivery in deliveries[1:]:
-        with pytest.raises(DeliveryUnknown, match="made anew"):
+        with pytest.raises(DeliveryUnknown, match="recreated"):
             delivery.result()
 
 
 @pytest.mark.parametrize("learned", ["while waiting", "in flight"])
 @pytest.mark.parametrize("end", ["refused", "expired", "aborted"])
-def test_a_record_that_the_deleted_topic_may_hold_is_unknown(cluster, learned, end):
+def test_a_record_that_may_be_in_the_deleted_topic_is_unknown(cluster, learned, end):
     """It was never written to the new topic, but a consumer of the old one may have read it."""
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
@@ -388,7 +388,7 @@ def test_a_record_that_the_deleted_topic_may_hold_is_unknown(cluster, learned, e
         delivery.result()
 
 
-def test_an_acknowledgement_of_the_old_topic_says_nothing_of_the_new_one(cluster, three):
+def test_an_acknowledgement_of_the_deleted_topic_does_not_count_for_the_new_one(cluster, three):
     _, requests = three
     cluster.recreate_topic()
     cluster.learn_topic()
@@ -397,7 +397,7 @@ def test_an_acknowledgement_of_the_old_topic_says_nothing_of_the_new_one(cluster
     assert cluster.topic.by_partition[0].sequences.first_batch_pending
 
 
-def test_a_stale_epoch_is_raised_until_the_log_takes_it(cluster, three):
+def test_a_stale_epoch_is_bumped_until_the_log_accepts_it(cluster, three):
     deliveries, requests = three
     state = cluster.logs[PARTITION].producers[7] = ProducerState(2)
     state.batches.append((50, 1, 0))
@@ -424,7 +424,7 @@ def test_behind_a_stale_epoch_an_uncertain_batch_stays_unknown(cluster):
 
 
 def lose_large(cluster: Cluster) -> None:
-    """Send what is due; the broker closes the connection after a large request."""
+    """Send the due batch; the broker closes the connection after a large request."""
     [request] = cluster.send_all()
     cluster.connections[1].clear()
     lost = result_from_failure(
@@ -435,7 +435,7 @@ def lose_large(cluster: Cluster) -> None:
     cluster.now += 1
 
 
-def test_a_large_batch_is_not_sent_for_ever_to_a_broker_that_closes_the_connection(cluster):
+def test_a_large_batch_fails_after_several_disconnects(cluster):
     delivery = cluster.append(0, b"00000001")
     for _ in range(MAX_OVERSIZE_DISCONNECTS - 1):
         lose_large(cluster)
@@ -448,7 +448,7 @@ def test_a_large_batch_is_not_sent_for_ever_to_a_broker_that_closes_the_connecti
     assert log(cluster) == [0, 2]
 
 
-def test_a_partition_that_was_quiet_for_long_begins_with_one_batch(cluster):
+def test_a_partition_without_acknowledgements_for_long_starts_with_one_batch(cluster):
     cluster.now += PRODUCER_ID_EXPIRATION_S + 1
     for number in (1, 2, 3):
         cluster.append(0, b"%08d" % number)
@@ -457,7 +457,7 @@ def test_a_partition_that_was_quiet_for_long_begins_with_one_batch(cluster):
     assert len(cluster.send_all()) == 2
 
 
-def test_sequence_numbers_begin_again_after_the_last(cluster):
+def test_sequence_numbers_wrap_to_zero(cluster):
     go_near_the_wrap(cluster)
     deliveries = [cluster.append(0, b"%08d" % number) for number in range(1, 9)]
     requests = cluster.send_all()
@@ -473,7 +473,7 @@ def test_sequence_numbers_begin_again_after_the_last(cluster):
     assert epoch(cluster) == 0
 
 
-def test_numbers_wrap_inside_a_batch_and_its_parts():
+def test_sequence_numbers_wrap_inside_a_batch_and_its_parts():
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=4096)
     cluster.warm_up()
     go_near_the_wrap(cluster)
@@ -519,7 +519,7 @@ def test_a_batch_behind_a_split_one_waits_for_all_its_parts(large):
     assert epoch(large) == 0
 
 
-def test_a_record_that_is_too_large_alone_fails(cluster):
+def test_a_single_record_that_is_too_large_fails(cluster):
     cluster.logs[PARTITION].max_batch_records = 0
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
@@ -548,7 +548,7 @@ CODES = [*ErrorCode, 9999]
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("lost_before", [True, False])
-def test_after_any_error_code_the_partition_goes_on(idempotent, lost_before):
+def test_the_partition_continues_after_every_error_code(idempotent, lost_before):
     for code in CODES:
         check_that_it_goes_on(code, idempotent, lost_before)
 
@@ -615,7 +615,7 @@ def test_too_many_retries_fail_with_the_last_error():
         delivery.result()
 
 
-def test_abort_tells_what_was_sent_from_what_was_not(cluster):
+def test_abort_distinguishes_sent_from_unsent_batches(cluster):
     sent = cluster.append(0, b"00000001")
     cluster.send_all()
     kept = cluster.append(0, b"00000002")
@@ -640,7 +640,7 @@ def test_one_request_in_flight_keeps_the_order_without_idempotence():
 
 
 @pytest.mark.parametrize("without_ids", [True, False])
-def test_a_log_without_producer_ids_gets_the_batches_without_numbers_or_not_at_all(without_ids):
+def test_a_log_without_producer_ids_gets_unsequenced_batches_or_none(without_ids):
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.warm_up()
     deliveries = [cluster.append(0, b"%d" % number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Which partition a record goes to."""
+"""The choice of a record's partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def murmur_vectors() -> list[dict]:
     return [vector for vector in found if vector["kind"] == "murmur2"]
 
 
-def test_keys_go_where_java_puts_them():
+def test_keys_have_the_partitions_of_the_java_producer():
     vectors = murmur_vectors()
     assert vectors
     for vector in vectors:
@@ -31,7 +31,7 @@ def test_keys_go_where_java_puts_them():
             assert partition_for_key(key, int(count)) == partition, vector["id"]
 
 
-def test_a_choice_holds_until_the_batch_that_fills_it_ends():
+def test_a_sticky_partition_lasts_until_the_batch_that_fills_it_ends():
     sticky = StickyPartition(100)
     sticky.choose([0, 0], random.Random(1))
     chosen = sticky.partition
@@ -45,7 +45,7 @@ def test_a_choice_holds_until_the_batch_that_fills_it_ends():
     assert sticky.partition is None
 
 
-def test_a_choice_does_not_hold_beyond_twice_its_size():
+def test_a_sticky_partition_ends_at_twice_its_size():
     sticky = StickyPartition(100)
     sticky.choose([0, 0], random.Random(1))
     sticky.add_bytes(199, batch_ended=False)
@@ -59,12 +59,12 @@ def draws(queued: list[int | None], times: int = 6_000) -> Counter[int]:
     return Counter(StickyPartition(1).choose(queued, rng) for _ in range(times))
 
 
-def test_equal_queues_are_drawn_alike():
+def test_equal_queues_are_chosen_equally_often():
     counts = draws([2, 2, 2])
     assert all(1_800 < counts[partition] < 2_200 for partition in range(3))
 
 
-def test_longer_queues_are_drawn_less_often():
+def test_longer_queues_are_chosen_less_often():
     # Weights: 3 - 0, 3 - 1, 3 - 2.
     counts = draws([0, 1, 2])
     assert 2_800 < counts[0] < 3_200
@@ -72,15 +72,15 @@ def test_longer_queues_are_drawn_less_often():
     assert 850 < counts[2] < 1_150
 
 
-def test_partitions_without_a_leader_are_left_out():
+def test_partitions_without_a_leader_are_not_chosen():
     assert set(draws([None, 5, None, 0], 500)) == {1, 3}
 
 
-def test_without_any_leader_all_are_drawn():
+def test_without_any_leader_all_partitions_are_chosen():
     assert set(draws([None, None], 100)) == {0, 1}
 
 
-def test_a_choice_begins_with_nothing_filled():
+def test_a_new_sticky_partition_starts_at_zero_bytes():
     sticky = StickyPartition(10)
     sticky.choose([0], random.Random(1))
     sticky.add_bytes(50, batch_ended=True)

@@ -1,4 +1,4 @@
-"""Requests from batches, answers from responses; what a broker may say is not trusted."""
+"""Requests from batches and results from responses, which are not trusted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_format_of_records_follows_the_version(version: int, magic: int):
     assert view.magic == magic
 
 
-def test_the_stamp_stands_in_the_batch():
+def test_the_encoded_batch_has_its_sequence():
     result = built([batch(sequence=BatchSequence(ProducerIdAndEpoch(7, 3), 99))])
     data = result.request.topic_data[0].partition_data[0].records
     [view] = list(records.iter_batches(memoryview(data)))
@@ -85,7 +85,7 @@ def test_the_stamp_stands_in_the_batch():
     ],
     ids=["headers", "time", "producer id", "zstd"],
 )
-def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int):
+def test_only_the_batches_that_a_version_does_not_support_are_left_out(bad: Batch, version: int):
     others = [batch("b")]
     result = built([bad, *others], version)
     [(unsupported, error)] = result.unsupported
@@ -104,7 +104,7 @@ def partition(index: int, code: int = 0, offset: int = 0, **more) -> PartitionPr
     return PartitionProduceResponse(index=index, error_code=code, base_offset=offset, **more)
 
 
-def test_every_batch_gets_its_answer():
+def test_every_batch_gets_its_result():
     batches = [batch("a", 0), batch("a", 1)]
     response = respond(partition(1, offset=8), partition(0, ErrorCode.NOT_ENOUGH_REPLICAS))
     results = parse_response(response, batches, built(batches).request, "1").results
@@ -129,22 +129,22 @@ def test_topics_are_found_by_their_ids():
         respond(partition(0), name="", topic_id=uuid.UUID(int=77)),
     ],
 )
-def test_a_batch_that_is_left_out_may_be_in_the_log(response: ProduceResponse):
+def test_a_batch_missing_in_the_response_may_be_in_the_log(response: ProduceResponse):
     batches = [batch()]
     parsed = parse_response(response, batches, built(batches).request, "1")
     [(_, result)] = parsed.results
     assert result.action is BatchAction.RETRY_UNCERTAIN
-    assert "says nothing" in str(result.error)
+    assert "does not contain" in str(result.error)
 
 
-def test_of_repeated_answers_the_first_counts():
+def test_the_first_of_repeated_partition_responses_counts():
     batches = [batch()]
     response = respond(partition(0, offset=3), partition(0, offset=4))
     [(_, result)] = parse_response(response, batches, built(batches).request, "1").results
     assert result.base_offset == 3
 
 
-def test_newer_leaders_are_told():
+def test_leader_hints_are_returned():
     batches = [batch()]
     moved = partition(
         0,

@@ -1,4 +1,4 @@
-"""The usual form of a request and its answer, held to what the general codec makes of them."""
+"""Templates encode requests and match responses as the general codec does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def template(
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("transactional_id", [None, "tx"])
 @pytest.mark.parametrize("sizes", [[61, 120], [61, 16_000], [61, 70_000]])
-def test_it_is_written_as_the_codec_writes_it(
+def test_a_request_is_encoded_as_the_codec_does(
     version: int, transactional_id: str | None, sizes: list[int]
 ):
     parts = [bytes([number]) * size for number, size in enumerate(sizes)]
@@ -69,7 +69,7 @@ def response_frame(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_usual_answer_is_read(version: int):
+def test_a_successful_response_is_matched(version: int):
     found = template(version).match_response(7, response_frame(version))
     assert found == AttemptResult(BatchAction.APPENDED, None, 2**40, 123)
 
@@ -89,12 +89,12 @@ def test_the_usual_answer_is_read(version: int):
     ],
     ids=str,
 )
-def test_any_other_answer_is_left_to_the_codec(version: int, more: dict[str, object]):
+def test_any_other_response_is_left_to_the_codec(version: int, more: dict[str, object]):
     assert template(version).match_response(7, response_frame(version, **more)) is None
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 10])
-def test_an_answer_that_names_a_leader_is_left_to_the_codec(version: int):
+def test_a_response_with_a_leader_hint_is_left_to_the_codec(version: int):
     leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=3)
     node = NodeEndpoint(node_id=1, host="b", port=9092)
     assert (
@@ -104,7 +104,7 @@ def test_an_answer_that_names_a_leader_is_left_to_the_codec(version: int):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_no_cut_or_longer_frame_is_taken_for_it(version: int):
+def test_a_truncated_or_longer_frame_is_not_matched(version: int):
     frame = bytes(response_frame(version))
     for end in range(len(frame)):
         assert template(version).match_response(7, memoryview(frame[:end])) is None

@@ -1,4 +1,4 @@
-"""The producer on an embedded broker, on good days and bad."""
+"""The producer on an embedded broker, with and without faults."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def failing(producer: Producer, code: int, broker: Broker, count: int = 1)
 # --- life ----------------------------------------------------------------------------------------
 
 
-def test_options_are_checked_when_it_is_made():
+def test_the_constructor_checks_the_options():
     with pytest.raises(InvalidOption, match="linger_ms"):
         Producer(bootstrap_servers="b", linger=5)
     with pytest.raises(InvalidOption, match="acks"):
@@ -89,7 +89,7 @@ async def test_no_broker_fails_by_the_deadline():
         await producer.__aenter__()
 
 
-async def test_leaving_sends_what_is_in_the_buffer(broker: Broker, new_producer: New):
+async def test_stop_sends_the_buffered_records(broker: Broker, new_producer: New):
     async with new_producer(linger_ms=LONG_MS) as producer:
         deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
         assert not deliveries[0].done
@@ -97,7 +97,7 @@ async def test_leaving_sends_what_is_in_the_buffer(broker: Broker, new_producer:
 
 
 @pytest.mark.slow
-async def test_leaving_gives_up_after_the_close_timeout(broker: Broker, new_producer: New):
+async def test_stop_ends_after_the_close_timeout(broker: Broker, new_producer: New):
     producer = new_producer(close_timeout_ms=200)
     await producer.__aenter__()
     await producer.partitions_for("t")
@@ -111,7 +111,7 @@ async def test_leaving_gives_up_after_the_close_timeout(broker: Broker, new_prod
         await sent
 
 
-async def test_what_was_never_sent_says_so_when_closed(broker: Broker, new_producer: New):
+async def test_unsent_records_raise_client_closed(broker: Broker, new_producer: New):
     producer = new_producer(close_timeout_ms=100)
     await producer.__aenter__()
     await producer.partitions_for("t")
@@ -124,7 +124,9 @@ async def test_what_was_never_sent_says_so_when_closed(broker: Broker, new_produ
         await kept
 
 
-async def test_a_caller_that_waits_for_room_hears_of_the_closing(broker: Broker, new_producer: New):
+async def test_a_caller_that_waits_for_buffer_space_raises_client_closed(
+    broker: Broker, new_producer: New
+):
     broker.on(ApiKey.PRODUCE, Drop())
     producer = new_producer(buffer_memory_bytes=1000, close_timeout_ms=100)
     await producer.__aenter__()
@@ -173,7 +175,7 @@ async def test_closing_at_once_is_no_error_in_the_log(
 
 
 @pytest.mark.parametrize("topic", [7, "\ud800", "t" * 32_768])
-async def test_a_name_that_no_request_can_bear_fails_its_caller_alone(
+async def test_a_topic_name_too_long_for_a_request_fails_only_its_caller(
     topic: object, new_producer: New
 ):
     async with new_producer() as producer:
@@ -184,7 +186,7 @@ async def test_a_name_that_no_request_can_bear_fails_its_caller_alone(
         assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
-def test_a_producer_whose_tasks_were_cancelled_says_so_and_holds_nobody() -> None:
+def test_a_producer_whose_tasks_were_cancelled_raises() -> None:
     async def main() -> None:
         async with Broker() as broker:
             others = asyncio.all_tasks()
@@ -205,16 +207,16 @@ def test_a_producer_whose_tasks_were_cancelled_says_so_and_holds_nobody() -> Non
     asyncio.run(main())
 
 
-# --- failures that nobody heard of ---------------------------------------------------------------
+# --- unreported failures ---
 
 
-async def test_flush_tells_of_failures_once(broker: Broker, new_producer: New):
+async def test_flush_raises_failures_once(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await failing(producer, ErrorCode.INVALID_RECORD, broker, count=3)
         await producer.flush()
 
 
-async def test_leaving_tells_of_failures(broker: Broker, new_producer: New):
+async def test_stop_raises_failures(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
 
     async def send_and_leave() -> None:
@@ -228,7 +230,7 @@ async def test_leaving_tells_of_failures(broker: Broker, new_producer: New):
     assert caught.value.first.code == ErrorCode.INVALID_RECORD
 
 
-async def test_the_bodys_own_exception_comes_through_with_a_note(broker: Broker, new_producer: New):
+async def test_an_exception_of_the_body_gets_a_note(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
 
     async def send_and_fail() -> None:
@@ -242,7 +244,7 @@ async def test_the_bodys_own_exception_comes_through_with_a_note(broker: Broker,
     assert "1 record was not delivered" in note
 
 
-async def test_a_failure_that_was_awaited_is_no_news(broker: Broker, new_producer: New):
+async def test_a_failure_that_was_awaited_is_not_raised_again(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
     async with new_producer() as producer:
         with pytest.raises(BrokerError):
@@ -267,7 +269,7 @@ async def test_send_nowait_needs_a_topic_that_is_known(new_producer: New):
 
 
 @pytest.mark.slow
-async def test_a_partition_that_a_topic_lacks_is_told_and_fails_by_max_block(
+async def test_a_missing_partition_is_logged_and_fails_after_max_block(
     new_producer: New, caplog: pytest.LogCaptureFixture
 ):
     async with new_producer() as producer:
@@ -275,12 +277,12 @@ async def test_a_partition_that_a_topic_lacks_is_told_and_fails_by_max_block(
         for _ in range(2):
             with max_block(producer, 400), pytest.raises(UnknownTopic, match="only 0 to 2"):
                 await producer.send("t", b"v", partition=7)
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "topic 't' has no partition 7, only 0 to 2; waiting for it" in told
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert "topic 't' has no partition 7, only 0 to 2; waiting for it" in text
 
 
 @pytest.mark.slow
-async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
+async def test_an_unknown_topic_fails_after_max_block(new_producer: New):
     async with new_producer(max_block_ms=400) as producer:
         with pytest.raises(UnknownTopic, match="nowhere"):
             await producer.send("nowhere", b"v")
@@ -289,15 +291,15 @@ async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
 
 
 @pytest.mark.parametrize("linger_ms", [0, 1])
-async def test_who_wraps_send_hears_of_all_that_is_sent(
+async def test_a_wrapped_send_sees_all_records(
     new_producer: New, monkeypatch: pytest.MonkeyPatch, linger_ms: int
 ):
-    """As what traces an application does: whichever way a record would go."""
-    heard: list[bytes] = []
+    """Like a tracing library does; on the fast path too."""
+    seen: list[bytes] = []
     send = Producer.send
 
     async def traced(self: Producer, topic: str, value: bytes, *rest: object) -> object:
-        heard.append(value)
+        seen.append(value)
         return await send(self, topic, value, *rest)
 
     class Traced(Producer):
@@ -310,14 +312,14 @@ async def test_who_wraps_send_hears_of_all_that_is_sent(
         for value in numbers(5):
             await producer.send_and_wait("t", value)
         monkeypatch.undo()
-        assert heard == numbers(5)
+        assert seen == numbers(5)
         producer.__class__ = Traced
         for value in numbers(5, 5):
             await producer.send_and_wait("t", value)
-    assert heard == numbers(10)
+    assert seen == numbers(10)
 
 
-async def test_a_partitioner_of_ones_own(broker: Broker, new_producer: New):
+async def test_a_custom_partitioner(broker: Broker, new_producer: New):
     asked = []
 
     def last(key, every, available):
@@ -330,7 +332,7 @@ async def test_a_partitioner_of_ones_own(broker: Broker, new_producer: New):
     assert asked == [(b"k", [0, 1, 2], [0, 1, 2])]
 
 
-async def test_a_partitioner_that_is_wrong_fails_the_call(new_producer: New):
+async def test_a_partitioner_that_returns_no_partition_fails_the_call(new_producer: New):
     async with new_producer(partitioner=lambda *_: 99) as producer:
         with pytest.raises(ValueError, match="99"):
             await producer.send("t", b"v")
@@ -357,7 +359,7 @@ async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_prod
 
 
 @pytest.mark.slow
-async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New):
+async def test_send_many_notes_how_many_records_were_appended(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer(buffer_memory_bytes=1000, request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
@@ -380,7 +382,7 @@ async def test_columns_of_send_many(broker: Broker, new_producer: New):
 # --- room ----------------------------------------------------------------------------------------
 
 
-async def test_a_full_buffer_holds_callers_back(broker: Broker, new_producer: New):
+async def test_a_full_buffer_blocks_send(broker: Broker, new_producer: New):
     async with new_producer(buffer_memory_bytes=2_000, linger_ms=LONG_MS) as producer:
         for value in numbers(300):
             await producer.send("t", value, partition=0)
@@ -388,7 +390,7 @@ async def test_a_full_buffer_holds_callers_back(broker: Broker, new_producer: Ne
     assert await stored(broker, "t") == numbers(300)
 
 
-async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer: New):
+async def test_many_blocked_callers_lose_nothing(broker: Broker, new_producer: New):
     async with new_producer(buffer_memory_bytes=1_000) as producer:
 
         async def send(caller: int) -> None:
@@ -403,7 +405,7 @@ async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer:
 
 
 @pytest.mark.slow
-async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
+async def test_a_full_buffer_fails_after_max_block(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer(buffer_memory_bytes=1_000, request_timeout_ms=300) as producer:
         await producer.send("t", b"x" * 800)
@@ -423,7 +425,7 @@ async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
     "fault", [Drop(), Drop(carried_out=True), Close(), Close(carried_out=True)]
 )
 @pytest.mark.slow
-async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New, fault: object):
+async def test_lost_requests_and_lost_responses(broker: Broker, new_producer: New, fault: object):
     async with new_producer(linger_ms=0, batch_size_bytes=70, request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", numbers(1)[0], partition=0)
         rule = broker.on(ApiKey.PRODUCE, fault, times=2)
@@ -456,9 +458,7 @@ async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_produ
     assert await stored(broker, "t") == [b"warm", *numbers(10)]
 
 
-async def test_a_node_that_dies_hands_its_batches_to_the_next_leader(
-    broker: Broker, new_producer: New
-):
+async def test_batches_of_a_dead_broker_go_to_the_next_leader(broker: Broker, new_producer: New):
     async with new_producer(linger_ms=0, batch_size_bytes=100) as producer:
         for number, value in enumerate(numbers(200)):
             if number == 50:
@@ -478,7 +478,7 @@ async def test_leaders_that_move_all_the_time(broker: Broker, new_producer: New)
     assert await stored(broker, "t") == numbers(300)
 
 
-async def test_not_leader_is_repaired_with_fresh_metadata(broker: Broker, new_producer: New):
+async def test_not_leader_requests_new_metadata(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         old = broker.leader("t", 0)
@@ -487,7 +487,7 @@ async def test_not_leader_is_repaired_with_fresh_metadata(broker: Broker, new_pr
 
 
 @pytest.mark.slow
-async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_producer: New):
+async def test_an_unknown_outcome_bumps_the_epoch(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=True))
@@ -500,12 +500,14 @@ async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_prod
 
 
 @pytest.mark.slow
-async def test_what_no_broker_took_has_timed_out(broker: Broker, new_producer: New):
+async def test_a_record_that_no_broker_acknowledged_is_delivery_timed_out(
+    broker: Broker, new_producer: New
+):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
     # It expires between two attempts: of one that is under way the outcome would not be known.
     patient = {"retry_backoff_ms": 2_000, "retry_backoff_max_ms": 2_000}
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=500, **patient) as producer:
-        with pytest.raises(DeliveryTimedOut, match="no broker has the record"):
+        with pytest.raises(DeliveryTimedOut, match="the record was not written"):
             await producer.send_and_wait("t", b"v", partition=0)
 
 
@@ -552,7 +554,7 @@ async def test_flush_gives_up_after_its_timeout(broker: Broker, new_producer: Ne
         assert (await delivery).offset == 0
 
 
-async def test_a_fatal_answer_ends_the_producer(broker: Broker, new_producer: New):
+async def test_a_fatal_error_fails_the_producer(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         rule = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), times=1)
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
@@ -562,7 +564,7 @@ async def test_a_fatal_answer_ends_the_producer(broker: Broker, new_producer: Ne
         assert rule.hits == 1
 
 
-async def test_the_numbers_are_those_of_the_documentation(broker: Broker, new_producer: New):
+async def test_the_metrics_are_those_of_the_documentation(broker: Broker, new_producer: New):
     page = Path(__file__).parents[2].joinpath("docs", "producer.md").read_text()
     table = page.partition("## Metrics")[2]
     documented = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
@@ -572,7 +574,7 @@ async def test_the_numbers_are_those_of_the_documentation(broker: Broker, new_pr
     assert all(type(number) in {int, float} for number in numbers.values())
 
 
-async def test_records_of_one_call_go_together_where_nothing_lingers(
+async def test_records_of_send_many_share_a_request_without_linger(
     broker: Broker, new_producer: New
 ):
     async with new_producer(linger_ms=0) as producer:
@@ -583,7 +585,7 @@ async def test_records_of_one_call_go_together_where_nothing_lingers(
     assert [batch.count for batch in batches] == [1, 40]
 
 
-async def test_a_record_goes_at_once_where_nothing_lingers_and_the_next_ones_together(
+async def test_without_linger_the_first_record_is_sent_at_once_and_the_next_ones_together(
     broker: Broker, new_producer: New
 ):
     async with new_producer(linger_ms=0) as producer:

@@ -1,4 +1,4 @@
-"""Wrong arguments are refused at the call, and named."""
+"""Checks of the arguments, and the fast path of appending."""
 
 from __future__ import annotations
 
@@ -81,19 +81,21 @@ def test_headers_are_copied():
     assert headers == (("a", b"1"), ("b", None))
 
 
-def test_a_dictionary_of_headers_is_to_be_given_by_its_items():
-    with pytest.raises(TypeError, match=r"pairs of name and value: give the items\(\)"):
+def test_a_dictionary_of_headers_is_rejected():
+    with pytest.raises(
+        TypeError, match=r"pairs of name and value: pass the dictionary's items\(\)"
+    ):
         check(headers={"ab": b"1"})
 
 
 @pytest.mark.parametrize("none", [None, (), []])
-def test_no_headers_are_none_or_nothing(none: object):
+def test_no_headers(none: object):
     *_, headers, _ = check(headers=none)
     assert headers == ()
 
 
 @pytest.mark.parametrize("part", ["value", "key"])
-def test_a_record_over_the_limit_says_its_size(part: str):
+def test_a_record_over_the_limit_has_its_size(part: str):
     check(**{part: b"x" * 850})
     with pytest.raises(RecordTooLarge, match="max_request_size_bytes") as caught:
         check(**{part: b"x" * 1000})
@@ -107,7 +109,7 @@ def test_headers_count_towards_the_limit():
         check(headers=[("h", b"x" * 1000)])
 
 
-async def test_a_topic_that_many_look_up_at_once_is_kept_once(broker: Broker, new_producer: New):
+async def test_concurrent_lookups_keep_one_reference_to_a_topic(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         async with anyio.create_task_group() as group:
             for _ in range(5):
@@ -125,7 +127,7 @@ PLAIN: list[tuple[bytes | None, int | None]] = [(None, None), (b"key", None), (N
 
 
 @pytest.mark.parametrize(("key", "partition"), PLAIN)
-async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
+async def test_the_fast_path_uses_the_same_memory(
     broker: Broker, new_producer: New, key: bytes | None, partition: int | None
 ):
     async with new_producer(linger_ms=5_000) as producer:
@@ -150,7 +152,7 @@ async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
     assert len({one.partition for one in metadata}) == 1
 
 
-async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_producer: New):
+async def test_the_fast_path_begins_the_same_batch(new_producer: New):
     async with new_producer(linger_ms=5_000) as producer:
         session = producer._lifecycle.session
         await producer.partitions_for("t")
@@ -181,7 +183,7 @@ async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_pro
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_is_not_plain_is_left_to_the_long_way(
+async def test_other_records_need_the_general_path(
     new_producer: New, value: Any, key: Any, partition: Any, why: str
 ):
     async with new_producer(
@@ -194,7 +196,9 @@ async def test_what_is_not_plain_is_left_to_the_long_way(
         assert session.sender.accumulator.used_bytes == before
 
 
-async def test_nothing_goes_the_short_way_while_something_is_in_its_way(new_producer: New):
+async def test_the_fast_path_is_closed_while_a_caller_waits_or_the_producer_closes(
+    new_producer: New,
+):
     async with new_producer(linger_ms=5_000, buffer_memory_bytes=300) as producer:
         await producer.send("t", b"v", partition=0)
         session = producer._lifecycle.session
@@ -211,7 +215,7 @@ async def test_nothing_goes_the_short_way_while_something_is_in_its_way(new_prod
         assert appender.append_fast("t", b"v", None, 0) is None
 
 
-async def test_the_short_way_fills_batches_as_the_long_one_does(broker: Broker, new_producer: New):
+async def test_the_fast_path_fills_batches_to_the_same_size(broker: Broker, new_producer: New):
     async with new_producer(linger_ms=5_000, batch_size_bytes=400) as producer:
         for number in range(100):
             await producer.send("t", b"%03d" % number * 10, partition=0)
@@ -223,7 +227,7 @@ async def test_the_short_way_fills_batches_as_the_long_one_does(broker: Broker, 
     assert all(batch.size_bytes <= 400 for batch in batches)
 
 
-async def test_outside_of_a_transaction_there_is_no_short_way(new_producer: New):
+async def test_the_fast_path_needs_an_open_transaction(new_producer: New):
     async with new_producer(transactional_id="short", linger_ms=5_000) as producer:
         appender = producer._lifecycle.session.appender
         await producer.begin_transaction()

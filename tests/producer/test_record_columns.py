@@ -1,4 +1,4 @@
-"""Columns of records: all is checked before the first is taken."""
+"""Columns of records: all are checked before the first is appended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def columns(
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_columns_of_bytes_are_taken_as_they_are(kind: Any):
+def test_columns_of_bytes_are_fast(kind: Any):
     values = kind([b"a", None, b"bc"])
     taken = columns(values)
     assert taken.is_fast
@@ -44,20 +44,20 @@ def test_an_arrow_array_is_a_column():
     ],
     ids=["to be copied", "keys", "timestamps", "headers"],
 )
-def test_other_columns_go_record_by_record(given: Any):
+def test_other_columns_are_appended_record_by_record(given: Any):
     taken = columns(**given)
     assert not taken.is_fast
     assert taken.record(1)[1] == b"b"
 
 
-def test_headers_may_be_such_as_can_be_looked_at_once():
+def test_headers_may_be_iterators():
     header = ("h", b"1")
     taken = columns([b"a", b"b"], headers=[iter([header]), (pair for pair in [header])])
     for _ in range(2):
         assert [taken.record(index)[5] for index in range(2)] == [(header,), (header,)]
 
 
-def test_what_was_given_may_change_while_it_is_sent():
+def test_the_caller_may_change_the_columns_during_the_call():
     values, content = [b"a", b"b"], bytearray(b"c")
     plain, copied = columns(values), columns([content])
     values.clear()
@@ -66,7 +66,7 @@ def test_what_was_given_may_change_while_it_is_sent():
     assert copied.record(0)[1] == b"c"
 
 
-def test_keys_of_one_partition_go_together():
+def test_keys_with_an_explicit_partition_are_fast():
     assert columns([b"a"], [b"k"], 1).is_fast
 
 
@@ -83,16 +83,16 @@ def test_keys_of_one_partition_go_together():
         ({"values": [b"a", b"b"], "timestamps_ms": [1, -1]}, ValueError),
     ],
 )
-def test_any_wrong_record_is_found_first(given: Any, error: type[Exception]):
+def test_a_wrong_record_fails_before_any_is_appended(given: Any, error: type[Exception]):
     with pytest.raises(error):
         columns(**given)
 
 
-def test_large_parts_of_different_records_are_not_too_large_together():
+def test_large_parts_of_different_records_do_not_add_up():
     taken = columns([b"x" * 700, b"a"], [b"k", b"k" * 700], 0)
     assert not taken.is_fast  # looked at one by one
     assert taken.count == 2
 
 
-def test_no_records_are_columns_too():
+def test_empty_columns():
     assert columns([]).count == 0

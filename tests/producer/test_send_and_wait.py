@@ -1,4 +1,4 @@
-"""Calls that send a record and wait for it in one, beside what becomes of its batch."""
+"""Calls of `send_and_wait`, and the outcome of their batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def queue_of(producer: Producer) -> PartitionQueue:
 
 
 class Calls:
-    """So many calls whose records stand in one open batch, and how each ended."""
+    """`COUNT` calls whose records are in one open batch, and how each ended."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ async def waiting(
 
 
 @pytest.mark.parametrize(("options", "offsets"), [({}, [0, 1, 2]), ({"acks": 0}, [-1, -1, -1])])
-async def test_each_call_gets_the_place_of_its_record(
+async def test_each_call_returns_the_offset_of_its_record(
     broker: Broker, new_producer: New, options: dict[str, object], offsets: list[int]
 ):
     if options:
@@ -99,7 +99,7 @@ async def test_each_call_gets_the_place_of_its_record(
     assert all(metadata[:2] == ("t", 0) and metadata.timestamp_ms > 0 for metadata in found)
 
 
-async def test_each_call_raises_the_error_and_nobody_else_does(new_producer: New):
+async def test_only_the_calls_raise_the_error(new_producer: New):
     async with waiting(new_producer) as calls:
         calls.queue.abort(KafkaError("no luck"))
         await calls.producer.flush()
@@ -108,7 +108,7 @@ async def test_each_call_raises_the_error_and_nobody_else_does(new_producer: New
     assert len({id(error) for error in errors}) == COUNT
 
 
-async def test_a_failure_is_counted_of_whom_nobody_waits_for_any_more(new_producer: New):
+async def test_the_failure_of_a_cancelled_call_is_counted(new_producer: New):
     async with waiting(new_producer) as calls:
         calls.scopes[1].cancel()
         while len(calls.ended) < COUNT or calls.scopes[1].cancelled_caught is False:
@@ -119,7 +119,7 @@ async def test_a_failure_is_counted_of_whom_nobody_waits_for_any_more(new_produc
     assert [type(ended) for ended in calls.ended.values()].count(KafkaError) == COUNT - 1
 
 
-async def test_a_failure_in_the_moment_of_the_cancellation_is_counted_too(new_producer: New):
+async def test_a_failure_during_the_cancellation_is_counted(new_producer: New):
     async with waiting(new_producer) as calls:
         for scope in calls.scopes:
             scope.cancel()
@@ -131,7 +131,7 @@ async def test_a_failure_in_the_moment_of_the_cancellation_is_counted_too(new_pr
     assert set(calls.ended.values()) == {None}
 
 
-def test_asyncio_cancels_a_task_that_was_just_woken_too() -> None:
+def test_a_cancellation_after_the_wakeup_counts_the_failure() -> None:
     async def main() -> None:
         async with (
             Broker() as broker,
@@ -158,9 +158,7 @@ async def test_a_call_follows_the_part_of_a_split_batch(broker: Broker, new_prod
     assert sorted(metadata.offset for metadata in calls.ended.values()) == [0, 1, 2]
 
 
-async def test_a_part_that_fails_where_its_batch_is_split_is_told_to_the_calls_alone(
-    broker: Broker, new_producer: New
-):
+async def test_only_the_calls_raise_the_failure_of_a_part(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Delay(60), times=1)
     flushed: list[bool] = []
 
@@ -180,7 +178,7 @@ async def test_a_part_that_fails_where_its_batch_is_split_is_told_to_the_calls_a
 
 
 @pytest.mark.parametrize("headers", [None, [("by the", b"long way")]])
-async def test_whoever_goes_while_a_part_is_on_its_way_hears_of_no_failure(
+async def test_failures_of_calls_cancelled_after_a_split_are_counted(
     broker: Broker, new_producer: New, headers: list[tuple[str, bytes]] | None
 ):
     broker.on(ApiKey.PRODUCE, Delay(60), times=1)
@@ -201,7 +199,7 @@ async def test_whoever_goes_while_a_part_is_on_its_way_hears_of_no_failure(
     assert type(calls.ended[0]) is KafkaError
 
 
-async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
+async def test_a_call_cancelled_during_the_split_is_counted():
     failures = UnreportedFailures()
     batch, *parts = (BatchFuture("t", 0, failures, YieldBudget()) for _ in range(3))
     for future, count in zip((batch, *parts), (3, 2, 1), strict=True):
@@ -219,7 +217,7 @@ async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
     assert failures.count == batch.count
 
 
-async def test_a_call_that_is_cancelled_again_and_again_leaves_nothing_behind(new_producer: New):
+async def test_repeatedly_cancelled_calls_leave_no_waiters(new_producer: New):
     async with new_producer(linger_ms=15_000) as producer:
         await producer.partitions_for("t")
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""What runs beside the callers: the producer id, metadata, large batches."""
+"""Background work: producer id, metadata, compression of large batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ New = Callable[..., Producer]
 
 
 def without_producer_ids(broker: Broker) -> None:
-    """Let the broker speak as Kafka 0.10.2 does."""
+    """Limit the broker to the API versions of Kafka 0.10.2."""
     known = {ApiKey.PRODUCE: 2, ApiKey.METADATA: 2, ApiKey.API_VERSIONS: 0, ApiKey.FETCH: 3}
     response = ApiVersionsResponse(
         error_code=0,
@@ -40,7 +40,7 @@ def without_producer_ids(broker: Broker) -> None:
     broker.on(ApiKey.API_VERSIONS, lambda _: response)
 
 
-async def test_records_are_numbered(broker: Broker, new_producer: New):
+async def test_batches_have_sequence_numbers(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         for _ in range(3):
             await producer.send_and_wait("t", b"v", partition=0)
@@ -52,7 +52,7 @@ async def test_records_are_numbered(broker: Broker, new_producer: New):
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_fewer_acks_are_not_numbered(broker: Broker, new_producer: New, acks: int):
+async def test_acks_below_all_disable_idempotence(broker: Broker, new_producer: New, acks: int):
     async with new_producer(acks=acks) as producer:
         await producer.send_and_wait("t", b"v", partition=0)
         seen = await broker.wait_for_request(ApiKey.PRODUCE)
@@ -61,20 +61,20 @@ async def test_fewer_acks_are_not_numbered(broker: Broker, new_producer: New, ac
     assert broker.requests.of(ApiKey.INIT_PRODUCER_ID) == []
 
 
-async def test_a_broker_without_producer_ids_switches_the_default_off(
+async def test_a_broker_without_producer_ids_disables_default_idempotence(
     broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
 ):
     without_producer_ids(broker)
     with caplog.at_level(logging.WARNING, "aiokafkawire.producer"):
         async with new_producer() as producer:
             await producer.send_and_wait("t", b"v", partition=0)
-    assert len([r for r in caplog.records if "going on without" in r.message]) == 1
+    assert len([r for r in caplog.records if "idempotence is disabled" in r.message]) == 1
     seen = await broker.wait_for_request(ApiKey.PRODUCE)
     assert seen.version == 2
     assert [batch.magic for batch in produced(seen)] == [1]
 
 
-async def test_a_broker_without_producer_ids_refuses_explicit_idempotence(
+async def test_a_broker_without_producer_ids_fails_explicit_idempotence(
     broker: Broker, new_producer: New
 ):
     without_producer_ids(broker)
@@ -83,7 +83,7 @@ async def test_a_broker_without_producer_ids_refuses_explicit_idempotence(
             await producer.send_and_wait("t", b"v", partition=0)
 
 
-async def test_a_refused_producer_id_ends_the_producer(broker: Broker, new_producer: New):
+async def test_a_refused_producer_id_fails_the_producer(broker: Broker, new_producer: New):
     broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     async with new_producer() as producer:
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
@@ -91,7 +91,7 @@ async def test_a_refused_producer_id_ends_the_producer(broker: Broker, new_produ
 
 
 def watch_offloading(producer: Producer) -> list[object]:
-    """What the producer gives to other threads from now on."""
+    """Return a list that collects the functions that run in other threads from now on."""
     runtime = producer._lifecycle.session.runtime
     offloaded = []
     through = runtime.offload
@@ -105,7 +105,7 @@ def watch_offloading(producer: Producer) -> list[object]:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
-async def test_large_batches_are_compressed_elsewhere(
+async def test_large_batches_are_compressed_in_another_thread(
     broker: Broker, new_producer: New, codec: str
 ):
     values = [b"%06d" % number * 1_000 for number in range(40)]
@@ -117,7 +117,7 @@ async def test_large_batches_are_compressed_elsewhere(
     assert await stored(broker, "t") == values
 
 
-async def test_a_record_larger_than_batches_are_to_be_is_compressed_elsewhere(
+async def test_a_record_larger_than_a_batch_is_compressed_in_another_thread(
     broker: Broker, new_producer: New
 ):
     value = b"%06d" % 7 * 50_000
@@ -130,7 +130,7 @@ async def test_a_record_larger_than_batches_are_to_be_is_compressed_elsewhere(
     assert await stored(broker, "t") == [value, b"small"]
 
 
-async def test_a_topic_made_anew_is_written_from_the_beginning(broker: Broker, new_producer: New):
+async def test_a_recreated_topic_is_written_from_offset_zero(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         for value in (b"1", b"2"):
             await producer.send_and_wait("t", value, partition=0)
@@ -141,7 +141,9 @@ async def test_a_topic_made_anew_is_written_from_the_beginning(broker: Broker, n
     assert await stored(broker, "t") == [b"3", b"4"]
 
 
-async def test_without_ids_a_topic_that_was_gone_is_another_one(anyio_backend: object):
+async def test_without_topic_ids_a_topic_that_disappeared_counts_as_recreated(
+    anyio_backend: object,
+):
     async with Broker(nodes=1, as_of="2.7", auto_create_topics=False) as broker:
         await broker.create_topic("t", partitions=1)
         async with Producer(bootstrap_servers=broker.bootstrap_servers, **HASTY) as producer:
@@ -161,7 +163,7 @@ async def test_without_ids_a_topic_that_was_gone_is_another_one(anyio_backend: o
         assert await stored(broker, "t") == [b"3", b"4"]
 
 
-async def test_a_topic_that_nothing_is_sent_to_is_let_go(broker: Broker, new_producer: New):
+async def test_an_idle_topic_is_removed_from_the_metadata(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         session = producer._lifecycle.session
@@ -172,14 +174,14 @@ async def test_a_topic_that_nothing_is_sent_to_is_let_go(broker: Broker, new_pro
             assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
         assert not session.cluster.metadata.topics
         assert producer.metrics()["topics_in_use"] == 0
-        # It is used again at once: nobody need look it up anew.
+        # It is used again at once, without another look-up.
         assert (await producer.send_nowait("t", b"2", partition=0)).offset == 1
         assert set(session.cluster.metadata.topics) == {"t"}
         assert producer.metrics()["epochs_raised_total"] == 0
     assert await stored(broker, "t") == [b"1", b"2"]
 
 
-async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
+async def test_a_bug_in_a_task_fails_the_producer_with_its_error(
     broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
 ):
     async with new_producer() as producer:
@@ -197,7 +199,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 
 
 @pytest.mark.slow
-async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
+async def test_after_the_last_epoch_there_is_a_new_producer_id(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         producer_id_state = producer._lifecycle.session.sender.accumulator.producer_id_state
@@ -214,7 +216,7 @@ async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker,
 
 
 @pytest.mark.slow
-async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker, new_producer: New):
+async def test_an_expired_record_has_the_connection_error(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         for node in (1, 2, 3):
@@ -225,7 +227,7 @@ async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker,
 
 
 @pytest.mark.parametrize("codec", sorted(COMPRESSION_LEVELS))
-def test_every_level_that_the_options_allow_compresses(codec: str):
+def test_every_allowed_compression_level_works(codec: str):
     low, high = COMPRESSION_LEVELS[codec]
     for level in (low, high):
         config = make_config(
@@ -240,7 +242,7 @@ def test_every_level_that_the_options_allow_compresses(codec: str):
 
 
 @pytest.mark.parametrize(("refusals", "warned"), [(2, False), (6, True)])
-async def test_a_coordinator_that_loads_is_a_warning_only_when_it_lasts(
+async def test_a_loading_coordinator_is_a_warning_only_when_it_lasts(
     broker: Broker,
     new_producer: New,
     caplog: pytest.LogCaptureFixture,
@@ -255,7 +257,7 @@ async def test_a_coordinator_that_loads_is_a_warning_only_when_it_lasts(
     assert ("COORDINATOR_LOAD_IN_PROGRESS" in caplog.text) is warned
 
 
-async def test_closing_while_the_producer_id_is_awaited_is_silent(
+async def test_closing_without_a_producer_id_logs_nothing(
     broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
 ):
     broker.on(ApiKey.INIT_PRODUCER_ID, Drop())
@@ -265,9 +267,9 @@ async def test_closing_while_the_producer_id_is_awaited_is_silent(
     assert caplog.text == ""
 
 
-async def test_the_tasks_of_a_broker_that_is_gone_end(broker: Broker, new_producer: New):
+async def test_the_task_of_a_removed_broker_ends(broker: Broker, new_producer: New):
     def tasks(sender: Sender) -> list[TaskHandle]:
-        return [task for task in sender.host._tasks if task.name.startswith("send to 2 ")]
+        return [task for task in sender.host._tasks if task.name == "send to broker 2"]
 
     async with new_producer(metadata_max_age_ms=20) as producer:
         sender = producer._lifecycle.session.sender
@@ -290,26 +292,27 @@ async def test_the_tasks_of_a_broker_that_is_gone_end(broker: Broker, new_produc
 
 
 class WithoutPartitions(Corrupt):
-    """Metadata of topics that are there, and have nothing."""
+    """Metadata of topics without partitions."""
 
     def response(self, response: Response) -> Response:
-        told: Any = response
-        return replace(told, topics=[replace(each, partitions=[]) for each in told.topics])
+        metadata: Any = response
+        topics = [replace(each, partitions=[]) for each in metadata.topics]
+        return replace(metadata, topics=topics)
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
         return buffers
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
-async def test_a_topic_keeps_its_partitions_when_it_is_told_to_have_none(
+async def test_a_topic_keeps_its_partitions_when_metadata_has_none(
     broker: Broker, new_producer: New, key: bytes | None
 ):
     async with new_producer(metadata_max_age_ms=100) as producer:
         await producer.send_and_wait("t", b"1", key)
         asked = len(broker.requests.of(ApiKey.METADATA))
-        told = broker.on(ApiKey.METADATA, WithoutPartitions())
+        fault = broker.on(ApiKey.METADATA, WithoutPartitions())
         with anyio.fail_after(30):
             await broker.wait_for_request(ApiKey.METADATA, count=asked + 2)
             delivery = await producer.send("t", b"2", key)
-            told.remove()
+            fault.remove()
             await delivery

@@ -1,4 +1,4 @@
-"""The numbers of a partition: every state with every event."""
+"""Sequence numbers of a partition: every state with every event."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_every_state_with_every_event(state: int, event: int):
         assert transition(STATES[state], EVENTS[event]) == expected
 
 
-def test_sequences_begin_at_zero_again_after_the_last():
+def test_advance_wraps_to_zero():
     assert advance(SEQUENCE_MODULUS - 1, 1) == 0
     assert advance(SEQUENCE_MODULUS - 2, 5) == 3
 
 
 @pytest.mark.parametrize("order", [(-3, 2), (2, -3)])
-def test_numbers_go_on_from_the_first_that_failed_also_where_they_begin_at_zero_again(
+def test_resume_at_the_first_failed_sequence_across_the_wrap(
     order: tuple[int, int],
 ):
     state: Any = Sequencing(ME, 12)
@@ -119,14 +119,14 @@ def test_an_event_that_cannot_happen_is_an_error():
         sequences.batch_failed(BatchSequence(ME, 0), 1, True)
 
 
-def test_a_stamp_needs_an_identity():
+def test_assign_needs_a_producer_id():
     sequences = PartitionSequences(ProducerIdState())
     assert not sequences.can_assign(any_sequenced=False)
     with pytest.raises(ValueError, match="no producer id"):
         sequences.assign(1)
 
 
-def test_the_epoch_rises_when_a_gap_is_drained():
+def test_a_drained_gap_bumps_the_epoch():
     producer_id_state = ProducerIdState()
     producer_id_state.set_producer_id(7, 0)
     sequences = PartitionSequences(producer_id_state)
@@ -138,7 +138,7 @@ def test_the_epoch_rises_when_a_gap_is_drained():
     assert sequences.assign(2) == BatchSequence(ProducerIdAndEpoch(7, 1), 0)
 
 
-def test_two_partitions_with_gaps_raise_the_epoch_once():
+def test_two_partitions_with_gaps_bump_the_epoch_once():
     producer_id_state = ProducerIdState()
     producer_id_state.set_producer_id(7, 0)
     partitions = [PartitionSequences(producer_id_state) for _ in range(2)]
@@ -149,7 +149,7 @@ def test_two_partitions_with_gaps_raise_the_epoch_once():
         assert sequences.assign(1) == BatchSequence(ProducerIdAndEpoch(7, 1), 0)
 
 
-def test_after_the_last_epoch_a_new_producer_id_is_wanted():
+def test_after_the_last_epoch_a_new_producer_id_is_needed():
     producer_id_state = ProducerIdState()
     producer_id_state.set_producer_id(7, MAX_EPOCH)
     sequences = PartitionSequences(producer_id_state)
@@ -162,7 +162,7 @@ def test_after_the_last_epoch_a_new_producer_id_is_wanted():
     assert sequences.assign(1) == BatchSequence(ProducerIdAndEpoch(8, 0), 0)
 
 
-def test_a_new_producer_id_goes_alone_until_it_is_acknowledged():
+def test_the_first_batch_is_pending_until_it_is_acknowledged():
     producer_id_state = ProducerIdState()
     sequences = PartitionSequences(producer_id_state)
     assert sequences.first_batch_pending

@@ -184,7 +184,7 @@ async def test_a_batch_for_a_newer_leader_is_encoded_anew_for_an_older_one(
         assert set(produced) == {*produced[:1], *produced[-1:]}
         assert broker.end_offset(TOPIC, 0) == 3
     (line,) = [message for message in caplog.messages if "idempotence" in message]
-    assert "going on without idempotence" in line
+    assert "idempotence is disabled" in line
 
 
 @pytest.mark.parametrize(

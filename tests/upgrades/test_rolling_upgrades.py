@@ -78,7 +78,7 @@ async def test_from_0_9_on_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> 
             assert set(stored) == set(load.delivered)
             assert {1, 2, 9} < set(versions(broker, ApiKey.PRODUCE))
     (line,) = [message for message in caplog.messages if "idempotence" in message]
-    assert "going on without idempotence" in line
+    assert "idempotence is disabled" in line
 
 
 async def test_a_member_gets_on_from_one_kind_of_offsets_to_the_next() -> None:
