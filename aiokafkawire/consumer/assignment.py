@@ -54,7 +54,7 @@ class ConsumerAssignment:
     def __contains__(self, tp: object) -> bool:
         return tp in self._partitions
 
-    def has(self, partitions: Mapping[TopicPartition, object]) -> bool:
+    def has_all(self, partitions: Mapping[TopicPartition, object]) -> bool:
         """Return whether all of these partitions are assigned."""
         return partitions.keys() <= self._partitions.keys()
 
@@ -63,7 +63,7 @@ class ConsumerAssignment:
         return self._partitions.get(tp)
 
     @property
-    def names(self) -> tuple[TopicPartition, ...]:
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
         """The topics and numbers of the assigned partitions, sorted."""
         return tuple(sorted(self._partitions))
 
@@ -84,7 +84,7 @@ class ConsumerAssignment:
         """Note that a fetch has returned records, unless the partition was removed meanwhile."""
         if self._partitions.get(partition.tp) is not partition:
             return
-        if partition.buffer is not None and not partition.buffer.empty:
+        if partition.buffer is not None and not partition.buffer.is_empty:
             self._with_data.setdefault(partition)
 
     def remove(self, partitions: Iterable[AssignedPartition]) -> None:
@@ -121,7 +121,7 @@ class ConsumerAssignment:
         """
         self._exclude_others(None)
         self._reset_result()
-        for partition, buffer in self._in_order(None):
+        for partition, buffer in self._in_delivery_order(None):
             before = buffer.size_bytes
             try:
                 cursor = buffer.open_cursor(caller)
@@ -163,7 +163,7 @@ class ConsumerAssignment:
         left, remaining_bytes = max_records, TAKE_BYTES
         self._exclude_others(only)
         self._reset_result()
-        for partition, buffer in self._in_order(only):
+        for partition, buffer in self._in_delivery_order(only):
             before = buffer.size_bytes
             parts: list[Records] = []
             try:
@@ -215,10 +215,10 @@ class ConsumerAssignment:
         if self._cursor is not None:
             self.counters.records_consumed += self._cursor.take_delivered_count()
 
-    def raise_failed(self) -> None:
+    def raise_partition_error(self) -> None:
         """Raise the error of a partition that cannot be read, if there is one.
 
-        A broker's error that may pass is raised once for all partitions of a topic.
+        The same pending error of several partitions of a topic is raised once.
         """
         for partition in list(self._failed):
             error = partition.take_error()
@@ -236,7 +236,7 @@ class ConsumerAssignment:
         for tp, partition in self._partitions.items():
             partition.excluded = only is not None and tp not in only
 
-    def _in_order(
+    def _in_delivery_order(
         self, only: Collection[TopicPartition] | None
     ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
         """Yield the partitions with readable records, in delivery order."""
@@ -244,9 +244,9 @@ class ConsumerAssignment:
             buffer = partition.readable
             if buffer is None:
                 buffer = partition.buffer
-                if buffer is None or buffer.empty:
+                if buffer is None or buffer.is_empty:
                     del self._with_data[partition]
-            elif buffer.empty:
+            elif buffer.is_empty:
                 del self._with_data[partition]
             elif only is None or partition.tp in only:
                 yield partition, buffer
@@ -268,7 +268,7 @@ class ConsumerAssignment:
         found = {
             tp: partition.delivered_offset()
             for tp, partition in self._partitions.items()
-            if partition.position != partition.committed
+            if partition.position != partition.committed_offset
         }
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
@@ -277,7 +277,7 @@ class ConsumerAssignment:
         for tp, offset in offsets.items():
             partition = self._partitions.get(tp)
             if partition is not None:
-                partition.committed = offset.offset
+                partition.committed_offset = offset.offset
 
 
 def offsets_to_commit(

@@ -455,7 +455,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """
         session = self._running
         group = session.require_group()
-        wanted = parse_topic_partitions(partitions) or list(session.assignment.names)
+        wanted = parse_topic_partitions(partitions) or list(session.assignment.topic_partitions)
         if not wanted:
             return {}
         return dict(await group.offsets.fetch(wanted, self._deadline(session), stable=stable))
@@ -475,7 +475,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         while (
             position := session.validated_position(self._owned_partition(session, partition))
         ) is None:
-            session.raise_failed()
+            session.raise_partition_error()
             if not await session.wait(deadline):
                 topic, number = partition
                 failure = session.last_failure
@@ -575,7 +575,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         self, partitions: tuple[PartitionArgument, ...], event: ResetOffset | SeekToCommitted
     ) -> None:
         session = self._running
-        chosen = parse_topic_partitions(partitions) or session.assignment.names
+        chosen = parse_topic_partitions(partitions) or session.assignment.topic_partitions
         for tp in chosen:
             self._owned_partition(session, tp).handle(event)
         session.on_position_changed()
@@ -651,7 +651,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         self, partitions: tuple[PartitionArgument, ...], point: OffsetSpec
     ) -> dict[TopicPartition, int]:
         session = self._running
-        wanted = parse_topic_partitions(partitions) or session.assignment.names
+        wanted = parse_topic_partitions(partitions) or session.assignment.topic_partitions
         found = await session.lister.list_all(
             dict.fromkeys(wanted, int(point)), self._deadline(session)
         )

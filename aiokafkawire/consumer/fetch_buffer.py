@@ -119,14 +119,14 @@ class FetchBuffer:
         "_chunks",
         "_cursor",
         "_decoded",
-        "_delivered",
+        "_delivered_range",
         "_leader_epoch",
         "_position",
         "_taken",
         "_unprocessed",
         "decoded_bytes",
-        "fetch_epoch",
         "fetch_offset",
+        "last_fetched_epoch",
         "size_bytes",
         "suspended_batches",
     )
@@ -134,7 +134,7 @@ class FetchBuffer:
     def __init__(self, position: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         self._position = position
         self.fetch_offset = position
-        self.fetch_epoch = leader_epoch
+        self.last_fetched_epoch = leader_epoch
         self._leader_epoch = leader_epoch
         self.size_bytes = 0
         self.suspended_batches: FetchedBatches | None = None
@@ -143,11 +143,11 @@ class FetchBuffer:
         self._decoded: Records | None = None
         self._cursor: RecordCursor | None = None  # over `_decoded`
         self._taken = 0  # records of `_decoded` that are known to be delivered
-        self._delivered: tuple[int, int] | None = None
+        self._delivered_range: tuple[int, int] | None = None
         self._unprocessed: dict[object, UnprocessedRange] = {}
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True if nothing is buffered. Buffered chunks may turn out to hold no records."""
         if self._cursor is not None:
             self._sync_cursor()
@@ -161,11 +161,11 @@ class FetchBuffer:
         return self._position
 
     @property
-    def delivered(self) -> tuple[int, int] | None:
+    def delivered_range(self) -> tuple[int, int] | None:
         """The range of offsets delivered from this buffer: first, and one past the last."""
         if self._cursor is not None:
             self._sync_cursor()
-        return self._delivered
+        return self._delivered_range
 
     @property
     def leader_epoch(self) -> int:
@@ -180,7 +180,7 @@ class FetchBuffer:
         """Append the records fetched at `fetch_offset`, and move it to their end."""
         self._append(FetchedChunk(batches, size_bytes))
         self.size_bytes += size_bytes
-        self.fetch_offset, self.fetch_epoch = fetched_range
+        self.fetch_offset, self.last_fetched_epoch = fetched_range
 
     def end_with_error(self, error: KafkaError, size_bytes: int) -> None:
         """Raise `error` after the buffered records. `size_bytes` keeps the buffer full."""
@@ -199,18 +199,18 @@ class FetchBuffer:
         self._chunks = _NO_CHUNKS
         self.size_bytes = 0
         self.suspended_batches = None
-        self.fetch_offset, self.fetch_epoch = self._position, self._leader_epoch
+        self.fetch_offset, self.last_fetched_epoch = self._position, self._leader_epoch
 
     def correct_epoch(self, leader_epoch: int) -> None:
         """Set the leader epoch that the log has for the record before `fetch_offset`."""
-        self.fetch_epoch = leader_epoch
-        if self.empty:
+        self.last_fetched_epoch = leader_epoch
+        if self.is_empty:
             self._leader_epoch = leader_epoch
 
     def forget_delivered(self) -> None:
         """Forget the delivered range, because the topic was recreated."""
         self._sync_cursor()
-        self._delivered = None
+        self._delivered_range = None
 
     # --- delivery ---
 
@@ -281,8 +281,8 @@ class FetchBuffer:
             self._set_decoded(self._decoded[self._taken :])
 
     def _note_delivered(self, first: int, next_offset: int) -> None:
-        low, high = self._delivered or (first, next_offset)
-        self._delivered = min(low, first), max(high, next_offset)
+        low, high = self._delivered_range or (first, next_offset)
+        self._delivered_range = min(low, first), max(high, next_offset)
 
     def _load(self, max_records: int, max_bytes: int) -> bool:
         """Decode the next records into `_decoded`. Return False if there are none."""
@@ -330,7 +330,7 @@ class FetchBuffer:
     def _skip_gap(self) -> None:
         """Skip offsets that compaction has removed."""
         if self._decoded is None and not self._chunks:
-            self._skip_to(self.fetch_offset, self.fetch_epoch)
+            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
 
     # --- processed records ---
 
@@ -359,7 +359,7 @@ class FetchBuffer:
         self._unprocessed.pop(caller, None)
 
     @property
-    def processed(self) -> int:
+    def processed_offset(self) -> int:
         """All records before this offset are processed by the tasks that received them."""
         position = self.position
         # mutation: commit-passes-running-record

@@ -51,8 +51,8 @@ class FetchLimits:
 class PartitionFetch(NamedTuple):
     """One partition of a Fetch request. The response is valid while the partition is in `state`.
 
-    `fetch_epoch` is the leader epoch of the record before `offset`. With `from_follower` the broker
-    is not the leader.
+    `last_fetched_epoch` is the leader epoch of the record before `offset`. With `from_follower` the
+    broker is not the leader.
     """
 
     partition: AssignedPartition
@@ -61,7 +61,7 @@ class PartitionFetch(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
-    fetch_epoch: int
+    last_fetched_epoch: int
     from_follower: bool
 
     @property
@@ -267,7 +267,7 @@ class FetchPlanner:
             offset=buffer.fetch_offset,
             leader_epoch=leader.epoch,
             max_bytes=partition.max_bytes or self._limits.partition_bytes,
-            fetch_epoch=buffer.fetch_epoch,
+            last_fetched_epoch=buffer.last_fetched_epoch,
             from_follower=node != leader.node,
         )
 

@@ -184,10 +184,10 @@ def _is_unchanged(was: PartitionFetch | None, now: PartitionFetch) -> bool:
     """Return whether the broker already has all values of the partition in its session."""
     if was is None or was is now:
         return was is not None
-    return (was.offset, was.leader_epoch, was.fetch_epoch, was.max_bytes) == (
+    return (was.offset, was.leader_epoch, was.last_fetched_epoch, was.max_bytes) == (
         now.offset,
         now.leader_epoch,
-        now.fetch_epoch,
+        now.last_fetched_epoch,
         now.max_bytes,
     )
 

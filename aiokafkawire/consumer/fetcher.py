@@ -50,8 +50,8 @@ from .partition import (
     CorruptionFound,
     EpochEndFetched,
     Fetching,
-    OffsetOutOfRange,
     PartitionFailed,
+    PositionOutOfRange,
     PreferredReadReplica,
 )
 
@@ -321,7 +321,7 @@ class Fetcher:
         records = data.records
         if records is None or not len(records):
             return
-        if fetched_range.end <= part.offset and self._is_oversized(
+        if fetched_range.end <= part.offset and self._handle_truncated_message(
             part, partial_message_size(records)
         ):
             return
@@ -382,17 +382,20 @@ class Fetcher:
 
     def _fail(self, part: PartitionFetch, error: KafkaError) -> None:
         """Stop reading the partition with an error, after its buffered records."""
-        if part.buffer.empty:
+        if part.buffer.is_empty:
             part.partition.handle(CorruptionFound(part.state, error))
         else:
             part.buffer.end_with_error(error, self._config.max_partition_fetch_bytes)
             self._assignment.on_records_fetched(part.partition)
         self._on_data()
 
-    def _is_oversized(self, part: PartitionFetch, size_bytes: int | None) -> bool:
-        """Return whether the first message was truncated; then fetch it with a larger limit.
+    def _handle_truncated_message(self, part: PartitionFetch, size_bytes: int | None) -> bool:
+        """Fetch the first message with a larger limit, or fail, if the broker truncated it.
 
-        Brokers truncate a message larger than the limit before Fetch version 3.
+        Before Fetch version 3 brokers truncate a message larger than the limit.
+
+        Returns:
+            False if the message was not truncated.
         """
         if size_bytes is None or size_bytes <= part.max_bytes:
             return False
@@ -419,7 +422,7 @@ class Fetcher:
         self._report_unless_recreated(part, EpochEndFetched(part.state, end.epoch, end.end_offset))
 
     def _report_unless_recreated(
-        self, part: PartitionFetch, event: EpochEndFetched | OffsetOutOfRange
+        self, part: PartitionFetch, event: EpochEndFetched | PositionOutOfRange
     ) -> None:
         """Handle an event unless the topic turns out to be recreated.
 
@@ -440,7 +443,7 @@ class Fetcher:
         self,
         partition: AssignedPartition,
         state: Fetching,
-        event: EpochEndFetched | OffsetOutOfRange,
+        event: EpochEndFetched | PositionOutOfRange,
     ) -> None:
         deadline = self._runtime.clock.now() + self._config.request_timeout_ms / 1000
         try:
@@ -471,7 +474,7 @@ class Fetcher:
             partition.preferred_replica = None
             self._cluster.request_update()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._report_unless_recreated(part, OffsetOutOfRange(part.state, error))
+            self._report_unless_recreated(part, PositionOutOfRange(part.state, error))
         elif code == ErrorCode.CORRUPT_MESSAGE:
             self._fail(part, error)
         elif isinstance(error, UnknownServerError):
@@ -542,7 +545,7 @@ def fetch_request(
                 partition=number,
                 current_leader_epoch=part.leader_epoch,
                 fetch_offset=part.offset,
-                last_fetched_epoch=part.fetch_epoch
+                last_fetched_epoch=part.last_fetched_epoch
                 if version >= FIRST_WITH_DIVERGING_EPOCH
                 else -1,
                 partition_max_bytes=part.max_bytes,

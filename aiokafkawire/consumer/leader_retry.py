@@ -21,12 +21,12 @@ class LeaderRetry:
         self._asked = 0
         self._next_at = -math.inf
 
-    def leaders_found(self) -> None:
+    def reset(self) -> None:
         """Reset the backoff, because every partition has a leader."""
         self._asked = 0
         self._next_at = -math.inf
 
-    def leader_missing(self, now: float, rng: random.Random) -> bool:
+    def should_request(self, now: float, rng: random.Random) -> bool:
         """Return whether to request metadata now, because a partition has no leader."""
         if now < self._next_at:
             return False

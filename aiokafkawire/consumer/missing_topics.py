@@ -68,7 +68,7 @@ class MissingTopics:
         self._ids = {topic: self._ids.get(topic, ZERO_UUID) for topic in kept} | ids
         return MissingTopicsResult(kept, recreated)
 
-    def check(
+    def find_error(
         self, metadata: MetadataSnapshot, topics: Iterable[str], now: float
     ) -> KafkaError | None:
         """Return the error of the first topic that cannot be read, if there is one."""

@@ -46,9 +46,9 @@ __all__ = (
     "LeaderChanged",
     "LookupFailed",
     "OffsetListed",
-    "OffsetOutOfRange",
     "OffsetSpec",
     "PartitionFailed",
+    "PositionOutOfRange",
     "PreferredReadReplica",
     "ResetOffset",
     "ResetReason",
@@ -146,9 +146,9 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorPending:
-    """A broker returned an error that may pass: it is raised once.
+    """A broker returned an error that the application must see, such as a missing permission.
 
-    After that the partition goes on in `resume_state`.
+    It is raised once; after that the partition goes on in `resume_state`.
     """
 
     error: KafkaError
@@ -234,7 +234,7 @@ class SeekToCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetOutOfRange:
+class PositionOutOfRange:
     """A fetch failed with OFFSET_OUT_OF_RANGE."""
 
     requested_in: State
@@ -251,7 +251,7 @@ class CorruptionFound:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed:
-    """A broker returned an error for the partition that may pass."""
+    """A broker returned an error for the partition that the application must see."""
 
     requested_in: State
     error: KafkaError
@@ -276,7 +276,7 @@ Event = (
     | Seek
     | ResetOffset
     | SeekToCommitted
-    | OffsetOutOfRange
+    | PositionOutOfRange
     | CorruptionFound
     | PartitionFailed
     | ErrorReported
@@ -303,9 +303,9 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        "_delivered",
+        "_delivered_range",
         "_failed",
-        "committed",
+        "committed_offset",
         "excluded",
         "failures",
         "fields",
@@ -336,9 +336,9 @@ class AssignedPartition:
         self.paused = False
         self.excluded = False
         self.pending_revocation = False
-        self._delivered: tuple[int, int] | None = None  # from earlier buffers
+        self._delivered_range: tuple[int, int] | None = None  # from earlier buffers
         self._failed: dict[AssignedPartition, None] | None = None
-        self.committed: int | None = None
+        self.committed_offset: int | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.readable_end: int | None = None
@@ -353,7 +353,7 @@ class AssignedPartition:
         # mutation: stale-response-accepted-after-seek
         if requested_in is not self.state:
             return
-        self._delivered = self.delivered
+        self._delivered_range = self.delivered_range
         self.state = transition(TRANSITIONS, self.state, event)(self, self.state, event)
         if not isinstance(self.state, Fetching):
             self.max_bytes = None
@@ -418,17 +418,17 @@ class AssignedPartition:
         return None if position is None or end is None else max(end - position, 0)
 
     @property
-    def delivered(self) -> tuple[int, int] | None:
+    def delivered_range(self) -> tuple[int, int] | None:
         """The range of offsets delivered since the assignment: first, and one past the last."""
         buffer = self.buffer
-        now = None if buffer is None else buffer.delivered
-        if now is None or self._delivered is None:
-            return now or self._delivered
-        return min(now[0], self._delivered[0]), max(now[1], self._delivered[1])
+        now = None if buffer is None else buffer.delivered_range
+        if now is None or self._delivered_range is None:
+            return now or self._delivered_range
+        return min(now[0], self._delivered_range[0]), max(now[1], self._delivered_range[1])
 
     def forget_delivered(self) -> None:
         """Forget the delivered range, because the topic was recreated."""
-        self._delivered = None
+        self._delivered_range = None
         if self.buffer is not None:
             self.buffer.forget_delivered()
 
@@ -443,12 +443,12 @@ class AssignedPartition:
         buffer = self.buffer
         if buffer is None:
             return None
-        known = self.committed if pending is None else pending.offset
+        known = self.committed_offset if pending is None else pending.offset
         # mutation: seek-back-not-committed
-        if known is not None and buffer.processed <= known <= buffer.position:
+        if known is not None and buffer.processed_offset <= known <= buffer.position:
             return None
         # mutation: commit-off-by-one
-        return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)
+        return OffsetAndMetadata(buffer.processed_offset, leader_epoch=buffer.leader_epoch)
 
     def delivered_offset(self) -> OffsetAndMetadata | None:
         """Return the offset after all delivered records, processed or not."""
@@ -463,11 +463,11 @@ class AssignedPartition:
 
         Records after the position do not count: after a seek backwards they are delivered again.
         """
-        delivered, position = self.delivered, self.position
+        delivered, position = self.delivered_range, self.position
         if delivered is None or position is None:
             return False
         read = min(delivered[1], position)
-        return self.committed is None or self.committed < read
+        return self.committed_offset is None or self.committed_offset < read
 
 
 def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) -> State:
@@ -489,7 +489,7 @@ def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) ->
 def _start_at_committed(p: AssignedPartition, state: State, event: CommittedOffsetFetched) -> State:
     if event.offset is None:
         return _apply_reset_policy(p, ResetReason.NOT_COMMITTED, "no offset is committed")
-    p.committed = event.offset.offset
+    p.committed_offset = event.offset.offset
     return Fetching(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
 
 
@@ -547,7 +547,7 @@ def _on_leader_changed(
 
 def _validate_if_possible(buffer: FetchBuffer, leader: LeaderAndEpoch) -> State:
     """Return `Validating` if both epochs are known, else `Fetching`."""
-    if NO_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
+    if NO_LEADER_EPOCH in {buffer.last_fetched_epoch, leader.epoch}:
         return Fetching(buffer, leader)
     return Validating(buffer, leader)
 
@@ -558,7 +558,7 @@ def _compare_epoch_end(
     """Compare the fetch offset with the end of its epoch in the leader's log."""
     buffer, leader = state.buffer, state.leader
     if event.end_offset >= buffer.fetch_offset and event.leader_epoch != NO_LEADER_EPOCH:
-        buffer.correct_epoch(min(event.leader_epoch, buffer.fetch_epoch))
+        buffer.correct_epoch(min(event.leader_epoch, buffer.last_fetched_epoch))
         return Fetching(buffer, leader)
     if buffer.fetch_offset > buffer.position:
         # Perhaps only undelivered records were truncated: fetch them again.
@@ -603,9 +603,9 @@ def _on_truncated(
     return Fetching(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 
 
-def _on_out_of_range(p: AssignedPartition, state: Fetching, event: OffsetOutOfRange) -> State:
+def _on_out_of_range(p: AssignedPartition, state: Fetching, event: PositionOutOfRange) -> State:
     # mutation: fetched-records-dropped-when-out-of-range
-    if not state.buffer.empty:
+    if not state.buffer.is_empty:
         # Buffered records are delivered first; the next fetch fails again.
         return state
     return _apply_reset_policy(
@@ -628,7 +628,7 @@ def _resume(p: AssignedPartition, state: ErrorPending, event: ErrorReported) -> 
 
 
 def _restart(p: AssignedPartition, state: State, event: TopicRecreated) -> State:
-    p.committed = None
+    p.committed_offset = None
     p.forget_delivered()
     p.preferred_replica = None
     return _apply_reset_policy(p, ResetReason.RECREATED, "the topic was deleted and created again")
@@ -656,7 +656,7 @@ TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], 
     (Validating, PartitionFailed): _hold_error,
     (Fetching, LeaderChanged): _on_leader_changed,
     (Fetching, EpochEndFetched): _compare_epoch_end,
-    (Fetching, OffsetOutOfRange): _on_out_of_range,
+    (Fetching, PositionOutOfRange): _on_out_of_range,
     (Fetching, CorruptionFound): _halt,
     (Fetching, PartitionFailed): _hold_error,
     (ErrorPending, ErrorReported): _resume,

@@ -67,7 +67,7 @@ class PositionResolver:
         runtime: Clock and random numbers.
         host: Runs a task per request.
         assignment: The assigned partitions.
-        committed: The source of committed offsets, if there is a group.
+        committed_offsets: The source of committed offsets, if there is a group.
         lister: Sends ListOffsets requests.
         policy: `auto_offset_reset`.
         drop_if_deleted: Called with a partition that its topic has lacked for the timeout; returns
@@ -83,7 +83,7 @@ class PositionResolver:
         host: Host,
         *,
         assignment: ConsumerAssignment,
-        committed: CommittedOffsets | None,
+        committed_offsets: CommittedOffsets | None,
         lister: OffsetLister,
         policy: str,
         drop_if_deleted: Callable[[AssignedPartition], bool],
@@ -95,7 +95,7 @@ class PositionResolver:
         self._runtime = runtime
         self._host = host
         self._assignment = assignment
-        self._committed = committed
+        self._committed_offsets = committed_offsets
         self._lister = lister
         self._drop_if_deleted = drop_if_deleted
         self._on_change = on_change
@@ -211,8 +211,8 @@ class PositionResolver:
         for tp in self._missing_partitions.overdue(absent, now):
             self._fail_missing(tp)
         if not leaderless:
-            self._leader_retry.leaders_found()
-        elif self._leader_retry.leader_missing(now, self._runtime.rng):
+            self._leader_retry.reset()
+        elif self._leader_retry.should_request(now, self._runtime.rng):
             self._cluster.request_update()
 
     def _fail_missing(self, tp: TopicPartition) -> None:
@@ -233,14 +233,16 @@ class PositionResolver:
     # --- committed offsets ---
 
     def _look_up_committed(self, partitions: list[AssignedPartition]) -> None:
-        if partitions and self._committed is not None:
+        if partitions and self._committed_offsets is not None:
             lookups = self._mark_in_flight(partitions)
-            self._host.spawn(self._fetch_committed, self._committed, lookups, name="offset-fetch")
+            self._host.spawn(
+                self._fetch_committed, self._committed_offsets, lookups, name="offset-fetch"
+            )
 
-    async def _fetch_committed(self, committed: CommittedOffsets, lookups: Lookups) -> None:
+    async def _fetch_committed(self, committed_offsets: CommittedOffsets, lookups: Lookups) -> None:
         events: dict[TopicPartition, Event] = {}
         try:
-            found = await committed.fetch([p.tp for p in lookups], self._deadline())
+            found = await committed_offsets.fetch([p.tp for p in lookups], self._deadline())
             self._on_result(None)
             self._failures = 0
             events = {
@@ -294,7 +296,7 @@ class PositionResolver:
             assert isinstance(state, Validating)
             leader = state.leader
             if (
-                state.buffer.fetch_epoch > leader.epoch
+                state.buffer.last_fetched_epoch > leader.epoch
                 and state.failures < MAX_STALE_METADATA_RETRIES
             ):
                 # The position is from a newer leader than the metadata has.
@@ -315,7 +317,7 @@ class PositionResolver:
 
     async def _fetch_epoch_ends(self, node: NodeId, lookups: Lookups) -> None:
         queries = {
-            p.tp: EpochQuery(state.buffer.fetch_epoch, state.leader.epoch)
+            p.tp: EpochQuery(state.buffer.last_fetched_epoch, state.leader.epoch)
             for p, state in lookups.items()
             if isinstance(state, Validating)
         }

@@ -120,7 +120,7 @@ class ConsumerSession(Session):
             runtime,
             host,
             assignment=self.assignment,
-            committed=self.group,
+            committed_offsets=self.group,
             lister=self.lister,
             policy=config.auto_offset_reset,
             drop_if_deleted=self._drop_if_deleted,
@@ -287,7 +287,7 @@ class ConsumerSession(Session):
                 self.group.rebalance.limit_to_topics(topics)
             return
         present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
-        known = {tp.topic for tp in self.assignment.names}
+        known = {tp.topic for tp in self.assignment.topic_partitions}
         self.assignment.remove([p for p in self.assignment.values() if p.tp.topic not in topics])
         for tp in present:
             if tp not in self.assignment:
@@ -301,7 +301,7 @@ class ConsumerSession(Session):
         self, subscription: SubscribedPattern, topics: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Add topics that match and may be missing from the metadata for a moment only."""
-        owned = dict.fromkeys(tp.topic for tp in self.assignment.names)
+        owned = dict.fromkeys(tp.topic for tp in self.assignment.topic_partitions)
         result = self._missing_topics.check_missing(
             self.cluster.metadata,
             topics,
@@ -458,13 +458,15 @@ class ConsumerSession(Session):
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.mark_error_reported()
             raise copy_of(error)
-        self.raise_failed()
+        self.raise_partition_error()
         subscription = self.subscription
         if isinstance(subscription, NoSubscription):
             raise KafkaError("nothing to read: call subscribe() or assign() first")
         if subscription.topics:
             now = self.runtime.clock.now()
-            missing = self._missing_topics.check(self.cluster.metadata, subscription.topics, now)
+            missing = self._missing_topics.find_error(
+                self.cluster.metadata, subscription.topics, now
+            )
             if missing is not None:
                 raise missing
 
@@ -473,10 +475,10 @@ class ConsumerSession(Session):
         """The counters of the consumer."""
         return self.assignment.counters
 
-    def raise_failed(self) -> None:
+    def raise_partition_error(self) -> None:
         """Raise the error of a partition that cannot be read, if there is one."""
         try:
-            self.assignment.raise_failed()
+            self.assignment.raise_partition_error()
         except KafkaError:
             # A reported error may be retried.
             self.fetcher.wake()
@@ -626,7 +628,7 @@ class ConsumerSession(Session):
     async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets. Raises `CommitFailed` for a partition that is not assigned."""
         group = self.require_group()
-        if not group.manual and not self.assignment.has(offsets):
+        if not group.manual and not self.assignment.has_all(offsets):
             for tp in offsets:
                 if tp not in self.assignment:
                     reason = group.rebalance.lost_uncommitted.pop(tp, None)

@@ -32,7 +32,7 @@ class StartPositionLog:
     """Logs start positions.
 
     Args:
-        who: Name of the consumer.
+        log_prefix: Name of the consumer.
         fields: Fields of the consumer.
         policy: `auto_offset_reset`.
     """

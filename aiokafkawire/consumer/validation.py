@@ -119,7 +119,7 @@ def _end_of(
     partition = assignment.get(tp)
     first = batch.first_offset
     if partition is not None and first is not None:
-        given = partition.delivered
+        given = partition.delivered_range
         if given is None or first < given[0] or batch.next_offset > given[1]:
             raise CommitFailed(
                 "the partition was lost and assigned again after the batch was delivered",

@@ -28,5 +28,5 @@ def fetched(data: bytes, offset: int = 0, tp: TopicPartition = P0) -> FetchedBat
 
 def mark_delivered(partition: AssignedPartition, first: int, next_offset: int) -> None:
     """Mark these offsets as delivered to the application."""
-    low, high = partition.delivered or (first, next_offset)
-    partition._delivered = min(low, first), max(high, next_offset)
+    low, high = partition.delivered_range or (first, next_offset)
+    partition._delivered_range = min(low, first), max(high, next_offset)

@@ -38,7 +38,7 @@ def assignment(*partitions: AssignedPartition) -> ConsumerAssignment:
 
 def test_partitions_are_kept_by_name() -> None:
     owned = assignment(partition(P1), partition(P0))
-    assert owned.names == (P0, P1)
+    assert owned.topic_partitions == (P0, P1)
     assert P0 in owned
     assert len(owned) == 2
     removed = owned.get(P1)
@@ -94,7 +94,7 @@ def test_take_joins_records_of_several_batches_and_chunks() -> None:
     taken = assignment(one).take("a", 100)[P0]
     assert taken.offsets() == list(range(8))
     assert taken.next_offset == 8
-    assert one.delivered == (0, 8)
+    assert one.delivered_range == (0, 8)
 
 
 def test_joined_records_have_the_leader_epoch_of_trailing_control_batches() -> None:
@@ -117,11 +117,11 @@ def test_records_of_other_partitions_are_delivered_before_a_corruption_is_raised
     owned = assignment(partition(P1, log(2)), partition(P0, bytes(bad)))
     assert list(owned.take("a", 10)) == [P1]
     with pytest.raises(CorruptRecord):
-        owned.raise_failed()
+        owned.raise_partition_error()
     broken = owned.get(P0)
     assert broken is not None
     broken.paused = True
-    owned.raise_failed()
+    owned.raise_partition_error()
 
 
 def test_take_and_open_cursor_raise_a_corruption() -> None:
@@ -143,7 +143,7 @@ def test_a_cursor_stops_after_cursor_records() -> None:
     while cursor.next() is not None:
         taken += 1
     assert taken == CURSOR_RECORDS
-    assert owned.get(P0).delivered == (0, CURSOR_RECORDS)  # type: ignore[union-attr]
+    assert owned.get(P0).delivered_range == (0, CURSOR_RECORDS)  # type: ignore[union-attr]
 
 
 def test_a_paused_partition_opens_no_cursor() -> None:
@@ -306,14 +306,14 @@ def test_a_call_looks_only_at_partitions_with_data_or_errors() -> None:
     assert full.buffer is not None
     full.buffer.add(fetched(data), len(data), find_fetched_range(data, 0))
     owned.on_records_fetched(full)
-    owned.raise_failed()
+    owned.raise_partition_error()
     assert list(owned.take("a", 5)) == [P0]
     assert owned.take("a", 5) == {}
     assert set(looked_at) == {P0}
     assert isinstance(broken.state, Fetching)
     broken.handle(CorruptionFound(broken.state, CorruptRecord("damage")))
     with pytest.raises(CorruptRecord):
-        owned.raise_failed()
+        owned.raise_partition_error()
     broken.handle(Seek(7))
-    owned.raise_failed()
+    owned.raise_partition_error()
     assert set(looked_at) == {P0, P1}

@@ -27,7 +27,7 @@ def add(buffer: FetchBuffer, data: bytes) -> None:
 
 def test_records_are_delivered_in_order_and_the_position_follows() -> None:
     buffer = filled(3, 4)
-    assert (buffer.position, buffer.fetch_offset, buffer.empty) == (0, 7, False)
+    assert (buffer.position, buffer.fetch_offset, buffer.is_empty) == (0, 7, False)
     first = buffer.take(2, "a")
     assert first is not None
     assert first.offsets() == [0, 1]
@@ -35,7 +35,7 @@ def test_records_are_delivered_in_order_and_the_position_follows() -> None:
     rest = buffer.take(100, "a")
     assert rest is not None
     assert rest.offsets() == [2, 3, 4, 5, 6]
-    assert (buffer.position, buffer.empty) == (7, True)
+    assert (buffer.position, buffer.is_empty) == (7, True)
     assert buffer.take(100, "a") is None
 
 
@@ -47,12 +47,12 @@ def test_an_error_is_raised_after_the_records_before_it(one_by_one: bool) -> Non
     assert given is not None
     if one_by_one:
         assert [given.next().offset for _ in range(3)] == [0, 1, 2]
-    assert (buffer.position, buffer.empty, buffer.size_bytes) == (3, False, 100)
+    assert (buffer.position, buffer.is_empty, buffer.size_bytes) == (3, False, 100)
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="damaged"):
             buffer.take(100, "a")
     buffer.discard()
-    assert (buffer.position, buffer.fetch_offset, buffer.empty, buffer.size_bytes) == (
+    assert (buffer.position, buffer.fetch_offset, buffer.is_empty, buffer.size_bytes) == (
         3,
         3,
         True,
@@ -79,17 +79,17 @@ def test_cursor_and_take_share_one_position() -> None:
 
 def test_records_are_processed_when_their_caller_calls_again() -> None:
     buffer = filled(10)
-    assert buffer.processed == 0
+    assert buffer.processed_offset == 0
     buffer.take(4, "a")
     buffer.take(3, "b")
-    assert (buffer.position, buffer.processed) == (7, 0)
+    assert (buffer.position, buffer.processed_offset) == (7, 0)
     buffer.mark_processed("a")
-    assert buffer.processed == 4
+    assert buffer.processed_offset == 4
     buffer.take(1, "a")
     buffer.mark_processed("b")
-    assert buffer.processed == 7
+    assert buffer.processed_offset == 7
     buffer.mark_processed("a")
-    assert buffer.processed == 8
+    assert buffer.processed_offset == 8
 
 
 def test_with_a_cursor_the_record_before_is_processed() -> None:
@@ -98,9 +98,9 @@ def test_with_a_cursor_the_record_before_is_processed() -> None:
     assert cursor is not None
     for offset in range(10):
         cursor.next()
-        assert buffer.processed == offset
+        assert buffer.processed_offset == offset
     buffer.mark_processed("a")
-    assert buffer.processed == 10
+    assert buffer.processed_offset == 10
 
 
 def test_gaps_are_skipped() -> None:
@@ -111,9 +111,9 @@ def test_gaps_are_skipped() -> None:
     )  # compaction removed what was after them
     buffer.take(5, "a")
     assert (buffer.position, buffer.leader_epoch) == (9, 4)
-    assert buffer.processed == 0
+    assert buffer.processed_offset == 0
     buffer.mark_processed("a")
-    assert buffer.processed == 9
+    assert buffer.processed_offset == 9
 
 
 def test_chunks_without_records_move_the_position() -> None:
@@ -121,7 +121,7 @@ def test_chunks_without_records_move_the_position() -> None:
     data = log(3)  # all of it lies before the position
     buffer.add(fetched(data, 5), len(data), FetchedRange(6, 0))
     assert buffer.take(10, "a") is None
-    assert (buffer.position, buffer.empty, buffer.size_bytes) == (6, True, 0)
+    assert (buffer.position, buffer.is_empty, buffer.size_bytes) == (6, True, 0)
 
 
 def test_a_corruption_is_raised_after_the_records_before_it() -> None:
@@ -141,7 +141,7 @@ def test_a_corruption_is_raised_after_the_records_before_it() -> None:
 def test_the_leader_epoch_of_delivered_records_is_known() -> None:
     buffer = FetchBuffer(0)
     add(buffer, log(2, leader_epoch=7) + log(2, start=2, leader_epoch=8))
-    assert (buffer.leader_epoch, buffer.fetch_epoch) == (-1, 8)
+    assert (buffer.leader_epoch, buffer.last_fetched_epoch) == (-1, 8)
     buffer.take(1, "a")
     assert buffer.leader_epoch == 7
     cursor = buffer.open_cursor("a")
@@ -156,7 +156,7 @@ def test_records_without_a_leader_epoch_make_it_unknown() -> None:
     # The old epoch with the new offset would look like a truncated log.
     buffer = FetchBuffer(0, 3)
     add(buffer, log(2, magic=1))
-    assert (buffer.leader_epoch, buffer.fetch_epoch) == (3, -1)
+    assert (buffer.leader_epoch, buffer.last_fetched_epoch) == (3, -1)
     buffer.take(2, "a")
     assert (buffer.position, buffer.leader_epoch) == (2, -1)
 
@@ -183,8 +183,8 @@ def test_discard_keeps_unprocessed_ranges() -> None:
     cursor.next()
     cursor.next()
     buffer.discard()
-    assert (buffer.position, buffer.fetch_offset, buffer.fetch_epoch) == (2, 2, 3)
-    assert (buffer.empty, buffer.size_bytes, buffer.processed) == (True, 0, 1)
+    assert (buffer.position, buffer.fetch_offset, buffer.last_fetched_epoch) == (2, 2, 3)
+    assert (buffer.is_empty, buffer.size_bytes, buffer.processed_offset) == (True, 0, 1)
     assert cursor.next() is None
     add(buffer, log(2, start=2, leader_epoch=5))
     records = buffer.take(9, "a")
@@ -195,10 +195,10 @@ def test_discard_keeps_unprocessed_ranges() -> None:
 def test_the_leader_epoch_can_be_corrected() -> None:
     buffer = FetchBuffer(0, 5)
     buffer.correct_epoch(4)
-    assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 4)
+    assert (buffer.leader_epoch, buffer.last_fetched_epoch) == (4, 4)
     add(buffer, log(2, leader_epoch=6))
     buffer.correct_epoch(5)
-    assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 5)
+    assert (buffer.leader_epoch, buffer.last_fetched_epoch) == (4, 5)
 
 
 def test_the_number_of_tracked_callers_is_limited(
@@ -212,7 +212,7 @@ def test_the_number_of_tracked_callers_is_limited(
     assert len(caplog.records) == 1
     for number in range(9):
         buffer.mark_processed(number)
-    assert buffer.processed == 3  # records of untracked callers never count as processed
+    assert buffer.processed_offset == 3  # records of untracked callers never count as processed
     assert len(buffer._unprocessed) == 1
 
 
@@ -227,7 +227,7 @@ def test_records_of_untracked_cursors_never_count_as_processed(
         assert cursor.next() is not None
     for number in (0, 1, 2, 5):
         buffer.mark_processed(number)
-    assert buffer.processed == 3  # callers 3 and 4 have not called again
+    assert buffer.processed_offset == 3  # callers 3 and 4 have not called again
 
 
 @given(st.data())
@@ -265,6 +265,6 @@ def test_every_record_is_delivered_once_and_processed_never_passes_unprocessed_o
                 buffer.mark_processed(caller)
                 held[caller] = []
         unprocessed = [offset for offsets in held.values() for offset in offsets]
-        assert buffer.processed <= min(unprocessed, default=buffer.position)
+        assert buffer.processed_offset <= min(unprocessed, default=buffer.position)
         assert given == list(range(len(given)))
         assert buffer.position == len(given)

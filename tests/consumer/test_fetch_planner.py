@@ -166,11 +166,11 @@ def test_the_leader_epoch_of_the_last_fetched_record_is_sent() -> None:
     planner = FetchPlanner(LIMITS)
     one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), LeaderAndEpoch(1, 9)))
     (plan,) = planner.plan([one], leaders(), 0.0)
-    assert plan.parts[0].fetch_epoch == 9
+    assert plan.parts[0].last_fetched_epoch == 9
     planner.finished(plan)
     fill(one, 10, leader_epoch=8)
     (plan,) = planner.plan([one], leaders(), 0.0)
-    assert plan.parts[0].fetch_epoch == 8
+    assert plan.parts[0].last_fetched_epoch == 8
 
 
 def test_a_position_with_an_epoch_is_validated_before_a_new_leader_is_fetched_from() -> None:

@@ -19,7 +19,7 @@ from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import SHORT_FETCH_WAIT_MS, fetch_request, match_response
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching, OffsetOutOfRange
+from aiokafkawire.consumer.partition import AssignedPartition, Fetching, PositionOutOfRange
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecord, RecordTooLarge
 from aiokafkawire.records import fetched_range
 from aiokafkawire.records.batch import batch_crc
@@ -234,7 +234,9 @@ async def test_a_consumer_closes_while_it_checks_for_a_recreated_topic() -> None
             part = SimpleNamespace(partition=partition, state=partition.state)
             error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
             broker.on(ApiKey.METADATA, Delay(30))
-            session.fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
+            session.fetcher._report_unless_recreated(
+                part, PositionOutOfRange(partition.state, error)
+            )
             await anyio.sleep(0.05)
             # The task that refreshes metadata ends first, which wakes the others.
             refreshed = session.cluster._metadata_updater._changed
@@ -256,7 +258,7 @@ async def test_an_offset_out_of_range_during_close_is_ignored() -> None:
             partition = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(0)))
             part = SimpleNamespace(partition=partition, state=partition.state)
         error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
-        fetcher._report_unless_recreated(part, OffsetOutOfRange(partition.state, error))
+        fetcher._report_unless_recreated(part, PositionOutOfRange(partition.state, error))
         assert not partition.failures
 
 

@@ -12,15 +12,15 @@ def test_metadata_requests_for_missing_leaders_back_off_until_all_are_found() ->
     assert search.next_at == math.inf
     now, asked = 0.0, []
     while now < 300:
-        if search.leader_missing(now, rng):
+        if search.should_request(now, rng):
             asked.append(now)
-            assert not search.leader_missing(now, rng)
+            assert not search.should_request(now, rng)
         assert search.next_at > now
         now = search.next_at
     pauses = [later - earlier for earlier, later in pairwise(asked)]
     assert pauses[0] < 0.15
     assert max(pauses) <= MAX_LEADER_RETRY_S * 1.2
     assert len(asked) < 25
-    search.leaders_found()
+    search.reset()
     assert search.next_at == math.inf
-    assert search.leader_missing(now, rng)
+    assert search.should_request(now, rng)

@@ -24,11 +24,11 @@ def metadata(**errors: int) -> Any:
 def test_an_unknown_topic_raises_after_the_timeout() -> None:
     watch = MissingTopics(60.0)
     unknown = metadata(orders=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert watch.check(unknown, ["orders"], 0.0) is None
-    assert watch.check(unknown, ["orders"], 59.0) is None
-    assert watch.check(metadata(), ["orders"], 59.5) is None  # it exists for a moment
-    assert watch.check(unknown, ["orders"], 60.0) is None
-    error = watch.check(unknown, ["orders"], 120.0)
+    assert watch.find_error(unknown, ["orders"], 0.0) is None
+    assert watch.find_error(unknown, ["orders"], 59.0) is None
+    assert watch.find_error(metadata(), ["orders"], 59.5) is None  # it exists for a moment
+    assert watch.find_error(unknown, ["orders"], 60.0) is None
+    error = watch.find_error(unknown, ["orders"], 120.0)
     assert isinstance(error, UnknownTopic)
     assert "does not exist, and did not appear within 60 s" in str(error)
     assert error.topic == "orders"
@@ -37,12 +37,12 @@ def test_an_unknown_topic_raises_after_the_timeout() -> None:
 def test_a_fatal_topic_error_is_raised_at_once() -> None:
     watch = MissingTopics(60.0)
     for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
-        error = watch.check(metadata(orders=int(code)), ["payments", "orders"], 0.0)
+        error = watch.find_error(metadata(orders=int(code)), ["payments", "orders"], 0.0)
         assert isinstance(error, BrokerError)
         assert error.topic == "orders"
     passing = metadata(orders=int(ErrorCode.LEADER_NOT_AVAILABLE))
-    assert watch.check(passing, ["orders"], 1_000.0) is None
-    assert watch.check(metadata(other=29), ["orders"], 0.0) is None
+    assert watch.find_error(passing, ["orders"], 1_000.0) is None
+    assert watch.find_error(metadata(other=29), ["orders"], 0.0) is None
 
 
 def test_a_missing_topic_is_kept_until_the_timeout_and_recognised_by_its_id() -> None:

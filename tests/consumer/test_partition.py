@@ -48,7 +48,7 @@ EVENTS: dict[str, Any] = {
     "Seek": lambda s: p.Seek(5, 3),
     "ResetOffset": lambda s: p.ResetOffset(p.OffsetSpec.EARLIEST),
     "SeekToCommitted": lambda s: p.SeekToCommitted(),
-    "OffsetOutOfRange": lambda s: p.OffsetOutOfRange(s, ERROR),
+    "PositionOutOfRange": lambda s: p.PositionOutOfRange(s, ERROR),
     "CorruptionFound": lambda s: p.CorruptionFound(s, ERROR),
     "PartitionFailed": lambda s: p.PartitionFailed(s, ERROR),
     "ErrorReported": lambda s: p.ErrorReported(),
@@ -76,7 +76,7 @@ EXPECTED = {
     | {
         "LeaderChanged": "Validating",
         "EpochEndFetched": "Fetching",
-        "OffsetOutOfRange": "Resetting",
+        "PositionOutOfRange": "Resetting",
         "CorruptionFound": "Halted",
         "PartitionFailed": "ErrorPending",
     },
@@ -257,7 +257,11 @@ def test_truncated_fetched_records_are_discarded_and_the_position_validated() ->
     one.handle(p.EpochEndFetched(one.state, 1, 4))
     assert isinstance(one.state, p.Validating)
     assert one.buffer is not None
-    assert (one.buffer.empty, one.buffer.fetch_offset, one.buffer.fetch_epoch) == (True, 4, 1)
+    assert (one.buffer.is_empty, one.buffer.fetch_offset, one.buffer.last_fetched_epoch) == (
+        True,
+        4,
+        1,
+    )
     one.handle(p.EpochEndFetched(one.state, 1, 4))
     assert isinstance(one.state, p.Fetching)
     assert one.position == 4
@@ -319,7 +323,7 @@ def test_an_epoch_unknown_to_the_log_is_not_a_truncation_by_itself() -> None:
     one.handle(p.EpochEndFetched(one.state, 4, 7))
     assert isinstance(one.state, p.Fetching)
     assert one.buffer is not None
-    assert (one.position, one.buffer.fetch_epoch) == (7, 4)
+    assert (one.position, one.buffer.last_fetched_epoch) == (7, 4)
 
 
 @pytest.mark.parametrize(
@@ -387,10 +391,10 @@ def test_out_of_range_is_handled_after_fetched_records_are_delivered() -> None:
     buffer.add(fetched(data), len(data), FetchedRange(2, 0))
     state = p.Fetching(buffer)
     one = partition(state)
-    one.handle(p.OffsetOutOfRange(state, ERROR))
+    one.handle(p.PositionOutOfRange(state, ERROR))
     assert one.state is state
     buffer.take(5, "a")
-    one.handle(p.OffsetOutOfRange(state, ERROR))
+    one.handle(p.PositionOutOfRange(state, ERROR))
     assert isinstance(one.state, p.Resetting)
 
 
@@ -427,16 +431,16 @@ def test_uncommitted_delivered_records_are_known() -> None:
     assert not one.has_uncommitted
     mark_delivered(one, 3, 5)
     mark_delivered(one, 0, 2)
-    assert one.delivered == (0, 5)
+    assert one.delivered_range == (0, 5)
     assert one.has_uncommitted
-    one.committed = 5
+    one.committed_offset = 5
     assert not one.has_uncommitted
 
 
 def test_records_after_a_backward_seek_do_not_count_as_uncommitted() -> None:
     one = partition(p.Fetching(FetchBuffer(5)))
     mark_delivered(one, 0, 5)
-    one.committed = 2
+    one.committed_offset = 2
     assert one.has_uncommitted
     one.handle(p.SeekToCommitted())
     assert not one.has_uncommitted

@@ -216,10 +216,14 @@ class World:
             partition_index=0, error_code=0, high_watermark=len(self.log.records), records=b""
         )
         code = self.log.error_code(part.leader_epoch)
-        epoch, end = self.log.end_of(part.fetch_epoch) if part.fetch_epoch >= 0 else (-1, 0)
+        epoch, end = (
+            self.log.end_of(part.last_fetched_epoch) if part.last_fetched_epoch >= 0 else (-1, 0)
+        )
         if code:
             data.error_code = code
-        elif part.fetch_epoch >= 0 and (epoch < part.fetch_epoch or end < part.offset):
+        elif part.last_fetched_epoch >= 0 and (
+            epoch < part.last_fetched_epoch or end < part.offset
+        ):
             data.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end)
         elif part.offset > len(self.log.records):
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -236,7 +240,7 @@ class World:
         code = self.log.error_code(state.leader.epoch)
         if code:
             return LookupFailed(state, error_for(code), self.now)
-        return EpochEndFetched(state, *self.log.end_of(state.buffer.fetch_epoch))
+        return EpochEndFetched(state, *self.log.end_of(state.buffer.last_fetched_epoch))
 
     def deliver(self, index: int) -> None:
         """Receive a response, in any order; a lost fetch ends without one."""

@@ -164,7 +164,7 @@ async def test_revoked_partitions_are_withdrawn_committed_and_removed() -> None:
         assert it.assignment.get(P0).pending_revocation  # type: ignore[union-attr]
         await it.rebalance.revoke((P0,))
         assert it.offsets.calls == [("commit", {P0: 7}), ("ended", (P0,))]
-        assert it.assignment.names == (P1,)
+        assert it.assignment.topic_partitions == (P1,)
 
 
 async def test_without_auto_commit_nothing_is_committed() -> None:
@@ -300,7 +300,7 @@ async def test_a_partition_lost_and_assigned_again_during_its_revocation_stays()
         await it.rebalance.revoke((P0, P1))
         assert it.offsets.calls[:1] == [("lost", (P0, P1))]
         assert not any(call[0] == "commit" for call in it.offsets.calls)
-        assert it.assignment.names == (P0,)
+        assert it.assignment.topic_partitions == (P0,)
         assert not it.rebalance.is_any_being_revoked([P0])
 
 

@@ -132,12 +132,12 @@ async def test_assign_adds_and_removes_partitions() -> None:
         await broker.create_topic("orders", 2)
         async with session(broker, group_id="g") as it:
             it.subscribe(ManualAssignment((P0, P1)), None)
-            assert it.assignment.names == (P0, P1)
+            assert it.assignment.topic_partitions == (P0, P1)
             await it.commit({P0: OffsetAndMetadata(5)})
             it.subscribe(ManualAssignment((P1,)), None)
-            assert it.assignment.names == (P1,)
+            assert it.assignment.topic_partitions == (P1,)
             it.subscribe(NoSubscription(), None)
-            assert it.assignment.names == ()
+            assert it.assignment.topic_partitions == ()
             with pytest.raises(CommitFailed, match=r"not assigned to this consumer \(group g"):
                 await it.commit({P0: OffsetAndMetadata(5)})
 
@@ -366,7 +366,7 @@ async def test_a_leader_change_does_not_check_all_topics(
         await broker.create_topic("t", partitions=8)
         async with session(broker) as it:
             it.subscribe(SubscribedTopics(("t",)), None)
-            while len(it.assignment.names) < 8:
+            while len(it.assignment.topic_partitions) < 8:
                 await it.wait(it.runtime.clock.now() + TIMEOUT_S)
             before = len(followed)
             for number in range(8):
