@@ -59,7 +59,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/cli": 53,
     "aiokafkawire/cluster": 129,
     "aiokafkawire/connection": 67,
-    "aiokafkawire/consumer": 5,
+    "aiokafkawire/consumer": 1,
     "aiokafkawire/group": 131,
     "aiokafkawire/kafka07": 1,
     "aiokafkawire/producer": 108,
