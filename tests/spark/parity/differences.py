@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row of the table in docs/spark.md: what differs, how, and why it stays so."""
+    """A row of the table of differences in docs/spark.md."""
 
     what: str
     ours: str
@@ -20,45 +20,45 @@ DIFFERENCES = {
         "unknown options",
         "an error",
         "ignored",
-        "a misspelt option is a wrong result that nobody sees",
+        "a misspelt option would give a wrong result unnoticed",
     ),
     "unknown partition": Difference(
-        "an assigned partition that is not there",
+        "an assigned partition that does not exist",
         "an error",
         "no rows",
-        "rows that were asked for are not left out silently",
+        "requested rows must not be missing unnoticed",
     ),
     "ending time of a stream": Difference(
         "`endingTimestamp` of a stream",
-        "an error, as the other endings",
+        "an error, like other ending options",
         "ignored",
         "the stream would not end there",
     ),
     "starting after ending": Difference(
         "starting after ending, with `minPartitions`",
-        "an error, as without",
+        "an error, as without `minPartitions`",
         "no rows",
-        "offsets that contradict are a mistake, however many tasks there are",
+        "contradictory offsets are a mistake for any number of tasks",
     ),
     "pattern": Difference(
         "patterns", "Python's `re`", "`java.util.regex`", "topics are matched in Python"
     ),
     "records per task": Difference(
         "`maxRecordsPerPartition` of a batch",
-        "holds by itself, as of a stream",
-        "holds where `minPartitions` asks for more tasks than partitions",
-        "it is what the option says",
+        "always applies, as for a stream",
+        "applies only if `minPartitions` asks for more tasks than partitions",
+        "this is the documented meaning of the option",
     ),
     "save mode": Difference(
         "save mode of a batch",
-        "`append` must be said",
+        "`append` is required",
         "`errorifexists` works too",
-        "Spark knows no other for sources in Python",
+        "Spark supports no other mode for Python sources",
     ),
     "output mode": Difference(
         "output mode `update` of a stream",
-        "not offered by Spark to Python",
+        "Spark does not offer it to Python sources",
         "yes",
-        "Spark refuses it before the sink is asked",
+        "Spark refuses it before it calls the sink",
     ),
 }
