@@ -24,7 +24,7 @@ from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.runtime import Address, Client, Host, Runtime
+from aiokafkawire.runtime import Address, Client, Runtime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
@@ -140,20 +140,20 @@ class Broker(Client[BrokerState]):
         """Close every node. Calling it again is allowed, also inside `async with`."""
         await super().stop()
 
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
         runtime = self._runtime
         deadline = 0.0 if runtime is None else runtime.clock.now() + CLOSE_TIMEOUT_S
         try:
-            await self._lifecycle.leave(self._stop, deadline)
+            await self._lifecycle.stop(self._stop, deadline)
         finally:
             self._close_store()
-        return self._lifecycle.untold()
+        return self._lifecycle.take_unreported_failure()
 
     def _close_store(self) -> None:
         if self._store is not None:
             self._store.close()
 
-    async def _start(self, runtime: Runtime, host: Host) -> BrokerState:
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> BrokerState:
         self._runtime = runtime
         directory = self._data_dir
         self._store = store = (
@@ -200,21 +200,21 @@ class Broker(Client[BrokerState]):
                 cluster,
                 store,
                 runtime,
-                host,
+                supervisor,
                 advertised_addresses=state.addresses,
                 releases=state.releases,
             )
-        host.spawn(state.group_coordinator.run, name="groups")
-        host.spawn(state.transaction_coordinator.run, name="transactions")
+        supervisor.spawn(state.group_coordinator.run, name="groups")
+        supervisor.spawn(state.transaction_coordinator.run, name="transactions")
         for node_id, address in zip(node_ids, self._bind, strict=True):
-            self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
+            self._nodes[node_id] = Node(node_id, supervisor, runtime, self._faults, self.requests)
             await self._bind_node(self._nodes[node_id], address, state)
             self._register_node(self._nodes[node_id], state)
         if self._kafka07_bind is not None:
             logs = Logs(self.options, runtime.rng)
             self._kafka07 = Node(
                 KAFKA07_NODE_ID,
-                host,
+                supervisor,
                 runtime,
                 self._faults,
                 self.requests,
@@ -285,7 +285,7 @@ class Broker(Client[BrokerState]):
         Raises:
             KafkaError: The broker was made without `kafka07_port`.
         """
-        self._lifecycle.running()
+        self._lifecycle.require_session()
         node = self._kafka07
         if node is None or node.address is None:
             raise KafkaError("the broker has no Kafka 0.7 port: create it with kafka07_port=0")
@@ -653,7 +653,7 @@ class Broker(Client[BrokerState]):
 
     @property
     def _running(self) -> BrokerState:
-        return self._lifecycle.running()
+        return self._lifecycle.require_session()
 
     def _node(self, node_id: int) -> Node:
         node = self._nodes.get(node_id)

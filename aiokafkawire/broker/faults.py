@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
 from aiokafkawire.records.legacy import LOG_OVERHEAD_BYTES
-from aiokafkawire.runtime import Signal
+from aiokafkawire.runtime import AutoResetEvent
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
 from aiokafkawire.wire.messages.fetch import FetchPartitionData, FetchResponse
 
@@ -281,7 +281,7 @@ class RequestLog:
         The log is searched once, and then only new requests.
         """
         fresh, found = list(self._seen), list[SeenRequest]()
-        signal = Signal()
+        signal = AutoResetEvent()
 
         def on_request(seen: SeenRequest) -> None:
             fresh.append(seen)

@@ -16,10 +16,10 @@ from aiokafkawire.broker.server import ServerConnection
 from aiokafkawire.runtime import (
     NEVER,
     Address,
-    Host,
+    AutoResetEvent,
     Listener,
     Runtime,
-    Signal,
+    Supervisor,
     TaskHandle,
     Transport,
 )
@@ -52,7 +52,7 @@ class _Pause:
     """One pause of a node; `ended` is set at its end."""
 
     is_active: bool = False
-    ended: Signal = field(default_factory=Signal)
+    ended: AutoResetEvent = field(default_factory=AutoResetEvent)
 
 
 class Node:
@@ -64,7 +64,7 @@ class Node:
     def __init__(
         self,
         node_id: int,
-        host: Host,
+        supervisor: Supervisor,
         runtime: Runtime,
         faults: Faults,
         requests: RequestLog,
@@ -76,12 +76,12 @@ class Node:
         self.requests = requests
         self.address: Address | None = None
         self._state: BrokerState | None = None
-        self._host = host
+        self._supervisor = supervisor
         self._runtime = runtime
         self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
         self._open: dict[ServedConnection, None] = {}
-        self._opened = Signal()
+        self._opened = AutoResetEvent()
         self._connections = 0
         self._listener: Listener | None = None
         self._current_pause = _Pause()
@@ -153,7 +153,7 @@ class Node:
             finally:
                 self._tasks.pop(handle, None)
 
-        handle = self._host.spawn(run, name=f"node-{self.node_id}-{name}")
+        handle = self._supervisor.spawn(run, name=f"node-{self.node_id}-{name}")
         self._tasks[handle] = None
 
     async def _accept(self, listener: Listener) -> None:
@@ -170,7 +170,7 @@ class Node:
                     logger.warning("node %d: accept failed: %s; retrying", self.node_id, error)
                     await self._pause_accepting()
                     continue
-                if self._listener is not listener or not self._host.running:
+                if self._listener is not listener or not self._supervisor.is_running:
                     # The node or the broker stopped while this connection was being accepted.
                     transport.abort()
                     await transport.aclose()

@@ -35,7 +35,7 @@ from aiokafkawire.errors import (
     MalformedMessage,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import NEVER, Buffer, Signal, Transport
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Buffer, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
 from aiokafkawire.wire.codec import decode_prefix
@@ -97,8 +97,8 @@ class ServerConnection:
         self._client_connection = ClientConnection(transport.peer.rpartition(":")[0])
         self._frames: deque[memoryview] = deque()
         self._queued_bytes = 0
-        self._filled = Signal()
-        self._emptied = Signal()
+        self._filled = AutoResetEvent()
+        self._emptied = AutoResetEvent()
         self._closing = False
         self._muted = False
         self._client: str | None = None

@@ -20,7 +20,7 @@ from aiokafkawire.config import ClientConfig, did_you_mean, make_config
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import Host, RealRuntime, Runtime
+from aiokafkawire.runtime import RealRuntime, Runtime, Supervisor
 from aiokafkawire.wire import ErrorCode, Request, Response, error_for
 
 __all__ = (
@@ -92,18 +92,18 @@ async def open_session(
     """Connect to the cluster; fetch metadata of all topics if asked. Raises `NoBrokerAvailable`."""
     config = make_config(ClientConfig, options)
     runtime = RealRuntime()
-    host = Host("aiokafkawire", fields=log_fields(client_id=config.client_id))
-    await host.start()
+    supervisor = Supervisor("aiokafkawire", fields=log_fields(client_id=config.client_id))
+    await supervisor.start()
     try:
-        cluster = Cluster(config, runtime, host)
+        cluster = Cluster(config, runtime, supervisor)
         cluster.all_topics = all_topics
         deadline = runtime.clock.now() + config.default_api_timeout_ms / 1000
         await cluster.start(deadline)
         yield ClientSession(cluster, runtime, deadline)
         await cluster.aclose()
     finally:
-        host.abort()
-        await host.stop()
+        supervisor.abort()
+        await supervisor.stop()
 
 
 def response_error(code: int, message: str | None = None, **context: Any) -> KafkaError | None:

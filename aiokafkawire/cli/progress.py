@@ -8,7 +8,7 @@ from typing import Self
 import anyio
 
 from aiokafkawire.cli.standard_streams import print_stderr
-from aiokafkawire.runtime import Host
+from aiokafkawire.runtime import Supervisor
 
 __all__ = ("ERASE_LINE", "Progress")
 
@@ -23,12 +23,12 @@ class Progress:
         self.count = 0
         self._what = what
         self._shown = shown
-        self._host = Host("progress")
+        self._supervisor = Supervisor("progress")
 
     async def __aenter__(self) -> Self:
         if self._shown:
-            await self._host.start()
-            self._host.spawn(self._update, anyio.current_time(), name="show")
+            await self._supervisor.start()
+            self._supervisor.spawn(self._update, anyio.current_time(), name="show")
         return self
 
     async def __aexit__(
@@ -38,7 +38,7 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self._shown:
-            await self._host.stop()
+            await self._supervisor.stop()
             self._write(ERASE_LINE)
 
     async def _update(self, started: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from aiokafkawire.cli.error_text import INTERRUPTED, TERMINATED, CommandFailed
-from aiokafkawire.runtime.host import thread_notifier
+from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
 
 __all__ = ("BACKENDS", "GRACE_S", "HARD_STOP_S", "Interruption", "StoppedBySignal", "run_command")
 
@@ -165,7 +165,7 @@ async def _supervise(
     function: Callable[[Interruption], Awaitable[None]], interruption: Interruption
 ) -> None:
     with anyio.CancelScope() as scope:
-        interruption.attach(thread_notifier(), scope.cancel)
+        interruption.attach(get_call_soon_threadsafe(), scope.cancel)
         try:
             await function(interruption)
         finally:

@@ -13,8 +13,8 @@ from collections import deque
 from functools import partial
 
 from aiokafkawire.cli.error_text import CommandFailed
-from aiokafkawire.runtime import Promise, Signal
-from aiokafkawire.runtime.host import thread_notifier
+from aiokafkawire.runtime import AutoResetEvent, Future
+from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
 
 __all__ = ("CHUNK_BYTES", "MAX_CHUNKS", "InputStream", "OutputStream", "RecordSplitter")
 
@@ -31,9 +31,9 @@ class InputStream:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._notify = thread_notifier()
+        self._notify = get_call_soon_threadsafe()
         self._free_chunks = threading.Semaphore(MAX_CHUNKS)
-        self._chunk_ready = Signal()
+        self._chunk_ready = AutoResetEvent()
         self._chunks: deque[bytes] = deque()
         self._started = False
         self._ended = False
@@ -85,8 +85,8 @@ class OutputStream:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._notify = thread_notifier()
-        self._writes: queue.SimpleQueue[tuple[bytes, Promise[None]]] = queue.SimpleQueue()
+        self._notify = get_call_soon_threadsafe()
+        self._writes: queue.SimpleQueue[tuple[bytes, Future[None]]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def write(self, data: bytes) -> None:
@@ -96,7 +96,7 @@ class OutputStream:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run_thread, name="stdout", daemon=True)
             self._thread.start()
-        done: Promise[None] = Promise()
+        done: Future[None] = Future()
         self._writes.put((data, done))
         await done.wait()
 
@@ -109,9 +109,9 @@ class OutputStream:
                     while view:
                         view = view[os.write(self._descriptor, view) :]
                 except OSError as error:
-                    self._notify(partial(done.fail, error))
+                    self._notify(partial(done.set_exception, error))
                 else:
-                    self._notify(partial(done.resolve, None))
+                    self._notify(partial(done.set_result, None))
         except RuntimeError:
             # The event loop has ended, and no task waits for the write.
             return

@@ -8,7 +8,7 @@ from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import NodeLoad
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake, Versions
-from aiokafkawire.runtime import Address, Host, Runtime
+from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 
 __all__ = ("BrokerClients",)
@@ -22,13 +22,17 @@ class BrokerClients:
     """
 
     def __init__(
-        self, config: ClientConfig, runtime: Runtime, host: Host, handshake: Handshake = PLAINTEXT
+        self,
+        config: ClientConfig,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        handshake: Handshake = PLAINTEXT,
     ) -> None:
         self.counters = Counters()
         self.on_lost: Callable[[], None] | None = None
         self._config = config
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._handshake = handshake
         self._nodes: dict[NodeId, BrokerClient] = {}
         self._bootstrap: dict[Address, BrokerClient] = {}
@@ -121,7 +125,7 @@ class BrokerClients:
             address,
             self._config,
             self._runtime,
-            self._host,
+            self._supervisor,
             node_id=node_id,
             handshake=self._handshake,
             counters=self.counters,

@@ -48,7 +48,7 @@ from aiokafkawire.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Host, Promise, Runtime
+from aiokafkawire.runtime import Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 
@@ -71,7 +71,7 @@ class Cluster:
         self,
         config: ClientConfig,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         *,
         handshake: Handshake = PLAINTEXT,
     ) -> None:
@@ -79,11 +79,13 @@ class Cluster:
         parse_pin(config.api_version)
         self.config = config
         self._runtime = runtime
-        self._host = host
-        self._broker_clients = BrokerClients(config, runtime, host, handshake)
+        self._supervisor = supervisor
+        self._broker_clients = BrokerClients(config, runtime, supervisor, handshake)
         self._metadata_updater = MetadataUpdater(config, runtime, self._broker_clients)
-        self.pinger = Pinger(config, runtime, host, self._broker_clients, self._metadata_updater)
-        self._coordinators = CoordinatorCache(host.fields)
+        self.pinger = Pinger(
+            config, runtime, supervisor, self._broker_clients, self._metadata_updater
+        )
+        self._coordinators = CoordinatorCache(supervisor.fields)
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def start(self, deadline: float) -> None:
@@ -92,9 +94,9 @@ class Cluster:
         Returns at once if `connect_on_start` is off.
         """
         if self.config.connect_on_start:
-            await self._metadata_updater.start(self._host, deadline)
+            await self._metadata_updater.start(self._supervisor, deadline)
         else:
-            self._metadata_updater.start_in_background(self._host)
+            self._metadata_updater.start_in_background(self._supervisor)
 
     async def aclose(self) -> None:
         """Close every connection; whoever waits gets `ClientClosed`."""
@@ -418,18 +420,18 @@ class Cluster:
             return False
         client = self.broker_client(node_id)
         try:
-            promise = client.submit(
+            future = client.submit(
                 message, deadline=deadline, min_version=min_version, max_version=max_version
             )
         except KafkaError:
             return False  # whoever waits for it hears it
-        if promise is None:
+        if future is None:
             return False
 
-        def done(promise: Promise[R]) -> None:
-            error = promise.error
+        def done(future: Future[R]) -> None:
+            error = future.error
             if error is None:
-                response = promise.result()
+                response = future.result()
                 if isinstance(response, Response):  # not what a `RawRequest` has found in order
                     self._check_route(response, to)
                 on_done(response, client.name)
@@ -439,7 +441,7 @@ class Cluster:
                 self._on_failure(error, to, 1, APIS[ApiKey(message.api_key)].name)
             on_done(error, client.name)
 
-        promise.when_done(done)
+        future.set_done_callback(done)
         return True
 
     def _on_failure(self, failure: KafkaError, to: Route, attempt: int, api: str) -> None:

@@ -26,7 +26,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
+from aiokafkawire.runtime import Address, AutoResetEvent, Future, Runtime, Supervisor, copy_error
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -79,8 +79,8 @@ class MetadataUpdater:
             max_age_s=config.metadata_max_age_ms / 1_000,
             rebootstrap_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,
         )
-        self._wake = Signal()
-        self._changed: Promise[None] = Promise()
+        self._wake = AutoResetEvent()
+        self._changed: Future[None] = Future()
         self._listeners: list[Callable[[MetadataUpdate], None]] = []
         # Nodes that did not answer when they were last asked: all others are asked before.
         self._avoided: set[NodeId] = set()
@@ -90,12 +90,12 @@ class MetadataUpdater:
 
     # --- for the rest of the room ---
 
-    async def start(self, host: Host, deadline: float) -> None:
+    async def start(self, supervisor: Supervisor, deadline: float) -> None:
         """Find the cluster by its bootstrap addresses, then keep the metadata fresh in a task.
 
         Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
         """
-        self._who, self._fields = host.name, host.fields
+        self._who, self._fields = supervisor.name, supervisor.fields
         attempt = 0
         failures: dict[Address, KafkaError] = {}
         told: list[str] = []
@@ -123,12 +123,12 @@ class MetadataUpdater:
             await clock.sleep_until(again_at)
         self._answered_since = clock.now()
         self._schedule.succeeded(self._answered_since, self._runtime.rng)
-        host.spawn(self._run, name="metadata")
+        supervisor.spawn(self._run, name="metadata")
 
-    def start_in_background(self, host: Host) -> None:
+    def start_in_background(self, supervisor: Supervisor) -> None:
         """Find the cluster in the task that keeps the metadata fresh, which tries until it can."""
-        self._who, self._fields = host.name, host.fields
-        host.spawn(self._run, name="metadata")
+        self._who, self._fields = supervisor.name, supervisor.fields
+        supervisor.spawn(self._run, name="metadata")
 
     def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
         """The metadata, or that of `topics` alone, is stale; returns at once. `urgent`: for what
@@ -150,7 +150,7 @@ class MetadataUpdater:
                 return False
             failure = self.last_failure
             if fail_early and failure is not None and not failure.retriable:
-                raise copy_of(failure)
+                raise copy_error(failure)
         return True
 
     def add_listener(self, callback: Callable[[MetadataUpdate], None]) -> None:
@@ -176,8 +176,8 @@ class MetadataUpdater:
             listener(update)
 
     def _notify_waiters(self) -> None:
-        changed, self._changed = self._changed, Promise()
-        changed.resolve(None)
+        changed, self._changed = self._changed, Future()
+        changed.set_result(None)
 
     @property
     def _may_create(self) -> bool:
@@ -195,7 +195,7 @@ class MetadataUpdater:
                 else:
                     await self._refresh()
         finally:
-            self._changed.fail(ClientClosed("the client is closed"))
+            self._changed.set_exception(ClientClosed("the client is closed"))
 
     async def _refresh(self) -> None:
         now = self._runtime.clock.now

@@ -23,7 +23,14 @@ from aiokafkawire.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, Host, Runtime, Signal, TaskHandle, copy_of
+from aiokafkawire.runtime import (
+    Address,
+    AutoResetEvent,
+    Runtime,
+    Supervisor,
+    TaskHandle,
+    copy_error,
+)
 from aiokafkawire.types import NodeId, PingResult
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -76,7 +83,7 @@ class _Ping:
     def __init__(self, timeout_ms: float, deadline: float) -> None:
         self.timeout_ms = timeout_ms
         self.deadline = deadline
-        self.changed = Signal()
+        self.changed = AutoResetEvent()
         self.attempts: list[_Attempt[Any]] = []
         self.answered: dict[str, float] = {}
 
@@ -114,13 +121,13 @@ class Pinger:
         self,
         config: ClientConfig,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         brokers: BrokerClients,
         metadata_updater: MetadataUpdater,
     ) -> None:
         self._config = config
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._broker_clients = brokers
         self._metadata_updater = metadata_updater
 
@@ -255,10 +262,10 @@ class Pinger:
     ) -> _Attempt[R]:
         attempt: _Attempt[R] = _Attempt(client, APIS[ApiKey(message.api_key)].name, node_id)
         call.attempts.append(attempt)
-        if not self._host.running:
+        if not self._supervisor.is_running:
             attempt.error = ClientClosed("the client is closed")
             return attempt
-        attempt.task = self._host.spawn(
+        attempt.task = self._supervisor.spawn(
             self._ask, call, attempt, message, min_version, name=f"ping {client.name}"
         )
         return attempt
@@ -282,7 +289,9 @@ class Pinger:
         except Exception as error:
             # The caller of `ping` raises it. A connection may end before this task when the client
             # does.
-            attempt.error = error if self._host.running else ClientClosed("the client is closed")
+            attempt.error = (
+                error if self._supervisor.is_running else ClientClosed("the client is closed")
+            )
         except BaseException:
             attempt.error = ClientClosed("the client is closed")
             raise
@@ -355,7 +364,7 @@ def _led(snapshot: MetadataSnapshot, topic: str, broker: str) -> dict[int, list[
 
 def _one_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
     """The error of the first leader that does not answer, which names the others too."""
-    error = copy_of(errors[0])
+    error = copy_error(errors[0])
     error.topic = topic
     others = "; ".join(f"{other.broker}: {other.reason}" for other in errors[1:])
     if others:

@@ -24,7 +24,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.logs import RateLimit, log_fields
-from aiokafkawire.runtime import Address, Host, Promise, Runtime
+from aiokafkawire.runtime import Address, Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.header import RawRequest
@@ -59,7 +59,7 @@ class _Probe:
 
     def __init__(self, began_at: float, deadline: float) -> None:
         self.deadline = deadline
-        self.connected: Promise[Channel] = Promise()
+        self.connected: Future[Channel] = Future()
         self.channel: Channel | None = None
         self.users = 0
         self.kept = False
@@ -85,7 +85,7 @@ class BrokerClient:
         address: Address,
         config: ClientConfig,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         *,
         node_id: NodeId | None = None,
         handshake: Handshake = PLAINTEXT,
@@ -96,13 +96,13 @@ class BrokerClient:
         self.node_id = node_id
         self.name = str(address) if node_id is None else f"{node_id} at {address}"
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._connector = Connector(
             address,
             self.name,
             config,
             runtime=runtime,
-            host=host,
+            supervisor=supervisor,
             handshake=handshake,
             counters=counters,
         )
@@ -114,9 +114,9 @@ class BrokerClient:
             ),
         )
         # A lane is absent, being opened, or open.
-        self._links: dict[Lane, Channel | Promise[Channel]] = {}
+        self._links: dict[Lane, Channel | Future[Channel]] = {}
         # While the node counts as lost: how the attempt ends that one lane makes for all.
-        self._trial: Promise[None] | None = None
+        self._trial: Future[None] | None = None
         self._probe: _Probe | None = None
         self._last_failure: KafkaError | None = None
         self._attempt_at = math.inf
@@ -124,7 +124,7 @@ class BrokerClient:
         self._failed_at = -math.inf
         self._ended: KafkaError | None = None
         self._on_lost = on_lost
-        self._log = _ConnectionLog(host, self.name)
+        self._log = _ConnectionLog(supervisor, self.name)
 
     # --- what others may look at ---
 
@@ -231,7 +231,7 @@ class BrokerClient:
             built, version = self._built(channel, message, min_version, None)
             response = await self._answer(channel, built, version, deadline)
             if self._ended is None and self._links.get(Lane.GENERAL) is None:
-                self._opened(Lane.GENERAL, Promise(), channel)
+                self._opened(Lane.GENERAL, Future(), channel)
                 probe.kept = True
             return response
         finally:
@@ -248,14 +248,16 @@ class BrokerClient:
         try:
             probe.channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
         except KafkaError as error:
-            probe.connected.fail(error)
+            probe.connected.set_exception(error)
         except BaseException:
             if self._probe is probe:
                 self._probe = None
-            probe.connected.fail(_ProbeInterrupted("the attempt to connect was interrupted"))
+            probe.connected.set_exception(
+                _ProbeInterrupted("the attempt to connect was interrupted")
+            )
             raise
         else:
-            probe.connected.resolve(probe.channel)
+            probe.connected.set_result(probe.channel)
 
     async def _probed_channel(self, probe: _Probe, deadline: float, api_key: int) -> Channel:
         try:
@@ -282,7 +284,7 @@ class BrokerClient:
         deadline: float,
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Promise[R] | None:
+    ) -> Future[R] | None:
         """Send one request as `request` does, if that needs no waiting: there is a connection, and
         the broker may be written to. None if not.
 
@@ -366,7 +368,7 @@ class BrokerClient:
             if isinstance(link, Channel):
                 link.close(self._ended)
             else:
-                link.fail(self._ended)
+                link.set_exception(self._ended)
         self._links.clear()
 
     async def aclose(self) -> None:
@@ -421,28 +423,28 @@ class BrokerClient:
 
     def _check_open(self, api_key: int) -> None:
         """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened any more."""
-        if self._ended is not None or not self._host.running:
+        if self._ended is not None or not self._supervisor.is_running:
             api = APIS[ApiKey(api_key)].name
             if isinstance(self._ended, ConnectionLost):
                 raise ConnectionLost(self._ended.reason, sent=False, broker=self.name, api=api)
             raise ClientClosed("the client is closed", broker=self.name, api=api)
 
-    def _begin_opening(self, lane: Lane, api_key: int) -> Promise[Channel]:
+    def _begin_opening(self, lane: Lane, api_key: int) -> Future[Channel]:
         self._check_open(api_key)
-        promise: Promise[Channel] = Promise()
-        self._links[lane] = promise
-        self._host.spawn(self._open, lane, promise, name=f"connect {lane.value} {self.name}")
-        return promise
+        future: Future[Channel] = Future()
+        self._links[lane] = future
+        self._supervisor.spawn(self._open, lane, future, name=f"connect {lane.value} {self.name}")
+        return future
 
-    async def _open(self, lane: Lane, promise: Promise[Channel]) -> None:
+    async def _open(self, lane: Lane, future: Future[Channel]) -> None:
         """Fill a lane. One attempt: whoever needs it tries again, after the backoff."""
-        trial: Promise[None] | None = None
+        trial: Future[None] | None = None
         attempt = self._reconnect.attempt
         try:
             while self._trial is not None:
                 await self._trial.wait()
             if self._reconnect.failures:
-                trial = self._trial = Promise()
+                trial = self._trial = Future()
             clock = self._runtime.clock
             if self._reconnect.next_attempt_at > clock.now():
                 await clock.sleep_until(self._reconnect.next_attempt_at)
@@ -452,48 +454,48 @@ class BrokerClient:
                 self._probed(), self._reconnect.setup_timeout_s(), attempt
             )
         except KafkaError as error:
-            self._forget(lane, promise)
+            self._forget(lane, future)
             # Lanes that were opened together and failed together are one failure.
             if self._reconnect.attempt == attempt:
                 self._failed(error)
             self._end_trial(trial, error)
-            promise.fail(error)
+            future.set_exception(error)
         except BaseException:
-            self._forget(lane, promise)
+            self._forget(lane, future)
             cut = self._ended or self._interrupted()
             self._end_trial(trial, cut)
-            promise.fail(cut)
+            future.set_exception(cut)
             raise
         else:
-            self._opened(lane, promise, channel)
+            self._opened(lane, future, channel)
             self._end_trial(trial, None)
 
-    def _end_trial(self, trial: Promise[None] | None, error: KafkaError | None) -> None:
+    def _end_trial(self, trial: Future[None] | None, error: KafkaError | None) -> None:
         """Tell the lanes that wait for this attempt how it ended; each goes on, or fails too."""
         if trial is None:
             return
         self._trial = None
         if error is None:
-            trial.resolve(None)
+            trial.set_result(None)
         else:
-            trial.fail(error)
+            trial.set_exception(error)
 
     def _interrupted(self) -> KafkaError:
         """Why an attempt to connect was cut short: the client ends, or somebody pressed Ctrl-C."""
-        if self._host.running:
+        if self._supervisor.is_running:
             return ConnectionFailed("the attempt to connect was interrupted", broker=self.name)
         return ClientClosed("the client is closed", broker=self.name)
 
-    def _opened(self, lane: Lane, promise: Promise[Channel], channel: Channel) -> None:
+    def _opened(self, lane: Lane, future: Future[Channel], channel: Channel) -> None:
         if self._ended is not None or not channel.usable:
             lost = self._ended or ConnectionLost(
                 "the broker closed the new connection at once", sent=False
             )
             channel.close(lost)
-            self._forget(lane, promise)
+            self._forget(lane, future)
             if self._ended is None:
                 self._failed(lost)
-            promise.fail(lost)
+            future.set_exception(lost)
             return
         channel.on_closed = self._on_closed
         self._log.connected(lane, channel.versions, self._runtime.clock.now())
@@ -501,14 +503,14 @@ class BrokerClient:
         self._last_failure = None
         self._attempt_at = self._failing_since = math.inf
         self._links[lane] = channel
-        promise.resolve(channel)
+        future.set_result(channel)
 
     def _probed(self) -> Versions | None:
         """Versions found by probing hold while one of the connections does."""
         versions = self.versions
         return versions if versions is not None and versions.release is not None else None
 
-    def _forget(self, lane: Lane, link: Channel | Promise[Channel]) -> None:
+    def _forget(self, lane: Lane, link: Channel | Future[Channel]) -> None:
         if self._links.get(lane) is link:
             del self._links[lane]
 
@@ -536,10 +538,10 @@ class BrokerClient:
 class _ConnectionLog:
     """Logs how the connections to one broker come and go; repeated losses go to DEBUG."""
 
-    def __init__(self, host: Host, name: str) -> None:
-        self._who = host.name
+    def __init__(self, supervisor: Supervisor, name: str) -> None:
+        self._who = supervisor.name
         self._name = name
-        self._fields = log_fields(host.fields, broker=name)
+        self._fields = log_fields(supervisor.fields, broker=name)
         self._limit = RateLimit(QUIET_S)
         self._lost_at = math.inf
         self._was_connected = False

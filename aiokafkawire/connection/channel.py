@@ -19,15 +19,15 @@ from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, Reque
 from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
 from aiokafkawire.runtime import (
     NEVER,
-    Alarm,
+    AutoResetEvent,
     Buffer,
     Clock,
-    Host,
-    Promise,
-    Signal,
+    Future,
+    Supervisor,
     TaskHandle,
+    Timer,
     Transport,
-    copy_of,
+    copy_error,
 )
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
@@ -62,7 +62,7 @@ class Limits:
     max_frame_bytes: int
 
 
-class Pending(Promise[Any]):
+class Pending(Future[Any]):
     """A request on its way, and the promise of its answer: what `read` makes of it, if that is
     not None, else the decoded response."""
 
@@ -76,7 +76,7 @@ class Pending(Promise[Any]):
         buffers: Sequence[Buffer],
         read: Callable[[memoryview], object] | None = None,
     ) -> None:
-        self._event = self._futures = self._on_done = self.value = self.error = None
+        self._event = self._futures = self._done_callback = self.value = self.error = None
         self.done = False
         self.read = read
         self.api = api
@@ -102,7 +102,7 @@ class _Outgoing:
     def __init__(self) -> None:
         self.busy = False
         self.rest: Sequence[Buffer] = ()
-        self.signal = Signal()
+        self.signal = AutoResetEvent()
 
 
 class Channel:
@@ -148,7 +148,7 @@ class Channel:
         )
         self._frames = FrameReader(limits.max_frame_bytes)
         self._outgoing = _Outgoing()
-        self._timer = Alarm()
+        self._timer = Timer()
         self._error: KafkaError | None = None
         self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
@@ -156,12 +156,12 @@ class Channel:
         self._request_trace = request_trace(name, fields)
         self._throttle_log = RateLimit()
 
-    def start(self, host: Host) -> None:
+    def start(self, supervisor: Supervisor) -> None:
         self._counters.opened()
         self._tasks = (
-            host.spawn(self._read, name=f"read {self.name}"),
-            host.spawn(self._write, name=f"write {self.name}"),
-            host.spawn(self._watch_time, name=f"time {self.name}"),
+            supervisor.spawn(self._read, name=f"read {self.name}"),
+            supervisor.spawn(self._write, name=f"write {self.name}"),
+            supervisor.spawn(self._watch_time, name=f"time {self.name}"),
         )
 
     @property
@@ -238,8 +238,8 @@ class Channel:
         else:
             call = self._queue(pending, deadline, expect_response, now)
         # mutation: deadline-missed-by-sleeping-timer
-        if deadline < self._timer.at:
-            self._timer.move(deadline)
+        if deadline < self._timer.deadline:
+            self._timer.reschedule(deadline)
         return call
 
     def _queue(
@@ -264,7 +264,7 @@ class Channel:
     def close_when_idle(self) -> None:
         """Close as soon as nothing is under way."""
         self._calls.close_when_idle()
-        self._timer.move(-NEVER)
+        self._timer.reschedule(-NEVER)
 
     def close(self, error: KafkaError) -> None:
         """End the connection on the client's own wish; waiters get `error`."""
@@ -285,7 +285,7 @@ class Channel:
         self._counters.closed(lost=not self.quiet)
         self._transport.abort()
         self._outgoing.signal.set()
-        self._timer.move(-NEVER)
+        self._timer.reschedule(-NEVER)
         for call in self._calls.close():
             self._fail(call, self._verdict(call, error))
         if self.on_closed is not None:
@@ -295,7 +295,7 @@ class Channel:
         if self._request_trace is not None:
             self._request_trace.failed(call, error, self._now())
         try:
-            call.payload.fail(error)
+            call.payload.set_exception(error)
         except Exception as defect:
             self._broke(defect)
 
@@ -313,7 +313,7 @@ class Channel:
         ):
             # mutation: written-request-counts-as-unsent
             return ConnectionLost(error.reason, sent=call.sent, broker=self.name, api=api)
-        mine = copy_of(error)
+        mine = copy_error(error)
         mine.broker, mine.api = self.name, api
         return mine
 
@@ -340,7 +340,7 @@ class Channel:
     def _hand_over(self, buffers: list[Buffer]) -> bool:
         """Write; whether the system took all of it at once, and the writer has nothing to do."""
         try:
-            rest = self._transport.send_now(buffers)
+            rest = self._transport.send_nowait(buffers)
         except OSError as error:
             self.poison(self._broken(error))
             return False
@@ -356,11 +356,11 @@ class Channel:
             if self._request_trace is not None:
                 self._request_trace.written(call)
             try:
-                call.payload.resolve(None)
+                call.payload.set_result(None)
             except Exception as defect:
                 self._broke(defect)
         if self._calls.closes_when_idle:
-            self._timer.move(-NEVER)
+            self._timer.reschedule(-NEVER)
 
     async def _write(self) -> None:
         """The writer: sends what did not go at once, and what the broker wanted to have later."""
@@ -383,7 +383,7 @@ class Channel:
 
     async def _read(self) -> None:
         try:
-            await self._transport.receive_each(self._frames.get_buffer, self._received)
+            await self._transport.receive_until_eof(self._frames.get_buffer, self._received)
             self.poison(self._broken(None))
         except OSError as error:
             self.poison(self._broken(error))
@@ -423,12 +423,12 @@ class Channel:
         if self._request_trace is not None:
             self._request_trace.answered(call, now - call.sent_at, len(frame))
         if self._calls.closes_when_idle:
-            self._timer.move(-NEVER)
+            self._timer.reschedule(-NEVER)
         if not wanted:
             return
         pending = call.payload
         if pending.read is not None and (found := pending.read(frame)) is not None:
-            pending.resolve(found)
+            pending.set_result(found)
             return
         try:
             _, response = decode_response(pending.response, pending.version, frame)
@@ -443,7 +443,7 @@ class Channel:
             raise
         if getattr(response, "throttle_time_ms", 0):
             self._throttle(response, pending, now)
-        pending.resolve(response)
+        pending.set_result(response)
 
     def _throttle(self, response: Response, pending: Pending, now: float) -> None:
         silence = throttle_s(response, pending.version)

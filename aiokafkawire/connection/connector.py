@@ -35,7 +35,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import Address, Host, Runtime, Transport
+from aiokafkawire.runtime import Address, Runtime, Supervisor, Transport
 from aiokafkawire.wire import Request, Response
 
 __all__ = ("LISTENERS", "MAX_IN_FLIGHT", "Connector", "dial")
@@ -63,7 +63,7 @@ class Connector:
         config: ClientConfig,
         *,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         handshake: Handshake = PLAINTEXT,
         counters: Counters | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Connector:
         self.name = name
         self._config = config
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._handshake = handshake
         self._counters = counters or Counters()
         self._pin = parse_pin(config.api_version)
@@ -140,7 +140,7 @@ class Connector:
                 "Broker %s does not answer ApiVersions: treated as Kafka %s",
                 self.name,
                 step.versions.release,
-                extra=log_fields(self._host.fields, broker=self.name),
+                extra=log_fields(self._supervisor.fields, broker=self.name),
             )
         chosen, other = (latest, kept) if step.beside else (kept, latest)
         if other is not chosen:
@@ -173,7 +173,7 @@ class Connector:
             if isinstance(error, OSError):
                 raise ConnectionFailed(f"the TLS handshake failed: {error}") from error
             raise
-        if not self._host.running:
+        if not self._supervisor.is_running:
             # It ended in the moment in which the connection was there.
             await _let_go(transport)
             raise ClientClosed("the client is closed")
@@ -184,9 +184,9 @@ class Connector:
             clock=self._runtime.clock,
             limits=self._limits,
             counters=self._counters,
-            fields=self._host.fields,
+            fields=self._supervisor.fields,
         )
-        channel.start(self._host)
+        channel.start(self._supervisor)
         try:
             await self._authenticate(channel)
         except BaseException:

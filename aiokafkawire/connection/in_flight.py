@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.runtime.transitions import step
+from aiokafkawire.runtime.transitions import enum_transition
 
 __all__ = (
     "MAX_QUEUED",
@@ -99,7 +99,7 @@ class Call(Generic[T]):
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = step(TRANSITIONS, self.state, event)  # which says what is wrong
+            self.state = enum_transition(TRANSITIONS, self.state, event)  # which says what is wrong
 
 
 class Due(NamedTuple, Generic[T]):

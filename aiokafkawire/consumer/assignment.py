@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.records import FetchedBatches, OffloadedBatch, Records
-from aiokafkawire.runtime import copy_of
+from aiokafkawire.runtime import copy_error
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .counters import ConsumerCounters
@@ -226,7 +226,7 @@ class ConsumerAssignment:
                 for other in list(self._failed):
                     if other.tp.topic == partition.tp.topic and _has_same_error(other, error):
                         other.take_error()
-                raise copy_of(error)
+                raise copy_error(error)
 
     def _exclude_others(self, only: Collection[TopicPartition] | None) -> None:
         """Mark the partitions that the call leaves out."""

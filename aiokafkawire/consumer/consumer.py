@@ -17,14 +17,14 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     NEVER,
     Client,
-    Host,
     Runtime,
+    Supervisor,
     checkpoint,
+    client_label,
     current_task,
     in_slices,
-    label,
 )
-from aiokafkawire.runtime.phases import Phase
+from aiokafkawire.runtime.client_state import ClientState
 from aiokafkawire.types import (
     AnyPartition,
     GroupMetadata,
@@ -111,11 +111,11 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         parse_pin(self.config.api_version)
         self._assignors = create_assignors(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
-        who = f"consumer {self.config.client_id}"
+        log_prefix = f"consumer {self.config.client_id}"
         super().__init__(
             "consumer",
-            label("Consumer", self.config, group_id),
-            who=who if group_id is None else f"{who} of group {group_id}",
+            client_label("Consumer", self.config, group_id),
+            log_prefix=log_prefix if group_id is None else f"{log_prefix} of group {group_id}",
             fields=log_fields(client_id=self.config.client_id, group=group_id),
         )
         try:
@@ -152,17 +152,17 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> ConsumerSession:
-        session = ConsumerSession(self.config, runtime, host, self._assignors)
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> ConsumerSession:
+        session = ConsumerSession(self.config, runtime, supervisor, self._assignors)
         await session.start()
         session.subscribe(self._subscription, self._listener)
         return session
 
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:
-            await self._lifecycle.leave(_close_session, NEVER)
+            await self._lifecycle.stop(_close_session, NEVER)
             return None
         if session.group is not None and session.group.rebalance.is_callback_task(current_task()):
             raise IllegalState(
@@ -170,11 +170,11 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
                 " listener to return; raise an exception in the listener, and stop the consumer"
                 " where the next call raises it"
             )
-        if left_with is None:
+        if body_error is None:
             session.assignment.mark_processed(current_task())
-        cancelled = left_with is not None and not isinstance(left_with, Exception)
+        cancelled = body_error is not None and not isinstance(body_error, Exception)
         # After a task has failed, the task that would complete a commit may be gone.
-        fast = cancelled or self._lifecycle.phase is Phase.BROKEN
+        fast = cancelled or self._lifecycle.state is ClientState.FAILED
         now = session.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
         if fast or not session.has_pending_commits:
@@ -185,16 +185,20 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
             session.on_state_changed()
             await session.close(deadline, limit)
 
-        await self._lifecycle.leave(close, limit)
-        return self._lifecycle.untold() or session.unreported_error()
+        await self._lifecycle.stop(close, limit)
+        return self._lifecycle.take_unreported_failure() or session.unreported_error()
 
     @property
     def _running(self) -> ConsumerSession:
         session = self._lifecycle.session
-        if session is not None and self._lifecycle.phase is Phase.CLOSING and session.in_callback:
+        if (
+            session is not None
+            and self._lifecycle.state is ClientState.CLOSING
+            and session.in_callback
+        ):
             # The listener may still seek, and commit the partitions being revoked.
             return session
-        return self._lifecycle.running_here()
+        return self._lifecycle.require_session_in_loop()
 
     def _deadline(self, session: ConsumerSession, timeout_ms: float | None = None) -> float:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -252,7 +256,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         self._set_subscription(NoSubscription(), self._listener)
 
     def _set_subscription(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
-        if self._lifecycle.phase not in {Phase.NEW, Phase.STARTING}:
+        if self._lifecycle.state not in {ClientState.NEW, ClientState.STARTING}:
             self._running.subscribe(wanted, listener)
         self._subscription, self._listener = wanted, listener
 
@@ -283,7 +287,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
 
         A batch may be passed to `commit`. The iteration raises the same errors as `getone`.
         """
-        self._lifecycle.running()
+        self._lifecycle.require_session()
         return BatchIterator(self)
 
     @overload
@@ -362,7 +366,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         session.poll_started(caller)
         try:
             while True:
-                self._lifecycle.running()
+                self._lifecycle.require_session()
                 session.raise_errors()
                 record = session.next_record(owner, caller)
                 if record is not None:
@@ -386,7 +390,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         try:
             await session.checkpoint()
             while True:
-                self._lifecycle.running()
+                self._lifecycle.require_session()
                 session.raise_errors()
                 records = session.take(caller, max_records, only, single_partition=single_partition)
                 if records or (

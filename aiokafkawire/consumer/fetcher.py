@@ -28,7 +28,7 @@ from aiokafkawire.records import (
     iter_fetched_range,
     partial_message_size,
 )
-from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint, in_slices
+from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, checkpoint, in_slices
 from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -111,7 +111,7 @@ class Fetcher:
         self,
         cluster: Cluster,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         config: ConsumerConfig,
         *,
         assignment: ConsumerAssignment,
@@ -123,7 +123,7 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._config = config
         self._assignment = assignment
         self._on_data = on_data
@@ -138,7 +138,7 @@ class Fetcher:
         self._rate_limit = RateLimit()
         self._failures: dict[NodeId, int] = {}
         self._sessions: dict[NodeId, FetchSession] = {}
-        self._wake = Signal()
+        self._wake = AutoResetEvent()
         self._check_all = True
         self._changed: dict[AssignedPartition, None] = {}
         self._next_follower_check = 0.0
@@ -161,7 +161,7 @@ class Fetcher:
     async def run(self) -> None:
         """Plan and start fetches until the host stops."""
         seen_metadata: MetadataSnapshot | None = None
-        while self._host.running:
+        while self._supervisor.is_running:
             metadata = self._cluster.metadata
             is_new = metadata is not seen_metadata
             if is_new:
@@ -172,7 +172,7 @@ class Fetcher:
             now = self._runtime.clock.now()
             with_data = self._assignment.partitions_with_data()
             for plan in self._planner.start_fetches(with_data, metadata.leader, now):
-                self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
+                self._supervisor.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
             await self._wake.wait(self._planner.next_deadline(self._planner.backing_off, now))
 
     async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
@@ -433,9 +433,9 @@ class Fetcher:
         if self._cluster.metadata.topic_id(partition.tp.topic) == ZERO_UUID:
             partition.handle(event)
             self._on_change()
-        elif self._host.running:  # else the consumer is closing
+        elif self._supervisor.is_running:  # else the consumer is closing
             self._planner.suspend(state)
-            self._host.spawn(
+            self._supervisor.spawn(
                 self._report_after_metadata_update, partition, state, event, name="check-topic-id"
             )
 
@@ -493,9 +493,9 @@ class Fetcher:
         logger.log(
             self._rate_limit.level(logging.WARNING, kind, self._runtime.clock.now()),
             "%s: fetch failed: %s; retrying",
-            self._host.name,
+            self._supervisor.name,
             error,
-            extra=log_fields(self._host.fields, error=error),
+            extra=log_fields(self._supervisor.fields, error=error),
         )
 
     def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
@@ -505,11 +505,11 @@ class Fetcher:
         reason = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
         logger.debug(
             "%s: new fetch session with broker %d: %s",
-            self._host.name,
+            self._supervisor.name,
             node,
             reason,
             extra=log_fields(
-                self._host.fields,
+                self._supervisor.fields,
                 broker=str(node),
                 error_code=event.error_code if isinstance(event, Rejected) else None,
             ),

@@ -10,7 +10,7 @@ from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.member import GroupMember
 from aiokafkawire.group.offsets import CommitIdentity, Committed, GroupOffsets
-from aiokafkawire.runtime import Host, Runtime
+from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
@@ -33,7 +33,7 @@ class GroupSession:
         self,
         cluster: Cluster,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         config: ConsumerConfig,
         *,
         assignors: Sequence[Assignor],
@@ -54,10 +54,15 @@ class GroupSession:
             storage=config.offsets_storage,
         )
         self.rebalance = RebalanceHandler(
-            runtime, host, config, assignment=assignment, offsets=self.offsets, callbacks=callbacks
+            runtime,
+            supervisor,
+            config,
+            assignment=assignment,
+            offsets=self.offsets,
+            callbacks=callbacks,
         )
         self.member = GroupMember(
-            cluster, runtime, host, config, assignors=assignors, owner=self.rebalance
+            cluster, runtime, supervisor, config, assignors=assignors, owner=self.rebalance
         )
         self.manual = False
         self.manual_commits = 0

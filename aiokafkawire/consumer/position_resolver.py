@@ -12,7 +12,7 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, UnknownTopic
-from aiokafkawire.runtime import Host, Runtime, Signal, in_slices
+from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, in_slices
 from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
@@ -80,7 +80,7 @@ class PositionResolver:
         self,
         cluster: Cluster,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         *,
         assignment: ConsumerAssignment,
         committed_offsets: CommittedOffsets | None,
@@ -93,7 +93,7 @@ class PositionResolver:
         config = cluster.config
         self._cluster = cluster
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._assignment = assignment
         self._committed_offsets = committed_offsets
         self._lister = lister
@@ -110,8 +110,8 @@ class PositionResolver:
         self._leaderless: dict[AssignedPartition, None] = {}
         self._leader_retry = LeaderRetry(config.retry_backoff_ms / 1000)
         self._missing_partitions = MissingPartitions(config.default_api_timeout_ms / 1000)
-        self._wake = Signal()
-        self.log = StartPositionLog(host.name, host.fields, policy)
+        self._wake = AutoResetEvent()
+        self.log = StartPositionLog(supervisor.name, supervisor.fields, policy)
 
     def wake(self) -> None:
         """Check all partitions: positions may be missing, or leaders may have changed."""
@@ -126,7 +126,7 @@ class PositionResolver:
     async def run(self) -> None:
         """Start lookups as they become due, until the host stops."""
         seen_metadata: MetadataSnapshot | None = None
-        while self._host.running:
+        while self._supervisor.is_running:
             now = self._runtime.clock.now()
             self.log.log_seeks(now)
             metadata = self._cluster.metadata
@@ -185,7 +185,7 @@ class PositionResolver:
             for p in partitions
             if self._assignment.get(p.tp) is p
             and p.state not in self._in_flight
-            and self._host.running
+            and self._supervisor.is_running
         ]
         self._look_up_committed([p for p in asking if isinstance(p.state, AwaitingCommitted)])
         self._look_up_offsets([p for p in asking if isinstance(p.state, Resetting)])
@@ -235,7 +235,7 @@ class PositionResolver:
     def _look_up_committed(self, partitions: list[AssignedPartition]) -> None:
         if partitions and self._committed_offsets is not None:
             lookups = self._mark_in_flight(partitions)
-            self._host.spawn(
+            self._supervisor.spawn(
                 self._fetch_committed, self._committed_offsets, lookups, name="offset-fetch"
             )
 
@@ -261,7 +261,7 @@ class PositionResolver:
         by_name = {p.tp: p for p in partitions}
         for node, tps in by_leader(self._cluster.metadata, by_name).items():
             lookups = self._mark_in_flight([by_name[tp] for tp in tps])
-            self._host.spawn(self._list_offsets, node, lookups, name=f"list-offsets-{node}")
+            self._supervisor.spawn(self._list_offsets, node, lookups, name=f"list-offsets-{node}")
 
     async def _list_offsets(self, node: NodeId, lookups: Lookups) -> None:
         wall_ms = self._runtime.clock.wall_ms()
@@ -273,7 +273,7 @@ class PositionResolver:
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
         states = {p.tp: state for p, state in lookups.items()}
 
-        async def look_up() -> dict[TopicPartition, Event]:
+        async def resolve_blocking() -> dict[TopicPartition, Event]:
             listed = await self._lister.list_from_node(node, timestamps, self._deadline())
             events = self._failure_events(states, listed)
             for tp, offset in listed.found.items():
@@ -285,7 +285,7 @@ class PositionResolver:
                     )
             return events
 
-        await self._apply_result_of(lookups, look_up())
+        await self._apply_result_of(lookups, resolve_blocking())
 
     # --- validation ---
 
@@ -308,7 +308,7 @@ class PositionResolver:
             else:
                 by_node.setdefault(leader.node, []).append(partition)
         for node, some in by_node.items():
-            self._host.spawn(
+            self._supervisor.spawn(
                 self._fetch_epoch_ends,
                 node,
                 self._mark_in_flight(some),
@@ -323,7 +323,7 @@ class PositionResolver:
         }
         states = {p.tp: state for p, state in lookups.items()}
 
-        async def look_up() -> dict[TopicPartition, Event]:
+        async def resolve_blocking() -> dict[TopicPartition, Event]:
             ends: PartitionResults[EpochEnd] = await fetch_epoch_ends(
                 self._cluster, node, queries, self._deadline()
             )
@@ -332,7 +332,7 @@ class PositionResolver:
                 events[tp] = EpochEndFetched(states[tp], end.epoch, end.end_offset)
             return events
 
-        await self._apply_result_of(lookups, look_up())
+        await self._apply_result_of(lookups, resolve_blocking())
 
     # --- requests and their results ---
 
@@ -354,11 +354,11 @@ class PositionResolver:
         }
 
     async def _apply_result_of(
-        self, lookups: Lookups, look_up: Awaitable[dict[TopicPartition, Event]]
+        self, lookups: Lookups, resolve_blocking: Awaitable[dict[TopicPartition, Event]]
     ) -> None:
         events: dict[TopicPartition, Event] = {}
         try:
-            events = await look_up
+            events = await resolve_blocking
         finally:
             self._apply_events(lookups, events)
 

@@ -15,7 +15,14 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
 from aiokafkawire.logs import RateLimit, count_partitions, list_partitions, log_fields
-from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task, in_slices
+from aiokafkawire.runtime import (
+    NEVER,
+    Runtime,
+    Supervisor,
+    current_task,
+    in_slices,
+    is_being_cancelled,
+)
 from aiokafkawire.types import TopicPartition
 
 from .assignment import ConsumerAssignment, offsets_to_commit
@@ -77,7 +84,7 @@ class RebalanceHandler:
     def __init__(
         self,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         config: ConsumerConfig,
         *,
         assignment: ConsumerAssignment,
@@ -85,7 +92,7 @@ class RebalanceHandler:
         callbacks: ConsumerCallbacks,
     ) -> None:
         self._clock = runtime.clock
-        self._host = host
+        self._supervisor = supervisor
         self._config = config
         self._assignment = assignment
         self._offsets = offsets
@@ -127,7 +134,7 @@ class RebalanceHandler:
         """
         for tp in partitions:
             partition = AssignedPartition(
-                tp, self._config.auto_offset_reset, AwaitingCommitted(), self._host.fields
+                tp, self._config.auto_offset_reset, AwaitingCommitted(), self._supervisor.fields
             )
             self._owned[tp] = partition
             self._assignment.add(partition)
@@ -191,7 +198,7 @@ class RebalanceHandler:
             count_partitions(partitions),
             list_partitions(partitions),
             reason,
-            extra=log_fields(self._host.fields, partitions=len(partitions)),
+            extra=log_fields(self._supervisor.fields, partitions=len(partitions)),
         )
         if self.listener is not None:
             self._schedule_callback(self.listener.on_partitions_lost, partitions)
@@ -209,7 +216,7 @@ class RebalanceHandler:
             "Group %s: %s",
             self._config.group_id,
             text,
-            extra=log_fields(self._host.fields, partitions=len(partitions)),
+            extra=log_fields(self._supervisor.fields, partitions=len(partitions)),
         )
 
     def _find_owned(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
@@ -273,7 +280,7 @@ class RebalanceHandler:
                 " are read again",
                 self._config.group_id,
                 error,
-                extra=log_fields(self._host.fields, error=error, partitions=count),
+                extra=log_fields(self._supervisor.fields, error=error, partitions=count),
             )
 
     def _is_owned(self, partition: AssignedPartition) -> bool:
@@ -285,7 +292,7 @@ class RebalanceHandler:
     def _schedule_callback(
         self, callback: Callback, partitions: Collection[TopicPartition]
     ) -> None:
-        if not self._host.running:
+        if not self._supervisor.is_running:
             return
         if self._running_callbacks >= MAX_CALLBACKS:
             failure = KafkaError(
@@ -298,12 +305,12 @@ class RebalanceHandler:
                 "Group %s: %s",
                 self._config.group_id,
                 failure,
-                extra=log_fields(self._host.fields, error=failure),
+                extra=log_fields(self._supervisor.fields, error=failure),
             )
             self._callbacks.raise_in_next_call(failure)
             return
         # The slot is reserved here, because tasks may not start in the order of `spawn`.
-        self._host.spawn(
+        self._supervisor.spawn(
             self._run_callback,
             callback,
             partitions,
@@ -332,7 +339,7 @@ class RebalanceHandler:
                     self._config.group_id,
                     name,
                     error,
-                    extra=log_fields(self._host.fields, error=error),
+                    extra=log_fields(self._supervisor.fields, error=error),
                 )
                 self._callbacks.raise_in_next_call(error)
         finally:
@@ -358,7 +365,7 @@ class RebalanceHandler:
         except Exception as error:
             return error
         except anyio.get_cancelled_exc_class() as error:
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
             failed = KafkaError(f"{name} raised a cancellation of a task that it awaited")
             failed.__cause__ = error
@@ -371,6 +378,6 @@ class RebalanceHandler:
                 self._config.group_id,
                 name,
                 timeout_s,
-                extra=dict(self._host.fields),
+                extra=dict(self._supervisor.fields),
             )
         return None

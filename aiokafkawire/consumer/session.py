@@ -14,13 +14,13 @@ from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.logs import FailureStreak, RateLimit, log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
-    Host,
     Runtime,
     Session,
+    Supervisor,
     checkpoint,
-    copy_of,
+    copy_error,
+    get_loop_checkpoint,
     in_slices,
-    loop_checkpoint,
 )
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -64,17 +64,21 @@ class ConsumerSession(Session):
     """Everything that a consumer needs between `start` and `stop`; its tasks run in `host`."""
 
     def __init__(
-        self, config: ConsumerConfig, runtime: Runtime, host: Host, assignors: Sequence[Assignor]
+        self,
+        config: ConsumerConfig,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        assignors: Sequence[Assignor],
     ) -> None:
         self.config = config
         self.runtime = runtime
-        self.cluster = Cluster(config, runtime, host)
+        self.cluster = Cluster(config, runtime, supervisor)
         self.assignment = ConsumerAssignment(config.max_partition_fetch_bytes)
         self.lister = OffsetLister(self.cluster, runtime, isolation_level(config))
         self.subscription: Subscription = NoSubscription()
         self.cursor: RecordCursor | None = None
-        self.checkpoint = loop_checkpoint()
-        self._host = host
+        self.checkpoint = get_loop_checkpoint()
+        self._supervisor = supervisor
         self._notifier = Notifier()
         self._rate_limit = RateLimit()
         self._commit_failures = FailureStreak()
@@ -94,7 +98,7 @@ class ConsumerSession(Session):
             else GroupSession(
                 self.cluster,
                 runtime,
-                host,
+                supervisor,
                 config,
                 assignors=assignors,
                 assignment=self.assignment,
@@ -106,7 +110,7 @@ class ConsumerSession(Session):
         self.fetcher = Fetcher(
             self.cluster,
             runtime,
-            host,
+            supervisor,
             config,
             assignment=self.assignment,
             on_data=self._notifier.notify_all,
@@ -118,7 +122,7 @@ class ConsumerSession(Session):
         self.position_resolver = PositionResolver(
             self.cluster,
             runtime,
-            host,
+            supervisor,
             assignment=self.assignment,
             committed_offsets=self.group,
             lister=self.lister,
@@ -135,13 +139,13 @@ class ConsumerSession(Session):
         now = self.runtime.clock.now()
         await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
         self.cluster.add_metadata_listener(self._metadata_changed)
-        self._host.spawn(self.fetcher.run, name="fetcher")
-        self._host.spawn(self.position_resolver.run, name="position-resolver")
+        self._supervisor.spawn(self.fetcher.run, name="fetcher")
+        self._supervisor.spawn(self.position_resolver.run, name="position-resolver")
         if self.group is not None:
-            self._host.spawn(self.group.member.run, name="membership")
-            self._host.spawn(self.group.offsets.run, name="commits")
+            self._supervisor.spawn(self.group.member.run, name="membership")
+            self._supervisor.spawn(self.group.offsets.run, name="commits")
             if self.config.enable_auto_commit:
-                self._host.spawn(self._auto_commit, self.group, name="auto-commit")
+                self._supervisor.spawn(self._auto_commit, self.group, name="auto-commit")
 
     @property
     def has_pending_commits(self) -> bool:
@@ -188,11 +192,11 @@ class ConsumerSession(Session):
             return deadline
         return deadline + self.config.rebalance_callback_timeout_ms / 1000
 
-    def broken(self, failure: KafkaError) -> None:
+    def on_task_failed(self, failure: KafkaError) -> None:
         """Wake all waiting calls, which raise the failure of a background task."""
         self._notifier.notify_all()
 
-    def lost(self, error: ClientClosed) -> None:
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
         """Wake all waiting calls, because all tasks of the event loop were cancelled."""
         self._notifier.notify_all()
 
@@ -203,7 +207,7 @@ class ConsumerSession(Session):
             return error
         if self.group is None or self.group.member.unreported_error is None:
             return None
-        return copy_of(self.group.member.unreported_error)
+        return copy_error(self.group.member.unreported_error)
 
     # --- subscription ---
 
@@ -237,7 +241,9 @@ class ConsumerSession(Session):
 
     def _add_partition(self, tp: TopicPartition) -> None:
         state = AwaitingCommitted()
-        partition = AssignedPartition(tp, self.config.auto_offset_reset, state, self._host.fields)
+        partition = AssignedPartition(
+            tp, self.config.auto_offset_reset, state, self._supervisor.fields
+        )
         if self.group is None:
             # Nothing can be committed without a group: `auto_offset_reset` decides.
             partition.handle(CommittedOffsetFetched(state, None))
@@ -252,7 +258,7 @@ class ConsumerSession(Session):
             )
             if offsets:
                 group.manual_commits += 1
-                self._host.spawn(self._commit_before_joining, group, offsets, name="commit")
+                self._supervisor.spawn(self._commit_before_joining, group, offsets, name="commit")
         self.assignment.remove(partitions)
 
     async def _commit_before_joining(
@@ -341,9 +347,9 @@ class ConsumerSession(Session):
             logger.log(
                 self._rate_limit.level(logging.WARNING, ("gone", partition.tp.topic), now),
                 "%s: partition %s was deleted; it is no longer read",
-                self._host.name,
+                self._supervisor.name,
                 partition.tp,
-                extra=log_fields(self._host.fields, tp=partition.tp),
+                extra=log_fields(self._supervisor.fields, tp=partition.tp),
             )
             self.assignment.remove([partition])
         return self._reads_whole_topics
@@ -457,7 +463,7 @@ class ConsumerSession(Session):
             raise raised
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.mark_error_reported()
-            raise copy_of(error)
+            raise copy_error(error)
         self.raise_partition_error()
         subscription = self.subscription
         if isinstance(subscription, NoSubscription):
@@ -526,9 +532,9 @@ class ConsumerSession(Session):
             logger.log(
                 self._rate_limit.level(logging.WARNING, type(error), now),
                 "%s: %r is not raised, because an earlier error has not been raised yet",
-                self._host.name,
+                self._supervisor.name,
                 error,
-                extra=log_fields(self._host.fields, error=error),
+                extra=log_fields(self._supervisor.fields, error=error),
             )
         self._notifier.notify_all()
 
@@ -549,14 +555,14 @@ class ConsumerSession(Session):
     def _on_result(self, failure: KafkaError | None) -> None:
         text = self._outage_log.record(failure, self.runtime.clock.now())
         if text is not None:
-            extra = log_fields(self._host.fields, error=failure)
-            logger.warning("%s: %s", self._host.name, text, extra=extra)
+            extra = log_fields(self._supervisor.fields, error=failure)
+            logger.warning("%s: %s", self._supervisor.name, text, extra=extra)
         elif (outage_s := self._outage_log.ended_after_s) is not None:
             logger.info(
                 "%s: brokers respond again after %.3f s",
-                self._host.name,
+                self._supervisor.name,
                 outage_s,
-                extra=log_fields(self._host.fields, outage_ms=round(outage_s * 1_000)),
+                extra=log_fields(self._supervisor.fields, outage_ms=round(outage_s * 1_000)),
             )
 
     # --- committing ---
@@ -608,7 +614,7 @@ class ConsumerSession(Session):
                 "Group %s: auto-commit failed: %s; retrying",
                 self.config.group_id,
                 error,
-                extra=log_fields(self._host.fields, error=error, partitions=count),
+                extra=log_fields(self._supervisor.fields, error=error, partitions=count),
             )
             return
         outage_s = self._commit_failures.ended(clock.now())
@@ -617,7 +623,7 @@ class ConsumerSession(Session):
                 "Group %s: auto-commit succeeds again after %.3f s",
                 self.config.group_id,
                 outage_s,
-                extra=log_fields(self._host.fields, outage_ms=round(outage_s * 1_000)),
+                extra=log_fields(self._supervisor.fields, outage_ms=round(outage_s * 1_000)),
             )
 
     def on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

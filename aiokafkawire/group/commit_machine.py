@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import CommitFailed, KafkaError
-from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.interfaces import NEVER
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for

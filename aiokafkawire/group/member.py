@@ -15,7 +15,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.logs import count_partitions, list_partitions, log_fields
-from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
+from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import GroupMetadata, NodeId
 from aiokafkawire.wire import ApiKey, Request, Response
 from aiokafkawire.wire.consumer_protocol import encode_subscription
@@ -131,7 +131,7 @@ class GroupMember:
         self,
         cluster: Cluster,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         config: ConsumerConfig,
         *,
         assignors: Sequence[Assignor],
@@ -141,18 +141,18 @@ class GroupMember:
         self.group_id = config.group_id
         self._cluster = cluster
         self._clock = runtime.clock
-        self._host = host
+        self._supervisor = supervisor
         self._config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._owner = owner
         self._leader = GroupLeader(
-            cluster, runtime.clock, config.group_id, self._assignors, host.fields
+            cluster, runtime.clock, config.group_id, self._assignors, supervisor.fields
         )
         settings = group_settings(config, assignors)
         self._machine = MembershipMachine(settings, runtime.rng, self._clock.now())
         self._events: deque[events.MembershipEvent] = deque()
         self._handling = False
-        self._deadline_moved = Signal()
+        self._deadline_moved = AutoResetEvent()
         self._closed = anyio.Event()
         self._last_generation: states.Generation | None = None
         self._lost_generation: states.Generation | None = None
@@ -405,18 +405,18 @@ class GroupMember:
         if generation is not None:
             known = {"member_id": generation.member_id, "generation": generation.number}
             values = known | values
-        extra = log_fields(self._host.fields, error=error, **values, group=self.group_id)
+        extra = log_fields(self._supervisor.fields, error=error, **values, group=self.group_id)
         logger.log(level, "Group %s: %s", self.group_id, text, extra=extra)
 
     def _start(self, name: str, work: Callable[[], Awaitable[events.MembershipEvent]]) -> None:
         async def run() -> None:
             event = await work()
             # What ends with the client says nothing of the coordinator.
-            if self._host.running:
+            if self._supervisor.is_running:
                 self._handle(event)
 
-        if self._host.running:
-            self._host.spawn(run, name=name)
+        if self._supervisor.is_running:
+            self._supervisor.spawn(run, name=name)
 
     def _request(
         self,
@@ -638,5 +638,5 @@ class GroupMember:
             await self._leader.watch(joined)
             self.metadata_changed()
 
-        if self._host.running:
-            self._host.spawn(watch, name="watch-partitions")
+        if self._supervisor.is_running:
+            self._supervisor.spawn(watch, name="watch-partitions")

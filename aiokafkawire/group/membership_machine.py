@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.interfaces import NEVER
 from aiokafkawire.runtime.transitions import transition
 
 from . import actions, events, heartbeats, joining, leaving, rebalancing, states

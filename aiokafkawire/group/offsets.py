@@ -21,7 +21,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.logs import list_offsets, log_fields
-from aiokafkawire.runtime import Promise, Runtime, Signal, in_slices
+from aiokafkawire.runtime import AutoResetEvent, Future, Runtime, in_slices
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -144,9 +144,9 @@ class GroupOffsets:
         self._on_committed = on_committed
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._machine = CommitMachine(self._backoff, runtime.rng)
-        self._waiters: dict[int, Promise[None]] = {}
-        self._changed = Signal()
-        self._progressed = Signal()
+        self._waiters: dict[int, Future[None]] = {}
+        self._changed = AutoResetEvent()
+        self._progressed = AutoResetEvent()
 
     async def run(self) -> None:
         """Send commits as they become due, for ever."""
@@ -225,7 +225,7 @@ class GroupOffsets:
         commit_id, effects = self._machine.submit(
             offsets, self._runtime.clock.now(), before_revocation=before_revocation
         )
-        self._waiters[commit_id] = Promise()
+        self._waiters[commit_id] = Future()
         self._perform(effects)
         self._changed.set()
         return commit_id
@@ -392,13 +392,13 @@ class GroupOffsets:
                 case CompleteCommit(commit_id, error):
                     if error is not None:
                         error.group = self._group_id
-                    promise = self._waiters.get(commit_id)
-                    if promise is None:
+                    future = self._waiters.get(commit_id)
+                    if future is None:
                         continue
                     if error is None:
-                        promise.resolve(None)
+                        future.set_result(None)
                     else:
-                        promise.fail(error)
+                        future.set_exception(error)
                 case VerifyMembership():
                     self._on_rejected()
                 case ForgetCoordinator():

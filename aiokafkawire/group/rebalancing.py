@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.interfaces import NEVER
 
 from . import actions, events, heartbeats, states
 from .actions import Outcome

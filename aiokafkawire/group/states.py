@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.interfaces import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = (

@@ -20,7 +20,7 @@ from aiokafkawire.kafka07.partition_reader import FetchResult, PartitionReader, 
 from aiokafkawire.kafka07.session import Kafka07Session
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records.compression import Compression, compress
-from aiokafkawire.runtime import NEVER, Address, Host, Runtime
+from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor
 from aiokafkawire.runtime import Client as BaseClient
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import EARLIEST, LATEST
@@ -98,15 +98,15 @@ class Client(BaseClient[Kafka07Session]):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> Kafka07Session:
-        session = Kafka07Session(self.config, self._address, runtime, host)
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> Kafka07Session:
+        session = Kafka07Session(self.config, self._address, runtime, supervisor)
         await session.connect()
         return session
 
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
-        unreported = self._lifecycle.untold()
+        unreported = self._lifecycle.take_unreported_failure()
         deadline = NEVER
         if session is not None:
             deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
@@ -118,7 +118,7 @@ class Client(BaseClient[Kafka07Session]):
             except KafkaError as error:
                 failures.append(error)
 
-        await self._lifecycle.leave(flush_session, deadline)
+        await self._lifecycle.stop(flush_session, deadline)
         try:
             if session is not None:
                 session.raise_if_produces_lost()
@@ -152,7 +152,7 @@ class Client(BaseClient[Kafka07Session]):
             RecordTooLarge: A message exceeds `max_message_size_bytes`. Nothing was sent.
         """
         request = self._build_produce_request(topic, partition, payloads, compression_type)
-        session = self._lifecycle.running_here()
+        session = self._lifecycle.require_session_in_loop()
         await session.send(request, "PRODUCE", topic, session.deadline())
 
     async def multi_produce(
@@ -176,7 +176,7 @@ class Client(BaseClient[Kafka07Session]):
         )
         if requests:
             request = kafka07.Kafka07MultiProducerRequest(requests=requests)
-            session = self._lifecycle.running_here()
+            session = self._lifecycle.require_session_in_loop()
             await session.send(request, "MULTIPRODUCE", requests[-1].topic, session.deadline())
 
     async def flush(self) -> None:
@@ -188,7 +188,7 @@ class Client(BaseClient[Kafka07Session]):
             ConnectionLost: The connection was lost before; messages may or may not be in the log.
             RequestTimedOut: No response within `request_timeout_ms`.
         """
-        session = self._lifecycle.running_here()
+        session = self._lifecycle.require_session_in_loop()
         await session.flush(session.deadline())
 
     # --- reading -----------------------------------------------------------------------------
@@ -378,13 +378,13 @@ class Client(BaseClient[Kafka07Session]):
     async def _request(
         self, request: kafka07.Request, api: str, decode: Callable[[memoryview], T]
     ) -> T:
-        session = self._lifecycle.running_here()
+        session = self._lifecycle.require_session_in_loop()
         frame = await session.request(request, api, session.deadline())
         try:
             return decode(frame)
         except MalformedMessage as error:
             error.broker, error.api = self._name, api
-            session.broken(error)
+            session.on_task_failed(error)
             raise
 
     def _fetch_result(
@@ -420,7 +420,7 @@ class Client(BaseClient[Kafka07Session]):
         )
 
     def _runtime(self) -> Runtime:
-        return self._lifecycle.running_here().runtime
+        return self._lifecycle.require_session_in_loop().runtime
 
 
 def _decode_multi_fetch(frame: memoryview, count: int) -> tuple[kafka07.Kafka07FetchResponse, ...]:

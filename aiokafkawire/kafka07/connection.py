@@ -14,7 +14,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import Host, Promise, TaskHandle, Transport, copy_of
+from aiokafkawire.runtime import Future, Supervisor, TaskHandle, Transport, copy_error
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
 
@@ -43,11 +43,11 @@ class Kafka07Connection:
         self.unconfirmed_requests = 0
         self._transport = transport
         self._frames = FrameReader(max_frame_bytes, MIN_FRAME_BYTES)
-        self._waiter: Promise[memoryview] | None = None
+        self._waiter: Future[memoryview] | None = None
         self._task: TaskHandle | None = None
 
-    def start(self, host: Host) -> None:
-        self._task = host.spawn(self._read, name=f"read {self.name}")
+    def start(self, supervisor: Supervisor) -> None:
+        self._task = supervisor.spawn(self._read, name=f"read {self.name}")
 
     async def send(self, frame: bytes, api: str, deadline: float) -> None:
         """Write a request that has no response."""
@@ -57,15 +57,15 @@ class Kafka07Connection:
 
     async def request(self, frame: bytes, api: str, deadline: float) -> memoryview:
         """Write a request and return the frame of its response."""
-        waiter: Promise[memoryview] = Promise()
+        waiter: Future[memoryview] = Future()
         await self._send_and_wait(frame, waiter, api, deadline)
         return waiter.result()
 
     async def _send_and_wait(
-        self, frame: bytes, waiter: Promise[memoryview] | None, api: str, deadline: float
+        self, frame: bytes, waiter: Future[memoryview] | None, api: str, deadline: float
     ) -> None:
         if self.error is not None:
-            raise copy_of(self.error)
+            raise copy_error(self.error)
         self._waiter = waiter
         completed = False
         try:
@@ -109,7 +109,7 @@ class Kafka07Connection:
         self.error = error
         self._transport.abort()
         if self._waiter is not None:
-            self._waiter.fail(error)
+            self._waiter.set_exception(error)
 
     async def aclose(self) -> None:
         """Close the connection and wait until the transport is closed."""
@@ -141,7 +141,7 @@ class Kafka07Connection:
         if self._waiter is None or self._waiter.done:
             raise MalformedFrame("received a response without a pending request")
         self.unconfirmed_requests = 0
-        self._waiter.resolve(frame)
+        self._waiter.set_result(frame)
 
     def _connection_lost(self, reason: str) -> ConnectionLost:
         if self._waiter is not None:

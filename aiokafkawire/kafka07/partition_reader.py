@@ -16,7 +16,7 @@ from aiokafkawire.errors import (
     UnknownServerError,
 )
 from aiokafkawire.records.compression import Compression, decompress
-from aiokafkawire.runtime import copy_of
+from aiokafkawire.runtime import copy_error
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import Kafka07ErrorCode
 
@@ -83,7 +83,7 @@ class FetchResult:
             CorruptRecord: `data` is not a valid message set.
         """
         if self.error is not None:
-            raise copy_of(self.error)
+            raise copy_error(self.error)
         end = self.offset
         try:
             for entry in kafka07.iter_messages(self.data, self.offset):
@@ -95,7 +95,7 @@ class FetchResult:
     def iter_with_positions(self) -> Iterator[tuple[int, MessageAndOffset | None]]:
         """Yield pairs of the offset to resume from and a message, or None for an empty set."""
         if self.error is not None:
-            raise copy_of(self.error)
+            raise copy_error(self.error)
         position, following = self.offset, None
         try:
             for entry in kafka07.iter_messages(self.data, self.offset):
@@ -185,7 +185,7 @@ class PartitionReader:
             CorruptRecord: The log ends inside the message.
         """
         if fetched.error is not None:
-            raise copy_of(fetched.error)
+            raise copy_error(fetched.error)
         data = fetched.data
         if not data:
             return ReadStatus.END_OF_LOG

@@ -20,7 +20,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.kafka07.connection import Kafka07Connection
 from aiokafkawire.kafka07.options import Kafka07Config
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import NEVER, Address, Host, Runtime, Session, Transport
+from aiokafkawire.runtime import NEVER, Address, Runtime, Session, Supervisor, Transport
 from aiokafkawire.wire import kafka07
 
 __all__ = ("MAX_WAITING_CALLS", "Kafka07Session")
@@ -44,22 +44,22 @@ class Kafka07Session(Session):
         "_address",
         "_config",
         "_connection",
-        "_host",
         "_lock",
         "_lost_produces",
         "_lost_reason",
         "_probe_topic",
+        "_supervisor",
         "_waiting",
         "runtime",
     )
 
     def __init__(
-        self, config: Kafka07Config, address: Address, runtime: Runtime, host: Host
+        self, config: Kafka07Config, address: Address, runtime: Runtime, supervisor: Supervisor
     ) -> None:
         self.runtime = runtime
         self._config = config
         self._address = address
-        self._host = host
+        self._supervisor = supervisor
         self._lock = anyio.Lock()
         self._waiting = 0
         self._connection: Kafka07Connection | None = None
@@ -78,12 +78,12 @@ class Kafka07Session(Session):
         """Return the deadline of a call that starts now, on the runtime's clock, in seconds."""
         return self.runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
-    def broken(self, failure: KafkaError) -> None:
+    def on_task_failed(self, failure: KafkaError) -> None:
         if self._connection is not None:
             self._connection.abort(failure)
 
-    def lost(self, error: ClientClosed) -> None:
-        self.broken(error)
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
+        self.on_task_failed(error)
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Kafka07Session(Session):
 
     async def _ensure_connected(self, api: str, deadline: float) -> Kafka07Connection:
         """Return the open connection; connect if there is none."""
-        if not self._host.running:
+        if not self._supervisor.is_running:
             raise ClientClosed("the client is closed", broker=self.name, api=api)
         self._discard_lost_connection()
         if self._connection is not None:
@@ -224,7 +224,7 @@ class Kafka07Session(Session):
                 api=api,
             )
         connection = Kafka07Connection(transport, self.name, self._config.max_response_bytes)
-        connection.start(self._host)
+        connection.start(self._supervisor)
         self._connection = connection
         return connection
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aiokafkawire.producer.delivery import BatchFuture, BatchOutcome
 from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import BatchBuilder, ClosedBatch
-from aiokafkawire.runtime.transitions import step
+from aiokafkawire.runtime.transitions import enum_transition
 
 __all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
 
@@ -170,4 +170,4 @@ class Batch:
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = step(TRANSITIONS, self.state, event)  # raises the error
+            self.state = enum_transition(TRANSITIONS, self.state, event)  # raises the error

@@ -39,7 +39,7 @@ from aiokafkawire.producer.sender_interface import SendBatch
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import NEVER, Alarm, Host, Promise, Runtime, Signal
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceResponse
@@ -65,7 +65,7 @@ class SenderContext(Protocol):
 
     config: ProducerConfig
     runtime: Runtime
-    host: Host
+    supervisor: Supervisor
     cluster: Cluster
     accumulator: Accumulator
     transactions: Transactions | None
@@ -93,10 +93,10 @@ class BrokerSender:
         self._cluster = context.cluster
         self._accumulator = context.accumulator
         # The task waits here until a batch is due.
-        self._timer = Alarm(self.send_now)
+        self._timer = Timer(self.send_now)
         self._in_flight = 0
         # Set while the task waits for the responses of the requests in flight.
-        self._response_received: Signal | None = None
+        self._response_received: AutoResetEvent | None = None
         # The request in flight may cause a disconnect by its size: no other request is sent.
         self._exclusive = False
         # Requests are being built or responses handled; `send_now` runs again afterwards.
@@ -128,12 +128,12 @@ class BrokerSender:
 
     def start(self) -> None:
         """Start the broker's task."""
-        self._context.host.spawn(self._run, name=f"send to broker {self.node_id}")
+        self._context.supervisor.spawn(self._run, name=f"send to broker {self.node_id}")
 
     def wake(self, at: float) -> None:
         """Check for batches at time `at`."""
-        if at < self._timer.at and not self._sending:
-            self._timer.move(at)
+        if at < self._timer.deadline and not self._sending:
+            self._timer.reschedule(at)
 
     def batch_ready(self) -> None:
         """Send now if no request is in flight; else let the task send.
@@ -147,10 +147,10 @@ class BrokerSender:
 
     def stop_if_idle(self) -> bool:
         """End the broker's task; return False if a request is in flight or due."""
-        if self._timer.at == -NEVER or self._in_flight:
+        if self._timer.deadline == -NEVER or self._in_flight:
             return False
         self._stopping = True
-        self._timer.move(-NEVER)
+        self._timer.reschedule(-NEVER)
         return True
 
     async def _run(self) -> None:
@@ -206,7 +206,7 @@ class BrokerSender:
         now = context.runtime.clock.now
         try:
             while self._in_flight and context.accumulator.oversize_suspect_due(self.node_id, now()):
-                self._response_received = Signal()
+                self._response_received = AutoResetEvent()
                 await self._response_received.wait()
         finally:
             self._response_received = None
@@ -250,8 +250,8 @@ class BrokerSender:
                     due_at = self._due_at()
             finally:
                 self._sending = False
-        if due_at != self._timer.at:
-            self._timer.move(due_at)
+        if due_at != self._timer.deadline:
+            self._timer.reschedule(due_at)
 
     def _must_wait(self) -> bool:
         """Return whether the due batches need `_compress_due` or `_wait_exclusive` first."""
@@ -287,7 +287,7 @@ class BrokerSender:
         except KafkaError as error:
             error.broker = error.broker or self._broker
             self._request_error = error
-            self._timer.move(-NEVER)
+            self._timer.reschedule(-NEVER)
             return False
         if built is not None:
             self._submit(built, channel, version, self._now())
@@ -353,7 +353,7 @@ class BrokerSender:
             return
         self._in_flight += 1
         self._exclusive = built.batches[0].oversize_disconnects > 0
-        call.payload.when_done(partial(self._on_response, built, self._broker))
+        call.payload.set_done_callback(partial(self._on_response, built, self._broker))
 
     def _open_channel(self, now: float) -> Channel | None:
         """Return the connection if it can be written to now.
@@ -422,42 +422,42 @@ class BrokerSender:
         return template
 
     def _on_response(
-        self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | AttemptResult]
+        self, built: BuiltRequest, broker: str, future: Future[ProduceResponse | AttemptResult]
     ) -> None:
         """Handle the end of a request: its response, or the error."""
         self._in_flight -= 1
         self._exclusive = False
         if self._response_received is not None:
             self._response_received.set()
-        if promise.error is not None and isinstance(promise.error, ClientClosed):
+        if future.error is not None and isinstance(future.error, ClientClosed):
             return
         transactions = self._context.transactions
         was_sending, self._sending = self._sending, True
         try:
             if transactions is not None:
                 with transactions.steps:
-                    self._handle_response(built, broker, promise)
-            elif isinstance(promise.value, AttemptResult):  # the usual case
+                    self._handle_response(built, broker, future)
+            elif isinstance(future.value, AttemptResult):  # the usual case
                 self._failures = 0
                 now = self._now()
-                self._accumulator.handle_result(built.batches[0], promise.value, now, now)
+                self._accumulator.handle_result(built.batches[0], future.value, now, now)
             else:
-                self._handle_response(built, broker, promise)
+                self._handle_response(built, broker, future)
         finally:
             self._sending = was_sending
         # Usually no batch waits, and the task sleeps.
-        if self._timer.at != NEVER or self._accumulator.has_waiting(self.node_id):
+        if self._timer.deadline != NEVER or self._accumulator.has_waiting(self.node_id):
             self.send_now()
 
     def _handle_response(
-        self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | AttemptResult]
+        self, built: BuiltRequest, broker: str, future: Future[ProduceResponse | AttemptResult]
     ) -> None:
         context = self._context
-        if promise.error is not None:
-            self._fail_request(built, promise.error)
+        if future.error is not None:
+            self._fail_request(built, future.error)
             return
         self._failures = 0
-        response = promise.value
+        response = future.value
         if response is None:
             for batch in built.batches:
                 self.handle_result(batch, AttemptResult(BatchAction.APPENDED))
@@ -553,13 +553,13 @@ class BrokerSender:
         tp = TopicPartition(batch.future.topic, batch.future.partition)
         logger.debug(
             "%s: batch for %s, attempt %d: %s: %s",
-            self._context.host.name,
+            self._context.supervisor.name,
             tp,
             batch.attempts,
             what,
             result.error,
             extra=log_fields(
-                self._context.host.fields,
+                self._context.supervisor.fields,
                 error=result.error,
                 tp=tp,
                 broker=str(self.node_id),

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from aiokafkawire.errors import BufferFull, KafkaError
-from aiokafkawire.runtime import Signal, copy_of
+from aiokafkawire.runtime import AutoResetEvent, copy_error
 
 __all__ = ("MAX_WAITERS", "BufferWaiters")
 
@@ -19,7 +19,7 @@ class BufferWaiters:
 
     def __init__(self) -> None:
         self.has_waiters = False  # Others must queue behind them.
-        self._waiting: deque[Signal] = deque()
+        self._waiting: deque[AutoResetEvent] = deque()
         self._closed: KafkaError | None = None
 
     def __len__(self) -> int:
@@ -49,13 +49,13 @@ class BufferWaiters:
             raise BufferFull(
                 f"the buffer is full, and {MAX_WAITERS:,} calls already wait for space"
             )
-        signal = Signal()
+        signal = AutoResetEvent()
         self._waiting.append(signal)
         self.has_waiters = True
         try:
             while self._waiting[0] is not signal or not enough():
                 if self._closed is not None:
-                    raise copy_of(self._closed)
+                    raise copy_error(self._closed)
                 if not await signal.wait(deadline):
                     raise BufferFull(
                         "the buffer was full for max_block_ms: records are sent faster than the"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.records.kernel import RecordHandle
-from aiokafkawire.runtime import Errand, Promise, checkpoint, copy_of
+from aiokafkawire.runtime import Future, SingleWaiterFuture, checkpoint, copy_error
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
 __all__ = (
@@ -167,7 +167,7 @@ class YieldBudget:
         await checkpoint()
 
 
-class BatchFuture(Promise["BatchOutcome"]):
+class BatchFuture(Future["BatchOutcome"]):
     """Future of a batch's outcome, shared by the deliveries of its records.
 
     Done when the batch completes. A split batch completes when it is split; the futures of its
@@ -206,7 +206,7 @@ class BatchFuture(Promise["BatchOutcome"]):
         unreported_failures: UnreportedFailures,
         yield_budget: YieldBudget,
     ) -> None:
-        self._event = self._futures = self._on_done = self.value = self.error = None
+        self._event = self._futures = self._done_callback = self.value = self.error = None
         self.done = False
         self.topic = topic
         self.partition = partition
@@ -216,7 +216,7 @@ class BatchFuture(Promise["BatchOutcome"]):
         self.counted = 0
         self.counted_round = -1
         self.has_user_timestamp = False
-        self.waiters: dict[Errand[RecordMetadata | None], Delivery] | None = None
+        self.waiters: dict[SingleWaiterFuture[RecordMetadata | None], Delivery] | None = None
         self.unreported_failures = unreported_failures
         self.yield_budget = yield_budget
         self.waiting_counts: dict[int, int] = {}
@@ -233,7 +233,7 @@ class BatchFuture(Promise["BatchOutcome"]):
             if self.waiters is not None:
                 self._set_metadata(self.waiters, outcome)
             if self._futures is not None or self._event is not None:
-                self.come()
+                self.notify_all()
             return
         waiters, self.waiters = self.waiters or {}, None
         for delivery in waiters.values():
@@ -244,12 +244,12 @@ class BatchFuture(Promise["BatchOutcome"]):
             for index in sorted(self.waiting_counts):
                 part, inner = outcome.part_of(index)
                 part.waiting_counts[inner] = self.waiting_counts[index]
-        self.resolve(outcome)
+        self.set_result(outcome)
         for waited in waiters:
             if not waited.done():
                 waited.set_result(None)
 
-    def add_waiter(self, delivery: Delivery) -> Errand[RecordMetadata | None] | None:
+    def add_waiter(self, delivery: Delivery) -> SingleWaiterFuture[RecordMetadata | None] | None:
         """Return a future of a record's metadata; asyncio only.
 
         For the call that sends and waits: awaiting it takes fewer steps than awaiting the delivery,
@@ -262,7 +262,7 @@ class BatchFuture(Promise["BatchOutcome"]):
         """
         if self.done:
             return None
-        waited: Errand[RecordMetadata | None] = Errand()
+        waited: SingleWaiterFuture[RecordMetadata | None] = SingleWaiterFuture()
         if self.waiters is None:
             self.waiters = {waited: delivery}
         else:
@@ -284,7 +284,9 @@ class BatchFuture(Promise["BatchOutcome"]):
         part.waiting_counts.pop(index, None)
 
     def _set_metadata(
-        self, waiters: Mapping[Errand[RecordMetadata | None], Delivery], appended: BatchAppended
+        self,
+        waiters: Mapping[SingleWaiterFuture[RecordMetadata | None], Delivery],
+        appended: BatchAppended,
     ) -> None:
         """Set the result of each waiter, as `Delivery.result` returns it."""
         self.waiters = None
@@ -365,11 +367,11 @@ class Delivery(RecordHandle):
             current.waiting_counts[index] = current.waiting_counts.get(index, 0) + 1
             while not current.done:
                 # Inlined: a task resumes through every frame between it and the future.
-                place = current.place()
+                waiter = current.new_waiter()
                 try:
-                    yield from place.__await__()
+                    yield from waiter.__await__()
                 except BaseException:
-                    current.leave(place)
+                    current.discard(waiter)
                     self._waiter_left()
                     raise
                 if current.base_offset is not None:
@@ -419,7 +421,7 @@ def _raise_failure(future: BatchFuture, index: int) -> NoReturn:
     if index not in future.waiting_counts:
         future.unreported_failures.mark_reported(future)
     future.waiting_counts[index] = future.waiting_counts.get(index, 0) + 1
-    raise copy_of(outcome.error_of(index))
+    raise copy_error(outcome.error_of(index))
 
 
 class Deliveries(Sequence[Delivery]):

@@ -31,7 +31,7 @@ from aiokafkawire.producer.sequences import (
 )
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.runtime import NEVER, copy_of
+from aiokafkawire.runtime import NEVER, copy_error
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = ("MAX_OVERSIZE_DISCONNECTS", "BatchListener", "PartitionQueue", "QueueConfig")
@@ -428,7 +428,7 @@ class PartitionQueue:
     def abort(self, error: KafkaError) -> None:
         """Fail all batches: with `error`, or as unknown if a broker may have the batch."""
         for batch in [*self.in_flight, *self.waiting]:
-            mine = copy_of(error)
+            mine = copy_error(error)
             mine.topic, mine.partition = self.topic_partition
             if self._maybe_written(batch):
                 self._fail(batch, _delivery_unknown(batch, error.reason, mine))
@@ -441,7 +441,7 @@ class PartitionQueue:
             self._abort_batch(batch, error, self._maybe_written(batch))
 
     def _abort_batch(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
-        mine = copy_of(error)
+        mine = copy_error(error)
         mine.topic, mine.partition = self.topic_partition
         self._fail(batch, mine, certain=not maybe_written)
 

@@ -33,10 +33,10 @@ from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import (
     NEVER,
     Client,
-    Host,
     Runtime,
     Session,
-    label,
+    Supervisor,
+    client_label,
 )
 from aiokafkawire.types import (
     GroupMetadata,
@@ -52,16 +52,16 @@ __all__ = ("Producer",)
 class _ProducerSession(Session):
     """The objects that a producer has between start and stop."""
 
-    def __init__(self, config: ProducerConfig, runtime: Runtime, host: Host) -> None:
+    def __init__(self, config: ProducerConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self.runtime = runtime
-        self.cluster = Cluster(config, runtime, host)
-        self.sender = Sender(config, runtime, host, self.cluster)
+        self.cluster = Cluster(config, runtime, supervisor)
+        self.sender = Sender(config, runtime, supervisor, self.cluster)
         self.appender = RecordAppender(config, runtime, self.sender)
 
-    def broken(self, failure: KafkaError) -> None:
+    def on_task_failed(self, failure: KafkaError) -> None:
         self.sender.abort_all(failure)
 
-    def lost(self, error: ClientClosed) -> None:
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
         self.sender.abort_all(error)
 
 
@@ -113,11 +113,11 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             )
         self.config = make_config(ProducerConfig, options)
         parse_pin(self.config.api_version)
-        who = f"producer {self.config.client_id}"
+        log_prefix = f"producer {self.config.client_id}"
         super().__init__(
             "producer",
-            label("Producer", self.config),
-            who=who,
+            client_label("Producer", self.config),
+            log_prefix=log_prefix,
             fields=log_fields(
                 client_id=self.config.client_id, transactional_id=self.config.transactional_id
             ),
@@ -156,8 +156,8 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> _ProducerSession:
-        session = _ProducerSession(self.config, runtime, host)
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _ProducerSession:
+        session = _ProducerSession(self.config, runtime, supervisor)
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
@@ -165,25 +165,25 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             await session.sender.transactions.initialise(wait=self.config.connect_on_start)
         return session
 
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:
-            await self._lifecycle.leave(_close_gracefully, NEVER)
+            await self._lifecycle.stop(_close_gracefully, NEVER)
             return None
         sender = session.sender
-        fatal = sender.unreported_failure or self._lifecycle.untold()
+        fatal = sender.unreported_failure or self._lifecycle.take_unreported_failure()
         closed = ClientClosed("the producer was closed before the record was acknowledged")
         sender.close_to_new_records(closed)
         deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         try:
-            await self._lifecycle.leave(_close_gracefully, deadline)
+            await self._lifecycle.stop(_close_gracefully, deadline)
         finally:
             sender.abort_all(closed)
         return sender.accumulator.unreported_failures.take() or fatal
 
     def _running(self) -> _ProducerSession:
-        return self._lifecycle.running_here()
+        return self._lifecycle.require_session_in_loop()
 
     # --- records ---
 
@@ -229,7 +229,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             KafkaError: The producer failed permanently.
         """
         life = self._lifecycle
-        appender = (life.open or life.refuse()).appender
+        appender = (life.open_session or life.raise_not_running()).appender
         yield_budget = appender.yield_budget
         if timestamp_ms is None and not headers and yield_budget.calls_left > 0:
             delivery = appender.append_fast(topic, value, key, partition)
@@ -268,7 +268,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
                 Await `partitions_for` or `send` first.
         """
         life = self._lifecycle
-        session = life.open or life.refuse()
+        session = life.open_session or life.raise_not_running()
         appender = session.appender
         if timestamp_ms is None and not headers:
             delivery = appender.append_fast(topic, value, key, partition)
@@ -318,7 +318,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
         Raises:
             KafkaError: The errors of `send` and of `Delivery`.
         """
-        appender = (self._lifecycle.open or self._lifecycle.refuse()).appender
+        appender = (self._lifecycle.open_session or self._lifecycle.raise_not_running()).appender
         delivery = None
         # If `send` is wrapped, for example to trace it, all records must pass through it.
         if timestamp_ms is None and not headers and type(self).send is _SEND:
@@ -403,7 +403,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             InvalidTxnState: The producer has no `transactional_id`. Entering raises it if
                 another transaction is open.
         """
-        sender = self._lifecycle.running_here().sender
+        sender = self._lifecycle.require_session_in_loop().sender
         return TransactionScope(_transactions_of(sender), sender)
 
     async def begin_transaction(self) -> None:

@@ -16,7 +16,7 @@ from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.runtime import Runtime, loop_home, on_trio
+from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
 from aiokafkawire.types import TopicPartition
 
 __all__ = ("RecordAppender",)
@@ -30,7 +30,7 @@ class RecordAppender:
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
         self.yield_budget = sender.accumulator.yield_budget
-        self.on_asyncio = not on_trio()
+        self.on_asyncio = not running_on_trio()
         # Whether the key alone does not decide the partition.
         self._custom_partitioning = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
@@ -47,7 +47,7 @@ class RecordAppender:
         self._log_limit = RateLimit()
         self._now = runtime.clock.now
         self._wall_ns = runtime.clock.wall_ns
-        self._home, self._here = loop_home()
+        self._home, self._here = get_loop_identity()
 
     def append_fast(
         self, topic: str, value: Any, key: Any, partition: int | None
@@ -300,13 +300,13 @@ class RecordAppender:
                     topic=topic,
                     partition=partition,
                 )
-            host = self._sender.host
+            supervisor = self._sender.supervisor
             logger.log(
                 self._log_limit.level(logging.WARNING, problem, self._now()),
                 "%s: %s; waiting for it up to max_block_ms",
-                host.name,
+                supervisor.name,
                 problem,
-                extra=log_fields(host.fields, tp=TopicPartition(topic, partition)),
+                extra=log_fields(supervisor.fields, tp=TopicPartition(topic, partition)),
             )
 
     def _call_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:

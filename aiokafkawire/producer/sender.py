@@ -21,7 +21,7 @@ from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
@@ -63,11 +63,11 @@ class Sender:
     """Sends the accumulator's batches to the brokers."""
 
     def __init__(
-        self, config: ProducerConfig, runtime: Runtime, host: Host, cluster: Cluster
+        self, config: ProducerConfig, runtime: Runtime, supervisor: Supervisor, cluster: Cluster
     ) -> None:
         self.config = config
         self.runtime = runtime
-        self.host = host
+        self.supervisor = supervisor
         self.cluster = cluster
         self.buffer_waiters = BufferWaiters()
         self.accumulator = Accumulator(
@@ -85,19 +85,19 @@ class Sender:
         # The permanent failure, until a call raises it; None if records have failed with it.
         self.unreported_failure: KafkaError | None = None
         self._broker_senders: dict[NodeId, BrokerSender] = {}
-        self._expiry_changed = Signal()
-        self._producer_id_needed = Signal()
+        self._expiry_changed = AutoResetEvent()
+        self._producer_id_needed = AutoResetEvent()
         self._unknown_topics: set[str] = set()
 
     def start(self) -> None:
         """Start the tasks, after the cluster."""
         self.cluster.add_metadata_listener(self._on_metadata_changed)
-        self.host.spawn(self._expire_batches, name="delivery timeouts")
+        self.supervisor.spawn(self._expire_batches, name="delivery timeouts")
         producer_id_state = self.accumulator.producer_id_state
         if self.transactions is not None:
-            self.transactions.start(self.host)
+            self.transactions.start(self.supervisor)
         elif producer_id_state is not None:
-            self.host.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
+            self.supervisor.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
 
     def close_to_new_records(self, error: KafkaError) -> None:
         """Reject new records with `error`; buffered records are still sent."""
@@ -125,9 +125,9 @@ class Sender:
         if self.failure is None and (self.transactions is None or not reported):
             logger.error(
                 "%s: the producer failed permanently: %s",
-                self.host.name,
+                self.supervisor.name,
                 error,
-                extra=log_fields(self.host.fields, error=error),
+                extra=log_fields(self.supervisor.fields, error=error),
             )
             if not reported:
                 self.unreported_failure = error
@@ -137,7 +137,7 @@ class Sender:
         """Raise the error of a producer that failed or is closing."""
         if self.failure is not None:
             self.unreported_failure = None
-            raise copy_of(self.failure)
+            raise copy_error(self.failure)
 
     def check_producer_id(self) -> None:
         """Request a producer id, if the epochs of the current one are used up."""
@@ -264,7 +264,7 @@ class Sender:
         sender = self._broker_senders.get(node)
         if sender is not None:
             sender.wake(at)
-        elif self.host.running:
+        elif self.supervisor.is_running:
             sender = self._broker_senders[node] = BrokerSender(node, self)
             sender.start()
 
@@ -332,9 +332,9 @@ class Sender:
                 logger.log(
                     level,
                     "%s: no producer id yet: %s; retrying",
-                    self.host.name,
+                    self.supervisor.name,
                     error,
-                    extra=log_fields(self.host.fields, error=error),
+                    extra=log_fields(self.supervisor.fields, error=error),
                 )
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
@@ -350,7 +350,7 @@ class Sender:
             raise error_for(response.error_code, api="InitProducerId", broker=broker)
         producer_id_state.set_producer_id(response.producer_id, response.producer_epoch)
         log_producer_id(
-            self.host, ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            self.supervisor, ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         )
         self.accumulator.wake_all()
 
@@ -361,22 +361,22 @@ class Sender:
         logger.warning(
             "%s: brokers before Kafka 0.11 have no producer ids (%s): idempotence is disabled, so"
             " that a retry may write a record twice",
-            self.host.name,
+            self.supervisor.name,
             error,
-            extra=log_fields(self.host.fields, error=error),
+            extra=log_fields(self.supervisor.fields, error=error),
         )
         self.accumulator.disable_idempotence()
 
 
-def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
+def log_producer_id(supervisor: Supervisor, identity: ProducerIdAndEpoch) -> None:
     """Log an assigned producer id."""
     logger.info(
         "%s: producer id %d, epoch %d",
-        host.name,
+        supervisor.name,
         identity.producer_id,
         identity.epoch,
         extra=log_fields(
-            host.fields, producer_id=identity.producer_id, producer_epoch=identity.epoch
+            supervisor.fields, producer_id=identity.producer_id, producer_epoch=identity.epoch
         ),
     )
 

@@ -17,7 +17,7 @@ import cramjam
 import snappy
 
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.runtime.memory import room_for
+from aiokafkawire.runtime.memory import allocate
 
 from .kernel import COMPILED, Buffer
 
@@ -186,7 +186,7 @@ def _decompress_stream(module: Any, data: Buffer, max_bytes: int, declared: int 
 
 
 def _decompress_into(module: Any, data: Buffer, size: int) -> Buffer:
-    out = room_for(size)
+    out = allocate(size)
     try:
         written = module.decompress_into(data, out)
     except cramjam.DecompressionError as error:
@@ -281,7 +281,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
         total += blocks[-1][1]
         if len(blocks) - total // XERIAL_MIN_BLOCK_BYTES > XERIAL_MAX_SMALL_BLOCKS:
             raise _too_many_parts("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "small blocks")
-    out = room_for(total)
+    out = allocate(total)
     position = 0
     with memoryview(out) as room:
         for block, size in blocks:

@@ -4,7 +4,8 @@ Everything above is given a `Runtime` and awaits only what comes from here, so t
 runtime can stand in for the real one.
 """
 
-from aiokafkawire.runtime.base import (
+from aiokafkawire.runtime.client import Client, with_runtime
+from aiokafkawire.runtime.interfaces import (
     NEVER,
     Address,
     Buffer,
@@ -12,27 +13,26 @@ from aiokafkawire.runtime.base import (
     Listener,
     Runtime,
     Transport,
-    receive_each,
+    receive_until_eof,
 )
-from aiokafkawire.runtime.client import Client, with_runtime
-from aiokafkawire.runtime.host import (
-    Host,
+from aiokafkawire.runtime.lifecycle import Lifecycle, Session, client_label
+from aiokafkawire.runtime.real_runtime import RealRuntime
+from aiokafkawire.runtime.supervisor import (
+    Supervisor,
     TaskHandle,
-    being_cancelled,
     current_task,
-    loop_checkpoint,
-    loop_home,
-    on_trio,
+    get_loop_checkpoint,
+    get_loop_identity,
+    is_being_cancelled,
+    running_on_trio,
 )
-from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
-from aiokafkawire.runtime.real import RealRuntime
-from aiokafkawire.runtime.waiting import (
-    Alarm,
-    Errand,
-    Promise,
-    Signal,
+from aiokafkawire.runtime.sync import (
+    AutoResetEvent,
+    Future,
+    SingleWaiterFuture,
+    Timer,
     checkpoint,
-    copy_of,
+    copy_error,
     in_slices,
     wait_until,
 )
@@ -40,31 +40,31 @@ from aiokafkawire.runtime.waiting import (
 __all__ = (
     "NEVER",
     "Address",
-    "Alarm",
+    "AutoResetEvent",
     "Buffer",
     "Client",
     "Clock",
-    "Errand",
-    "Host",
+    "Future",
     "Lifecycle",
     "Listener",
-    "Promise",
     "RealRuntime",
     "Runtime",
     "Session",
-    "Signal",
+    "SingleWaiterFuture",
+    "Supervisor",
     "TaskHandle",
+    "Timer",
     "Transport",
-    "being_cancelled",
     "checkpoint",
-    "copy_of",
+    "client_label",
+    "copy_error",
     "current_task",
+    "get_loop_checkpoint",
+    "get_loop_identity",
     "in_slices",
-    "label",
-    "loop_checkpoint",
-    "loop_home",
-    "on_trio",
-    "receive_each",
+    "is_being_cancelled",
+    "receive_until_eof",
+    "running_on_trio",
     "wait_until",
     "with_runtime",
 )

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from aiokafkawire.runtime.base import Address, Buffer
-from aiokafkawire.runtime.sockets import Twin, joined, out_of_descriptors
-from aiokafkawire.runtime.waiting import Signal, checkpoint
+from aiokafkawire.runtime.interfaces import Address, Buffer
+from aiokafkawire.runtime.sockets import DuplicateSocket, coalesce, too_many_open_files
+from aiokafkawire.runtime.sync import AutoResetEvent, checkpoint
 
-__all__ = ("UNASKED_BYTES", "AsyncioTransport", "connect")
+__all__ = ("EARLY_READ_BYTES", "AsyncioTransport", "connect")
 
-UNASKED_BYTES = 4_096
+EARLY_READ_BYTES = 4_096
 """What may come in before somebody receives; the socket is not read then any more."""
 
 
@@ -29,23 +29,23 @@ class AsyncioTransport(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.peer = ""
         self._transport: asyncio.Transport | None = None
-        self._twin: Twin | None = None
+        self._duplicate: DuplicateSocket | None = None
         # Who receives: where to, whom to tell, and the task that waits for the end of it.
         self._get_buffer: Callable[[], memoryview] | None = None
-        self._received: Callable[[int], None] | None = None
+        self._on_received: Callable[[int], None] | None = None
         self._receiver: asyncio.Future[None] | None = None
-        self._unasked: deque[memoryview] = deque()
-        self._spare: memoryview | None = None
-        self._ended = False
-        self._lost = False
+        self._early_data: deque[memoryview] = deque()
+        self._early_buffer: memoryview | None = None
+        self._eof = False
+        self._connection_lost = False
         self._cause: Exception | None = None
-        self._full = False
-        self._drained = Signal()
+        self._write_paused = False
+        self._writable = AutoResetEvent()
 
-    def attach(self, peer: str, twin: Twin) -> None:
+    def attach(self, peer: str, duplicate: DuplicateSocket) -> None:
         """The connection is made."""
         self.peer = peer
-        self._twin = twin
+        self._duplicate = duplicate
 
     # --- what asyncio tells -------------------------------------------------------------------
 
@@ -56,99 +56,99 @@ class AsyncioTransport(asyncio.BufferedProtocol):
 
     def get_buffer(self, _: int) -> memoryview:
         if self._get_buffer is not None:
-            self._spare = None
+            self._early_buffer = None
             return self._get_buffer()
-        self._spare = memoryview(bytearray(UNASKED_BYTES))
-        return self._spare
+        self._early_buffer = memoryview(bytearray(EARLY_READ_BYTES))
+        return self._early_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._spare is not None:
-            self._unasked.append(self._spare[:nbytes])
-            self._spare = None
+        if self._early_buffer is not None:
+            self._early_data.append(self._early_buffer[:nbytes])
+            self._early_buffer = None
             self._pause()
-        elif self._received is not None:
+        elif self._on_received is not None:
             try:
-                self._received(nbytes)
+                self._on_received(nbytes)
             except Exception as error:
-                self._leave_receiver(error)
+                self._finish_receiving(error)
 
     def eof_received(self) -> bool:
-        self._ended = True
-        self._leave_receiver(None)
+        self._eof = True
+        self._finish_receiving(None)
         return True  # what this end still sends may be read all the same
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = self._lost = True
+        self._eof = self._connection_lost = True
         self._cause = exc
-        self._leave_receiver(None if exc is None else self._broken())
-        self._full = False
-        self._drained.set()
+        self._finish_receiving(None if exc is None else self._connection_error())
+        self._write_paused = False
+        self._writable.set()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._write_paused = True
 
     def resume_writing(self) -> None:
-        self._full = False
-        self._drained.set()
+        self._write_paused = False
+        self._writable.set()
 
     # --- receiving ----------------------------------------------------------------------------
 
-    async def receive_each(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
         await checkpoint()
-        while self._unasked:
-            received(self._take(get_buffer()))
-        await self._receive(get_buffer, received)
+        while self._early_data:
+            on_received(self._take_early_data(get_buffer()))
+        await self._receive(get_buffer, on_received)
 
     async def receive_into(self, buffer: memoryview) -> int:
         await checkpoint()
-        if self._unasked:
-            return self._take(buffer)
+        if self._early_data:
+            return self._take_early_data(buffer)
         counts: list[int] = []
 
         def received(count: int) -> None:
             counts.append(count)
-            self._leave_receiver(None)
+            self._finish_receiving(None)
 
         try:
             await self._receive(lambda: buffer, received)
         except BaseException:
             if counts:  # cancelled when it had come
-                self._unasked.appendleft(memoryview(bytes(buffer[: counts[0]])))
+                self._early_data.appendleft(memoryview(bytes(buffer[: counts[0]])))
             raise
         return counts[0] if counts else 0
 
     async def _receive(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
         """Let all that comes be told to `received` until the receiver is left."""
         assert self._transport is not None
-        if self._lost or self._transport.is_closing():
-            raise self._broken()
-        if self._ended:
+        if self._connection_lost or self._transport.is_closing():
+            raise self._connection_error()
+        if self._eof:
             return
-        self._get_buffer, self._received = get_buffer, received
+        self._get_buffer, self._on_received = get_buffer, on_received
         self._receiver = asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         try:
             await self._receiver
         finally:
-            self._receiver = self._get_buffer = self._received = None
+            self._receiver = self._get_buffer = self._on_received = None
             self._pause()
 
-    def _take(self, buffer: memoryview) -> int:
+    def _take_early_data(self, buffer: memoryview) -> int:
         """Give out what came before somebody received."""
-        piece = self._unasked.popleft()
+        piece = self._early_data.popleft()
         count = min(len(piece), len(buffer))
         buffer[:count] = piece[:count]
         if count < len(piece):
-            self._unasked.appendleft(piece[count:])
+            self._early_data.appendleft(piece[count:])
         return count
 
-    def _leave_receiver(self, error: Exception | None) -> None:
+    def _finish_receiving(self, error: Exception | None) -> None:
         """Nothing more is told to who receives; its task goes on, with `error` if there is one."""
-        self._get_buffer = self._received = None
+        self._get_buffer = self._on_received = None
         self._pause()
         if self._receiver is not None and not self._receiver.done():
             if error is None:
@@ -158,36 +158,36 @@ class AsyncioTransport(asyncio.BufferedProtocol):
 
     def _pause(self) -> None:
         assert self._transport is not None
-        if not self._ended and not self._transport.is_closing():
+        if not self._eof and not self._transport.is_closing():
             self._transport.pause_reading()
 
     # --- sending ------------------------------------------------------------------------------
 
-    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         assert self._transport is not None
-        if self._lost or self._transport.is_closing():
-            raise self._broken()
-        if len(buffers) == 1 and not self._full:
+        if self._connection_lost or self._transport.is_closing():
+            raise self._connection_error()
+        if len(buffers) == 1 and not self._write_paused:
             self._transport.write(buffers[0])
             return ()
-        pieces = joined(buffers)
+        pieces = coalesce(buffers)
         for number, piece in enumerate(pieces):
-            if self._full:
+            if self._write_paused:
                 return pieces[number:]
             if number and self._transport.is_closing():
-                raise self._broken()  # asyncio complains in the log of writes after the end
+                raise self._connection_error()  # asyncio logs writes after the end
             self._transport.write(piece)
         return ()
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        while buffers := self.send_now(buffers):
-            await self._drained.wait()
-        while self._full:
-            await self._drained.wait()
-        if self._lost:
-            raise self._broken()
+        while buffers := self.send_nowait(buffers):
+            await self._writable.wait()
+        while self._write_paused:
+            await self._writable.wait()
+        if self._connection_lost:
+            raise self._connection_error()
 
-    def _broken(self) -> OSError:
+    def _connection_error(self) -> OSError:
         if isinstance(self._cause, OSError):
             return ConnectionResetError(self._cause.errno, self._cause.strerror)
         return ConnectionResetError("the connection is closed")
@@ -195,44 +195,44 @@ class AsyncioTransport(asyncio.BufferedProtocol):
     # --- the end ------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        assert self._twin is not None
-        self._twin.abort()
+        assert self._duplicate is not None
+        self._duplicate.abort()
 
     async def aclose(self) -> None:
         assert self._transport is not None
-        assert self._twin is not None
-        self._twin.close()
+        assert self._duplicate is not None
+        self._duplicate.close()
         self._transport.abort()
         await checkpoint()
 
 
 async def connect(address: Address) -> AsyncioTransport:
     """Connect to a resolved address. Raises `OSError`."""
-    _name_library()
+    _set_sniffio_library()
     transport, connected = await asyncio.get_running_loop().create_connection(
         AsyncioTransport, address.host, address.port
     )
     try:
         raw = transport.get_extra_info("socket")
-        twin = Twin(raw.fileno(), raw.family, raw.type)
+        duplicate = DuplicateSocket(raw.fileno(), raw.family, raw.type)
     except (AttributeError, OSError) as error:
         transport.abort()
         await checkpoint()
-        if out_of_descriptors(error):
+        if too_many_open_files(error):
             raise
         # It is closed already: with uvloop there is not even the socket.
         raise ConnectionResetError("the peer closed the new connection at once") from error
-    connected.attach(str(address), twin)
+    connected.attach(str(address), duplicate)
     try:
         await checkpoint()
     except BaseException:
-        twin.close()
+        duplicate.close()
         transport.abort()
         raise
     return connected
 
 
-def _name_library() -> None:
+def _set_sniffio_library() -> None:
     """Let what runs in the callbacks of connections made here, outside of any task, be known for
     asyncio's: they run in the context in which the connection was made."""
     if "sniffio" in sys.modules:

@@ -10,10 +10,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from aiokafkawire.config.name_hints import AbsentAttribute
 from aiokafkawire.logs import NO_FIELDS
-from aiokafkawire.runtime.base import Runtime
-from aiokafkawire.runtime.host import Host
+from aiokafkawire.runtime.interfaces import Runtime
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session
-from aiokafkawire.runtime.real import RealRuntime
+from aiokafkawire.runtime.real_runtime import RealRuntime
+from aiokafkawire.runtime.supervisor import Supervisor
 
 __all__ = ("Client", "with_runtime")
 
@@ -54,13 +54,13 @@ class Client(Generic[S], metaclass=_ClientType):
         name: str,
         label: str,
         runtime: Runtime | None = None,
-        who: str = "",
+        log_prefix: str = "",
         fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do,
         and `fields` their `extra`."""
-        self._given_runtime = runtime
-        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, who, fields)
+        self._custom_runtime = runtime
+        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, log_prefix, fields)
 
     def __repr__(self) -> str:
         return str(self._lifecycle)
@@ -70,8 +70,8 @@ class Client(Generic[S], metaclass=_ClientType):
 
         After a failure it may be called again. A client that was stopped stays so.
         """
-        runtime = self._given_runtime or RealRuntime()
-        await self._lifecycle.enter(self, functools.partial(self._start, runtime))
+        runtime = self._custom_runtime or RealRuntime()
+        await self._lifecycle.start(self, functools.partial(self._start, runtime))
 
     async def stop(self) -> None:
         """Close. Raises what went wrong that no call has raised yet. May be called again."""
@@ -103,11 +103,11 @@ class Client(Generic[S], metaclass=_ClientType):
         error.add_note(str(failure))
 
     @abstractmethod
-    async def _start(self, runtime: Runtime, host: Host) -> S:
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> S:
         """Make the session, whose tasks live in `host`; nothing may stay behind if this raises."""
 
     @abstractmethod
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
         """End the session; what `stop` is to raise.
 
         `left_with` is what the body of `async with` raised; None of `stop`.
@@ -127,5 +127,5 @@ def with_runtime(client: _Client, runtime: Runtime) -> _Client:
     Returns:
         The same client.
     """
-    client._given_runtime = runtime
+    client._custom_runtime = runtime
     return client

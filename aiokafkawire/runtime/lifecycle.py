@@ -16,36 +16,38 @@ import anyio
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.logs import NO_FIELDS, log_fields
-from aiokafkawire.runtime.base import NEVER, Address
-from aiokafkawire.runtime.host import (
-    Home,
-    Host,
+from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, LifecycleEvent
+from aiokafkawire.runtime.interfaces import NEVER, Address
+from aiokafkawire.runtime.supervisor import (
+    LoopIdentity,
+    Supervisor,
     TaskHandle,
+    get_call_soon_threadsafe,
+    get_loop_identity,
     in_event_loop,
-    loop_home,
-    thread_notifier,
 )
-from aiokafkawire.runtime.phases import TRANSITIONS, Phase, Step
+from aiokafkawire.runtime.sync import copy_error
 from aiokafkawire.runtime.transitions import transition
-from aiokafkawire.runtime.waiting import copy_of
 
-__all__ = ("Lifecycle", "Session", "label")
+__all__ = ("Lifecycle", "Session", "client_label")
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
-SILENT_GOODBYE_S = 2.0
+SLOW_CLOSE_S = 2.0
 """A goodbye that takes longer is told of in the log."""
 
 PACKAGE = __name__.partition(".")[0]
 
 
 ADVICE = {
-    Phase.NEW: "use it inside 'async with', or after 'await start()'",
-    Phase.STARTING: "use it inside 'async with', or after 'await start()'",
-    Phase.LOST: "its tasks were cancelled by the application, or by the end of the event loop",
-    Phase.CLOSING: "make a new one",
-    Phase.CLOSED: "make a new one",
-    Phase.FORKED: "it runs in the parent process, and the child needs one of its own",
+    ClientState.NEW: "use it inside 'async with', or after 'await start()'",
+    ClientState.STARTING: "use it inside 'async with', or after 'await start()'",
+    ClientState.CANCELLED: (
+        "its tasks were cancelled by the application, or by the end of the event loop"
+    ),
+    ClientState.CLOSING: "make a new one",
+    ClientState.CLOSED: "make a new one",
+    ClientState.FORKED: "it runs in the parent process, and the child needs one of its own",
 }
 
 
@@ -54,10 +56,10 @@ class Session:
 
     __slots__ = ()
 
-    def broken(self, failure: KafkaError) -> None:
+    def on_task_failed(self, failure: KafkaError) -> None:
         """A task failed with what it should have answered for: a defect. Wake who waits."""
 
-    def lost(self, error: ClientClosed) -> None:
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
         """Fail every pending call with `error`: the client's tasks end before it was stopped."""
 
 
@@ -74,54 +76,58 @@ class Lifecycle(Generic[S]):
     and so does the end of the event loop; the tasks end all the same.
 
     Nothing in here refers to the client itself, so that one that is dropped is found out: it is
-    named (`label`, and where it was made) in a ResourceWarning, and its tasks are ended.
+    named (`client_label`, and where it was made) in a ResourceWarning, and its tasks are ended.
     """
 
     def __init__(
         self,
         name: str,
         label: str = "",
-        who: str = "",
+        log_prefix: str = "",
         fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         self.name = name
         self.label = label or name
-        self.phase = Phase.NEW
-        self.host = Host(who or name, fields=fields)
+        self.state = ClientState.NEW
+        self.supervisor = Supervisor(log_prefix or name, fields=fields)
         self.session: S | None = None
         self.failure: KafkaError | None = None
-        self.open: S | None = None  # the session, while the client runs
-        self._told = False
+        self.open_session: S | None = None  # the session, while the client runs
+        self._failure_reported = False
         # The event loop that it runs in, and what tells whether that is the caller's; see there.
-        self._home: Home | None = None
-        self._here: Callable[[], object] = object
+        self._loop_identity: LoopIdentity | None = None
+        self._current_identity: Callable[[], object] = object
         self._closed = anyio.Event()
-        self._made_at = _caller()
-        self._watch: weakref.finalize[..., object] | None = None
+        self._created_at = _creation_site()
+        self._finalizer: weakref.finalize[..., object] | None = None
 
     def __str__(self) -> str:
-        return f"<{self.label} ({self.phase.value})>"
+        return f"<{self.label} ({self.state.value})>"
 
-    def _go(self, step: Step) -> None:
-        self.phase = transition(TRANSITIONS, self.phase, step)
+    def _transition(self, step: LifecycleEvent) -> None:
+        self.state = transition(TRANSITIONS, self.state, step)
 
     # --- what may be done ---
 
-    def running(self) -> S:
+    def require_session(self) -> S:
         """The session, while the client runs. Raises `ClientClosed`, or why it cannot go on."""
-        return self.open or self.refuse()
+        return self.open_session or self.raise_not_running()
 
-    def running_here(self) -> S:
+    def require_session_in_loop(self) -> S:
         """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
-        session = self.open or self.refuse()
-        if self._home._thread_id != self._here():  # type: ignore[union-attr]
+        session = self.open_session or self.raise_not_running()
+        if self._loop_identity._thread_id != self._current_identity():  # type: ignore[union-attr]
             self.check_loop()
         return session
 
     def check_loop(self) -> None:
         """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
-        home = self._home
-        if self.open is not None and home is not None and home._thread_id != self._here():
+        home = self._loop_identity
+        if (
+            self.open_session is not None
+            and home is not None
+            and home._thread_id != self._current_identity()
+        ):
             if not in_event_loop():
                 raise WrongEventLoop(
                     f"no event loop runs in this thread, and the {self.name} belongs to the one in"
@@ -136,228 +142,236 @@ class Lifecycle(Generic[S]):
                 f" {self.name} instead of running another one"
             )
 
-    def refuse(self) -> NoReturn:
+    def raise_not_running(self) -> NoReturn:
         """Say why the client cannot be used."""
-        if self.phase is Phase.BROKEN and self.failure is not None:
-            self._told = True
-            raise copy_of(self.failure)
-        raise ClientClosed(f"the {self.name} is {self.phase.value}: {ADVICE[self.phase]}")
+        if self.state is ClientState.FAILED and self.failure is not None:
+            self._failure_reported = True
+            raise copy_error(self.failure)
+        raise ClientClosed(f"the {self.name} is {self.state.value}: {ADVICE[self.state]}")
 
-    def untold(self) -> KafkaError | None:
+    def take_unreported_failure(self) -> KafkaError | None:
         """The failure that no call has raised yet, if there is one; gives it once."""
-        if self._told or self.failure is None:
+        if self._failure_reported or self.failure is None:
             return None
-        self._told = True
-        return copy_of(self.failure)
+        self._failure_reported = True
+        return copy_error(self.failure)
 
     # --- starting ---
 
-    async def enter(self, client: object, start: Callable[[Host], Awaitable[S]]) -> None:
+    async def start(self, client: object, start: Callable[[Supervisor], Awaitable[S]]) -> None:
         """Start; `ClientClosed` unless the client is new (or its last start failed)."""
-        if self.phase in {Phase.STARTING, Phase.RUNNING, Phase.BROKEN}:
-            raise ClientClosed(f"the {self.name} is {self.phase.value} already")
-        if self.phase is not Phase.NEW:
-            self.refuse()
-        self._go(Step.ENTERED)
+        if self.state in {ClientState.STARTING, ClientState.RUNNING, ClientState.FAILED}:
+            raise ClientClosed(f"the {self.name} is {self.state.value} already")
+        if self.state is not ClientState.NEW:
+            self.raise_not_running()
+        self._transition(LifecycleEvent.START_CALLED)
         self._closed = anyio.Event()
-        self.host = host = Host(self.host.name, self._crashed, self.host.fields)
-        _lives.add(cast("Lifecycle[Session]", self))
+        self.supervisor = supervisor = Supervisor(
+            self.supervisor.name, self._on_task_failed, self.supervisor.fields
+        )
+        _started_lifecycles.add(cast("Lifecycle[Session]", self))
         try:
-            await host.start()
-            self._home, self._here = loop_home()
+            await supervisor.start()
+            self._loop_identity, self._current_identity = get_loop_identity()
             with anyio.CancelScope() as scope:
-                host.on_end = scope.cancel
+                supervisor.on_stopping = scope.cancel
                 try:
-                    self.session = await start(host)
+                    self.session = await start(supervisor)
                 except KafkaError:
                     # Why the tasks ended says more than what that looked like from inside.
-                    if host.running:
+                    if supervisor.is_running:
                         raise
-            if self.session is None or not host.running:
+            if self.session is None or not supervisor.is_running:
                 raise self.failure or ClientClosed(
                     f"the {self.name} was stopped while it was starting"
                 )
-            host.on_end = self._lost
-            self._watch = weakref.finalize(client, self._dropped, thread_notifier())
+            supervisor.on_stopping = self._on_tasks_cancelled
+            self._finalizer = weakref.finalize(
+                client, self._on_garbage_collected, get_call_soon_threadsafe()
+            )
         except BaseException:
-            await self._fall_back()
+            await self._undo_start()
             raise
-        self.open = self.session
-        self._go(Step.READY)
+        self.open_session = self.session
+        self._transition(LifecycleEvent.STARTED)
 
-    async def _fall_back(self) -> None:
+    async def _undo_start(self) -> None:
         """Leave nothing of a start that failed."""
-        self.host.on_end = None
+        self.supervisor.on_stopping = None
         self.session = None
-        self.host.abort()
+        self.supervisor.abort()
         try:
-            await self.host.stop()
+            await self.supervisor.stop()
         finally:
-            self._go(Step.FAILED)
-            if self.phase is Phase.NEW:
+            self._transition(LifecycleEvent.START_FAILED)
+            if self.state is ClientState.NEW:
                 self.failure = None
-                _lives.discard(cast("Lifecycle[Session]", self))
+                _started_lifecycles.discard(cast("Lifecycle[Session]", self))
 
     # --- stopping ---
 
-    async def leave(self, goodbye: Callable[[S], Awaitable[None]], deadline: float) -> None:
+    async def stop(self, close_session: Callable[[S], Awaitable[None]], deadline: float) -> None:
         """Close. A second call waits for the first one to finish; in a forked child does nothing.
 
         `goodbye` is only called for a client that runs.
         """
-        if self.phase is Phase.FORKED:
+        if self.state is ClientState.FORKED:
             return
-        if self.phase in {Phase.CLOSING, Phase.CLOSED}:
+        if self.state in {ClientState.CLOSING, ClientState.CLOSED}:
             await self._closed.wait()
             return
         self.check_loop()
-        session, self.open = self.session, None
-        if self.phase is not Phase.STARTING:
-            self.host.on_end = None
-        self._go(Step.LEFT)
+        session, self.open_session = self.session, None
+        if self.state is not ClientState.STARTING:
+            self.supervisor.on_stopping = None
+        self._transition(LifecycleEvent.STOP_CALLED)
         try:
             # Without the host's tasks nobody does what a goodbye waits for.
-            if session is not None and self.host.running:
+            if session is not None and self.supervisor.is_running:
                 with anyio.CancelScope(deadline=deadline, shield=True) as scope:
-                    self.host.on_end = scope.cancel
-                    self.host.spawn(self._tell_of_wait, deadline, name="tell of a long goodbye")
-                    await goodbye(session)
+                    self.supervisor.on_stopping = scope.cancel
+                    self.supervisor.spawn(
+                        self._warn_if_slow, deadline, name="tell of a long goodbye"
+                    )
+                    await close_session(session)
         except Exception:
             # After a defect a goodbye may fail of it again; what failed first is told.
             if self.failure is None:
                 raise
-            logger.exception("%s: closing failed too", self.host.name, extra=dict(self.host.fields))
+            logger.exception(
+                "%s: closing failed too", self.supervisor.name, extra=dict(self.supervisor.fields)
+            )
         finally:
-            await self._end()
+            await self._stop_tasks()
 
-    async def _tell_of_wait(self, deadline: float) -> None:
+    async def _warn_if_slow(self, deadline: float) -> None:
         """Who pressed Ctrl-C shall see why nothing happens."""
         if deadline == NEVER:
             return
-        await anyio.sleep(SILENT_GOODBYE_S)
+        await anyio.sleep(SLOW_CLOSE_S)
         left_s = deadline - anyio.current_time()
         if left_s < 0.5:  # it ends now
             return
         logger.warning(
             "%s: still closing: it waits for brokers for at most %.0f s more; Ctrl-C cuts it short",
-            self.host.name,
+            self.supervisor.name,
             left_s,
-            extra=dict(self.host.fields),
+            extra=dict(self.supervisor.fields),
         )
 
     def abort(self) -> None:
         """End all tasks without a goodbye; return at once."""
-        self.open = None
-        self._go(Step.ENDED)
-        self._forget()
+        self.open_session = None
+        self._transition(LifecycleEvent.STOPPED)
+        self._untrack()
         self._closed.set()
-        self.host.abort()
+        self.supervisor.abort()
 
-    async def _end(self) -> None:
-        self._go(Step.ENDED)
-        self._forget()
-        self.host.abort()
+    async def _stop_tasks(self) -> None:
+        self._transition(LifecycleEvent.STOPPED)
+        self._untrack()
+        self.supervisor.abort()
         try:
-            await self.host.stop()
+            await self.supervisor.stop()
         finally:
             self.session = None
             self._closed.set()
 
-    def _forget(self) -> None:
-        _lives.discard(cast("Lifecycle[Session]", self))
-        if self._watch is not None:
-            self._watch.detach()
-            self._watch = None
+    def _untrack(self) -> None:
+        _started_lifecycles.discard(cast("Lifecycle[Session]", self))
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
 
     # --- what may happen to a client ---
 
-    def _crashed(self, task: TaskHandle, error: Exception) -> None:
-        if isinstance(error, ClientClosed) and not self.host.running:
+    def _on_task_failed(self, task: TaskHandle, error: Exception) -> None:
+        if isinstance(error, ClientClosed) and not self.supervisor.is_running:
             return  # what it waited for has ended a moment before it
         logger.error(
             "%s: task %s failed",
-            self.host.name,
+            self.supervisor.name,
             task.name,
             exc_info=error,
-            extra=log_fields(self.host.fields, error=error),
+            extra=log_fields(self.supervisor.fields, error=error),
         )
         if self.failure is None:
             self.failure = KafkaError(
                 f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"
             )
             self.failure.__cause__ = error
-        before = self.phase
-        self._go(Step.CRASHED)
-        if self.phase in {Phase.STARTING, Phase.CLOSING}:
+        before = self.state
+        self._transition(LifecycleEvent.TASK_FAILED)
+        if self.state in {ClientState.STARTING, ClientState.CLOSING}:
             # Whoever waits for the start or the goodbye may wait for what this task was to do.
-            self.host.abort()
-        elif before is Phase.RUNNING and self.session is not None:
-            self.open = None
-            self.session.broken(copy_of(self.failure))
+            self.supervisor.abort()
+        elif before is ClientState.RUNNING and self.session is not None:
+            self.open_session = None
+            self.session.on_task_failed(copy_error(self.failure))
 
-    def _lost(self) -> None:
-        self._go(Step.CUT_OFF)
-        if self.phase is Phase.LOST and self.session is not None:
-            self.open = None
-            self.session.lost(ClientClosed(f"the {self.name}'s tasks were cancelled"))
+    def _on_tasks_cancelled(self) -> None:
+        self._transition(LifecycleEvent.TASKS_CANCELLED)
+        if self.state is ClientState.CANCELLED and self.session is not None:
+            self.open_session = None
+            self.session.on_tasks_cancelled(ClientClosed(f"the {self.name}'s tasks were cancelled"))
 
-    def _dropped(self, notify: Callable[[Callable[[], None]], None]) -> None:
+    def _on_garbage_collected(self, notify: Callable[[Callable[[], None]], None]) -> None:
         """The client was garbage-collected, by whatever thread; or the interpreter ends."""
-        text = f"{self} was never closed; it was made at {self._made_at}"
-        session, self.session, self.open = self.session, None, None
+        text = f"{self} was never closed; it was made at {self._created_at}"
+        session, self.session, self.open_session = self.session, None, None
         error = ClientClosed(
             f"the {self.name} was garbage-collected: keep a reference until it is closed"
         )
         try:
-            notify(partial(self._abandon, session, error))
+            notify(partial(self._end_dropped, session, error))
         except (RuntimeError, OSError):
             # The event loop is closed. Its tasks are gone, and nothing else runs in the session.
-            if session is not None and self.phase is not Phase.LOST:
-                session.lost(error)
+            if session is not None and self.state is not ClientState.CANCELLED:
+                session.on_tasks_cancelled(error)
         finally:
             warnings.warn(text, ResourceWarning, stacklevel=2)
 
-    def _abandon(self, session: S | None, error: ClientClosed) -> None:
+    def _end_dropped(self, session: S | None, error: ClientClosed) -> None:
         """End the tasks of a dropped client and fail what its callers still wait for."""
-        self.host.on_end = None
-        self.host.abort()
+        self.supervisor.on_stopping = None
+        self.supervisor.abort()
         if session is not None:
-            session.lost(error)
+            session.on_tasks_cancelled(error)
 
-    def forked(self) -> None:
+    def on_forked(self) -> None:
         """This is a child process: what was started runs in the parent, on its connections."""
-        self._forget()
-        self._go(Step.FORKED)
-        self.session = self.open = None
+        self._untrack()
+        self._transition(LifecycleEvent.FORKED)
+        self.session = self.open_session = None
 
 
-_lives: weakref.WeakSet[Lifecycle[Session]] = weakref.WeakSet()
+_started_lifecycles: weakref.WeakSet[Lifecycle[Session]] = weakref.WeakSet()
 """The clients of this process that are started."""
 
 
 def _after_fork() -> None:
-    for life in list(_lives):
-        life.forked()
+    for life in list(_started_lifecycles):
+        life.on_forked()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def label(kind: str, config: ClientConfig, group_id: str | None = None) -> str:
+def client_label(kind: str, config: ClientConfig, group_id: str | None = None) -> str:
     """How a client is named in its `repr`: by what tells it from others, and nothing secret."""
     servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
     group = "" if group_id is None else f" group_id={group_id!r}"
     return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}{group}"
 
 
-def _caller() -> str:
+def _creation_site() -> str:
     """File and line of the code outside of this package that makes a client."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and _in_package(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _is_ours(module: str) -> bool:
+def _in_package(module: str) -> bool:
     return module == PACKAGE or module.startswith(PACKAGE + ".")

@@ -8,24 +8,24 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-__all__ = ("LARGE_BYTES", "MAX_KEPT_BYTES", "room_again", "room_for")
+__all__ = ("MAX_POOLED_BYTES", "MMAP_THRESHOLD_BYTES", "allocate", "allocate_reusable")
 
-LARGE_BYTES = 2 * 1024 * 1024
+MMAP_THRESHOLD_BYTES = 2 * 1024 * 1024
 """From so many on, memory is taken from the system: a huge page of its."""
 
-KEPT_FROM_BYTES = 256 * 1024
+MIN_POOLED_BYTES = 256 * 1024
 """Less than this is not worth it: Python's own allocator gives small memory out again."""
 
-MAX_KEPT_BYTES = 16 * 1024 * 1024
-"""What a process keeps of the memory that `room_again` gives out, each piece at most half of it."""
+MAX_POOLED_BYTES = 16 * 1024 * 1024
+"""Memory that the pool of `allocate_reusable` keeps. One buffer may take at most half of it."""
 
-_STEP_BYTES = 256 * 1024
+_SIZE_STEP_BYTES = 256 * 1024
 """What is kept has a size that is a multiple of it: who comes next may need a little more."""
 
-_WASTE = 2
+_MAX_SIZE_FACTOR = 2
 """So many times the size that is asked for a piece may have."""
 
-_kept: deque[bytearray | mmap.mmap] = deque()  # a piece is out of it while it is looked at
+_pool: deque[bytearray | mmap.mmap] = deque()  # a piece is out of it while it is looked at
 
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 _OPTIONS: dict[str, Any] = {}
@@ -33,13 +33,13 @@ if sys.platform != "win32":
     _OPTIONS["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
-def room_for(size_bytes: int) -> bytearray | mmap.mmap:
+def allocate(size_bytes: int) -> bytearray | mmap.mmap:
     """As many bytes of 0.
 
     A `bytearray` is written over when it is made, while nothing else runs; large memory comes as
     it is, and takes none before it is written to. Who traces memory sees all of it.
     """
-    if size_bytes < LARGE_BYTES or _traced():
+    if size_bytes < MMAP_THRESHOLD_BYTES or _is_tracing_memory():
         return bytearray(size_bytes)
     memory = mmap.mmap(-1, size_bytes, **_OPTIONS)
     if sys.platform != "win32" and _HUGE_PAGES is not None:
@@ -48,23 +48,27 @@ def room_for(size_bytes: int) -> bytearray | mmap.mmap:
     return memory
 
 
-def room_again(size_bytes: int) -> memoryview:
+def allocate_reusable(size_bytes: int) -> memoryview:
     """Room to be filled from end to end, in memory that was given out before, if there is some of
     which nobody holds a view any more: whatever was in it may still be there.
 
     To get new memory from the system, page by page, takes several times what it takes to fill it.
     """
-    if not KEPT_FROM_BYTES <= size_bytes <= MAX_KEPT_BYTES // 2 or not _CAN_REUSE or _traced():
-        return memoryview(room_for(size_bytes))
-    reused = _reuse(_kept, size_bytes)
+    if (
+        not MIN_POOLED_BYTES <= size_bytes <= MAX_POOLED_BYTES // 2
+        or not _CAN_REUSE
+        or _is_tracing_memory()
+    ):
+        return memoryview(allocate(size_bytes))
+    reused = _reuse(_pool, size_bytes)
     if reused is not None:
         return reused
-    memory = room_for(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES)
+    memory = allocate(-(-size_bytes // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES)
     view = memoryview(memory)[:size_bytes]
-    _kept.append(memory)
+    _pool.append(memory)
     with suppress(IndexError, RuntimeError):  # other threads do the same
-        while sum(map(len, _kept)) > MAX_KEPT_BYTES:
-            _kept.popleft()
+        while sum(map(len, _pool)) > MAX_POOLED_BYTES:
+            _pool.popleft()
     return view
 
 
@@ -80,7 +84,7 @@ def _reuse(kept: deque[bytearray | mmap.mmap], size_bytes: int) -> memoryview | 
         is_free, view = _references(piece) == _FREE_REFERENCES, None
         if is_free and len(piece[0]) < size_bytes:
             continue  # frames grow: it would only lie there
-        if is_free and len(piece[0]) <= _WASTE * size_bytes:
+        if is_free and len(piece[0]) <= _MAX_SIZE_FACTOR * size_bytes:
             view = memoryview(piece[0])[:size_bytes]
         kept.append(piece.pop())
         if view is not None:
@@ -114,6 +118,6 @@ _CAN_REUSE = _can_reuse()
 """Without it all memory is new: overwriting a frame that is still read would corrupt records."""
 
 
-def _traced() -> bool:
+def _is_tracing_memory() -> bool:
     tracing = sys.modules.get("tracemalloc")
     return tracing is not None and bool(tracing.is_tracing())

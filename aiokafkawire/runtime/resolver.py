@@ -11,19 +11,19 @@ import threading
 from collections.abc import Callable
 
 from aiokafkawire.config import is_ip_address
-from aiokafkawire.runtime.base import Address
-from aiokafkawire.runtime.host import thread_notifier
-from aiokafkawire.runtime.waiting import Promise, Signal
+from aiokafkawire.runtime.interfaces import Address
+from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
+from aiokafkawire.runtime.sync import AutoResetEvent, Future
 
 __all__ = ("MAX_THREADS", "Resolver")
 
 MAX_THREADS = 8
 """Look-ups under way at once, those included that nobody waits for any more."""
 
-Lookup = Callable[[str, int], list[Address]]
+ResolveFunction = Callable[[str, int], list[Address]]
 
 
-def look_up(host: str, port: int) -> list[Address]:
+def resolve_blocking(host: str, port: int) -> list[Address]:
     """Ask the system's resolver; blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     # IPv4 and IPv6 both, in the system's order, each once.
@@ -33,22 +33,22 @@ def look_up(host: str, port: int) -> list[Address]:
 class Resolver:
     """Resolves names for one runtime."""
 
-    def __init__(self, lookup: Lookup = look_up) -> None:
-        self._lookup = lookup
-        self._under_way = 0
-        self._freed = Signal()
+    def __init__(self, resolve_blocking: ResolveFunction = resolve_blocking) -> None:
+        self._resolve_blocking = resolve_blocking
+        self._lookups = 0
+        self._thread_freed = AutoResetEvent()
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """All addresses of `host`; `OSError` if there are none. May be cancelled at any time."""
         if is_ip_address(host):
             return [Address(host, port)]
-        while self._under_way >= MAX_THREADS:
-            await self._freed.wait()
-        promise: Promise[list[Address]] = Promise()
-        notify = thread_notifier()
+        while self._lookups >= MAX_THREADS:
+            await self._thread_freed.wait()
+        future: Future[list[Address]] = Future()
+        notify = get_call_soon_threadsafe()
         thread = threading.Thread(
-            target=self._work,
-            args=(host, port, promise, notify),
+            target=self._run_lookup,
+            args=(host, port, future, notify),
             name=f"aiokafkawire-resolve-{host}",
             daemon=True,
         )
@@ -56,32 +56,32 @@ class Resolver:
             thread.start()
         except RuntimeError as error:
             raise OSError(f"no thread to resolve {host!r} in: {error}") from error
-        self._under_way += 1
-        return await promise.wait()
+        self._lookups += 1
+        return await future.wait()
 
-    def _work(
+    def _run_lookup(
         self,
         host: str,
         port: int,
-        promise: Promise[list[Address]],
+        future: Future[list[Address]],
         notify: Callable[[Callable[[], None]], None],
     ) -> None:
         addresses: list[Address] = []
         failure: OSError | None = None
         try:
-            addresses = self._lookup(host, port)
+            addresses = self._resolve_blocking(host, port)
         except OSError as error:
             failure = error
         except Exception as error:
             failure = OSError(f"{host!r} cannot be a host name: {error}")
 
         def finish() -> None:
-            self._under_way -= 1
-            self._freed.set()
+            self._lookups -= 1
+            self._thread_freed.set()
             if failure is None:
-                promise.resolve(addresses)
+                future.set_result(addresses)
             else:
-                promise.fail(failure)
+                future.set_exception(failure)
 
         try:
             notify(finish)

@@ -7,15 +7,15 @@ import errno
 import socket
 from collections.abc import Sequence
 
-from aiokafkawire.runtime.base import Buffer
+from aiokafkawire.runtime.interfaces import Buffer
 
-__all__ = ("JOIN_BELOW_BYTES", "Twin", "joined", "out_of_descriptors")
+__all__ = ("COALESCED_WRITE_BYTES", "DuplicateSocket", "coalesce", "too_many_open_files")
 
-JOIN_BELOW_BYTES = 256 * 1024
+COALESCED_WRITE_BYTES = 256 * 1024
 """Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
 
 
-class Twin:
+class DuplicateSocket:
     """A descriptor of our own for a connection's socket, to shut it down by.
 
     uvloop's stand-in for a socket cannot be shut down, and keeps the number of a descriptor that
@@ -42,12 +42,12 @@ class Twin:
         self._socket.close()
 
 
-def out_of_descriptors(error: BaseException) -> bool:
+def too_many_open_files(error: BaseException) -> bool:
     """Whether the process, or the system, has too many files open."""
     return isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}
 
 
-def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
+def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
     """The same bytes in pieces worth a system call each."""
     if len(buffers) == 1:
         return [buffers[0]]
@@ -57,7 +57,7 @@ def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
     for buffer in buffers:
         run.append(buffer)
         size += len(buffer)
-        if size >= JOIN_BELOW_BYTES:
+        if size >= COALESCED_WRITE_BYTES:
             pieces.append(b"".join(run))
             run, size = [], 0
     if run:

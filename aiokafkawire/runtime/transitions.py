@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-__all__ = ("ImpossibleEvent", "impossible", "step", "transition")
+__all__ = ("InvalidTransition", "enum_transition", "invalid_transition", "transition")
 
-MAX_TOLD_CHARACTERS = 300
+MAX_SHOWN_CHARACTERS = 300
 """What of a state or an event stands in the error; either may hold whole batches."""
 
 V = TypeVar("V")
 
 
-class ImpossibleEvent(AssertionError):
+class InvalidTransition(AssertionError):
     """An event came in a state for which the table has no entry: a defect of this package."""
 
 
 def transition(table: Mapping[Any, V], state: object, event: object) -> V:
-    """The entry for a state and an event. Raises `ImpossibleEvent` if there is none.
+    """The entry for a state and an event. Raises `InvalidTransition` if there is none.
 
     In the key stand members of enumerations themselves, and anything else by its class.
     """
@@ -33,21 +33,21 @@ def transition(table: Mapping[Any, V], state: object, event: object) -> V:
         )
         entry = table.get(key)
     if entry is None:
-        raise impossible(state, event)
+        raise invalid_transition(state, event)
     return entry
 
 
-def impossible(state: object, event: object) -> ImpossibleEvent:
+def invalid_transition(state: object, event: object) -> InvalidTransition:
     """The error where a table has no entry."""
-    return ImpossibleEvent(f"{_told(event)} cannot happen in {_told(state)}")
+    return InvalidTransition(f"{_shorten(event)} cannot happen in {_shorten(state)}")
 
 
-def step(table: Mapping[Any, V], state: Enum, event: Enum) -> V:
+def enum_transition(table: Mapping[Any, V], state: Enum, event: Enum) -> V:
     """As `transition`, where both are members of enumerations."""
     entry = table.get((state, event))
     return transition(table, state, event) if entry is None else entry
 
 
-def _told(value: object) -> str:
+def _shorten(value: object) -> str:
     text = str(value)
-    return text if len(text) <= MAX_TOLD_CHARACTERS else f"{text[:MAX_TOLD_CHARACTERS]}…"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"

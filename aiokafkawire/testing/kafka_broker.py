@@ -19,8 +19,8 @@ from anyio.lowlevel import current_token
 from aiokafkawire.broker import ApiKey, Broker, BrokerOptions, Close, Fault, SeenRequest
 from aiokafkawire.broker.faults import Action, Outcome
 from aiokafkawire.errors import ClientClosed
-from aiokafkawire.runtime import NEVER, Address, Host, Signal
-from aiokafkawire.runtime.host import thread_notifier
+from aiokafkawire.runtime import NEVER, Address, AutoResetEvent, Supervisor
+from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
 from aiokafkawire.types import TopicPartition
 
 __all__ = ("BrokerFault", "KafkaBroker", "SeenRequests")
@@ -43,8 +43,8 @@ class _Inside:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._calls: deque[Callable[[], Awaitable[None]] | None] = deque()
-        self._called = Signal()
-        self._notify = thread_notifier()
+        self._called = AutoResetEvent()
+        self._notify = get_call_soon_threadsafe()
 
     def call(self, function: Callable[[], Awaitable[None]] | None) -> None:
         """Run a function in the thread, each call in its own task; None ends the program."""
@@ -53,17 +53,17 @@ class _Inside:
 
     async def serve(self) -> None:
         # A task begins the calls: a callback has the context of the thread that called.
-        host = Host("kafka_broker")
-        await host.start()
+        supervisor = Supervisor("kafka_broker")
+        await supervisor.start()
         try:
             while await self._called.wait(NEVER):
                 while self._calls:
                     function = self._calls.popleft()
                     if function is None:
                         return
-                    host.spawn(function, name="call")
+                    supervisor.spawn(function, name="call")
         finally:
-            await host.stop()
+            await supervisor.stop()
 
 
 class KafkaBroker:

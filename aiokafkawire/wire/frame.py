@@ -3,7 +3,7 @@
 import struct
 
 from aiokafkawire.errors import MalformedFrame
-from aiokafkawire.runtime.memory import room_again, room_for
+from aiokafkawire.runtime.memory import allocate, allocate_reusable
 
 __all__ = ("MIN_FRAME_BYTES", "FrameReader")
 
@@ -144,8 +144,8 @@ class _LargeFrame:
     def _allocate(self, size_bytes: int) -> memoryview:
         """Allocate a buffer for the frame or a part of it; only whole ones are worth reusing."""
         if size_bytes < self._length:
-            return memoryview(room_for(size_bytes))
-        return room_again(self._length)
+            return memoryview(allocate(size_bytes))
+        return allocate_reusable(self._length)
 
     @property
     def free_bytes(self) -> int:

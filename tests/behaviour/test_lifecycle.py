@@ -329,7 +329,7 @@ async def broken(client_class: Class, bootstrap_servers: str) -> Any:
     """A client one of whose tasks has failed."""
     client = client_class(bootstrap_servers=bootstrap_servers)
     await client.start()
-    await client._lifecycle.host.spawn(defect, name="odd").wait()
+    await client._lifecycle.supervisor.spawn(defect, name="odd").wait()
     await anyio.wait_all_tasks_blocked()
     return client
 
@@ -376,7 +376,7 @@ async def test_whoever_waits_hears_that_the_client_broke(
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
-            client._lifecycle.host.spawn(defect, name="odd")
+            client._lifecycle.supervisor.spawn(defect, name="odd")
         assert len(heard) == 1
         assert "is broken: its task 'odd' failed" in heard[0]
         with pytest.raises(KafkaError, match="is broken"):

@@ -184,7 +184,7 @@ async def test_stopping_tells_of_a_task_that_failed() -> None:
 
     broker = Broker()
     await broker.start()
-    await broker._lifecycle.host.spawn(fail, name="groups").wait()
+    await broker._lifecycle.supervisor.spawn(fail, name="groups").wait()
     with pytest.raises(KafkaError, match=r"the broker is broken.*a defect"):
         await broker.stop()
     await broker.stop()

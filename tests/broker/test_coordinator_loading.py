@@ -16,7 +16,7 @@ from aiokafkawire.broker.groups.events import Join
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.broker.transactions import TransactionCoordinator
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode, Request
 from aiokafkawire.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest
@@ -74,7 +74,7 @@ class Given:
         )
         self.group = self.groups.create("g")
         join = Join(
-            reply=Promise[Any](),
+            reply=Future[Any](),
             member_id="",
             new_member_id="m",
             protocol_type="consumer",

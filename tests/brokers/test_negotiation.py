@@ -21,8 +21,8 @@ WITHIN_S = 20.0
 
 
 async def versions_of(address: tuple[str, int]) -> Versions:
-    async with hosted() as (runtime, host):
-        client = BrokerClient(Address(*address), make_config(), runtime, host)
+    async with hosted() as (runtime, supervisor):
+        client = BrokerClient(Address(*address), make_config(), runtime, supervisor)
         try:
             return await client.negotiated(anyio.current_time() + WITHIN_S)
         finally:

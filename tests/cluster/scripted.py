@@ -102,10 +102,10 @@ async def cluster_client(**options: Any) -> AsyncIterator[Cluster]:
     options.setdefault("retry_backoff_max_ms", 5)
     options.setdefault("reconnect_backoff_ms", 1)
     options.setdefault("reconnect_backoff_max_ms", 5)
-    async with hosted() as (runtime, host):
-        cluster = Cluster(make_config(**options), runtime, host)
+    async with hosted() as (runtime, supervisor):
+        cluster = Cluster(make_config(**options), runtime, supervisor)
         try:
             yield cluster
         finally:
-            await host.stop()
+            await supervisor.stop()
             await cluster.aclose()

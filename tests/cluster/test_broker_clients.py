@@ -28,8 +28,8 @@ def soon() -> float:
 
 @contextlib.asynccontextmanager
 async def registry() -> AsyncIterator[BrokerClients]:
-    async with hosted() as (runtime, host):
-        yield BrokerClients(make_config(), runtime, host)
+    async with hosted() as (runtime, supervisor):
+        yield BrokerClients(make_config(), runtime, supervisor)
 
 
 async def test_a_node_has_one_client_until_it_moves():

@@ -359,9 +359,9 @@ async def test_a_refusal_for_good_ends_the_wait_for_a_topic_at_once():
         raise Hangup
 
     handshake = Refusing()
-    async with scripted_cluster(1) as scripted, hosted() as (runtime, host):
+    async with scripted_cluster(1) as scripted, hosted() as (runtime, supervisor):
         config = make_config(bootstrap_servers=scripted.bootstrap, reconnect_backoff_ms=1)
-        cluster = Cluster(config, runtime, host, handshake=handshake)
+        cluster = Cluster(config, runtime, supervisor, handshake=handshake)
         await cluster.start(soon())
         handshake.refused = True
         scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
@@ -482,7 +482,7 @@ async def test_the_end_of_the_client_ends_waits_for_metadata():
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
-            await cluster._host.stop()
+            await cluster._supervisor.stop()
 
 
 # --- routing and retry ----------------------------------------------------------------------

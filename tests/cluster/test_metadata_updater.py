@@ -263,9 +263,9 @@ async def test_refused_credentials_end_the_start_at_once():
         async def authenticate(self, _: Any) -> None:
             raise AuthenticationFailed("wrong password")
 
-    async with scripted_cluster(1) as scripted, hosted() as (runtime, host):
+    async with scripted_cluster(1) as scripted, hosted() as (runtime, supervisor):
         config = make_config(bootstrap_servers=scripted.bootstrap)
-        cluster = Cluster(config, runtime, host, handshake=Refused())
+        cluster = Cluster(config, runtime, supervisor, handshake=Refused())
         with pytest.raises(AuthenticationFailed, match="wrong password"):
             await cluster.start(soon(60))
         await cluster.aclose()

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from aiokafkawire import config
 from aiokafkawire.connection import BrokerClient, Channel, Counters, Limits
 from aiokafkawire.errors import ClientClosed, KafkaError
-from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
+from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import RequestHeader, decode_request, encode_response
@@ -150,17 +150,17 @@ def make_config(**options: Any) -> config.ClientConfig:
 @contextlib.asynccontextmanager
 async def hosted(
     expected: list[Exception] | None = None,
-) -> AsyncIterator[tuple[RealRuntime, Host]]:
+) -> AsyncIterator[tuple[RealRuntime, Supervisor]]:
     """A running host. A task of it that raises fails the test, or is `expected` and kept there."""
     crashes: list[Exception] = []
     kept = crashes if expected is None else expected
-    host = Host("test", lambda _, error: kept.append(error))
+    supervisor = Supervisor("test", lambda _, error: kept.append(error))
     runtime = RealRuntime()
-    await host.start()
+    await supervisor.start()
     try:
-        yield runtime, host
+        yield runtime, supervisor
     finally:
-        await host.stop()
+        await supervisor.stop()
     if crashes:
         raise crashes[0]
 
@@ -168,8 +168,8 @@ async def hosted(
 @contextlib.asynccontextmanager
 async def client_of(address: Address, **options: Any) -> AsyncIterator[BrokerClient]:
     """A client of one broker."""
-    async with hosted() as (runtime, host):
-        client = BrokerClient(address, make_config(**options), runtime, host)
+    async with hosted() as (runtime, supervisor):
+        client = BrokerClient(address, make_config(**options), runtime, supervisor)
         try:
             yield client
         finally:
@@ -188,7 +188,7 @@ async def channel_to(
         "max_idle_s": 540.0,
         "max_frame_bytes": 1024 * 1024,
     }
-    async with hosted(crashes) as (runtime, host):
+    async with hosted(crashes) as (runtime, supervisor):
         channel = Channel(
             await runtime.connect(address),
             name="1 at test",
@@ -197,7 +197,7 @@ async def channel_to(
             limits=Limits(**{**bounds, **limits}),
             counters=Counters(),
         )
-        channel.start(host)
+        channel.start(supervisor)
         try:
             yield channel
         finally:

@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, Host, RealRuntime, TaskHandle, Transport
+from aiokafkawire.runtime import Address, RealRuntime, Supervisor, TaskHandle, Transport
 from aiokafkawire.wire import ApiKey, Response
 from aiokafkawire.wire.messages.fetch import FetchRequest, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -83,16 +83,16 @@ def kafka() -> ScriptedBroker:
     )
 
 
-def spawned_by(host: Host) -> list[TaskHandle]:
+def spawned_by(supervisor: Supervisor) -> list[TaskHandle]:
     """The tasks that a host starts from now on."""
     spawned: list[TaskHandle] = []
-    spawn = host.spawn
+    spawn = supervisor.spawn
 
     def remember(*args: Any, name: str) -> TaskHandle:
         spawned.append(spawn(*args, name=name))
         return spawned[-1]
 
-    host.spawn = remember  # type: ignore[method-assign]
+    supervisor.spawn = remember  # type: ignore[method-assign]
     return spawned
 
 
@@ -418,12 +418,12 @@ async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
                 await anyio.sleep_forever()
             raise ConnectionRefusedError
 
-    async with hosted() as (_, host):
+    async with hosted() as (_, supervisor):
         runtime = Refusing()
-        client = BrokerClient(Address("127.0.0.1", 1), make_config(**QUICK), runtime, host)
+        client = BrokerClient(Address("127.0.0.1", 1), make_config(**QUICK), runtime, supervisor)
         await outcome_of(client.request(HEARTBEAT, deadline=soon()))
         runtime.hangs = True
-        spawned = spawned_by(host)
+        spawned = spawned_by(supervisor)
         outcomes: list[Any] = []
 
         async def ask(lane: Lane) -> None:
@@ -659,10 +659,10 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
 ):
     heard = anyio.Event()
     with caplog.at_level("INFO", "aiokafkawire.connection"):
-        async with hosted() as (runtime, host):
+        async with hosted() as (runtime, supervisor):
             async with serve(kafka()) as server:
                 client = BrokerClient(
-                    server.address, make_config(**QUICK), runtime, host, on_lost=heard.set
+                    server.address, make_config(**QUICK), runtime, supervisor, on_lost=heard.set
                 )
                 for lane in (Lane.GENERAL, Lane.FETCH, Lane.JOIN):
                     await client.request(HEARTBEAT, deadline=soon(), lane=lane)
@@ -687,9 +687,9 @@ async def test_who_waits_until_a_broker_may_be_written_to_waits_for_its_silence_
         began = anyio.current_time()
         for _ in range(2):
             await client.ready(ApiKey.HEARTBEAT, soon())
-            promise = client.submit(HEARTBEAT, deadline=soon())
-            assert promise is not None
-            await promise.wait()
+            future = client.submit(HEARTBEAT, deadline=soon())
+            assert future is not None
+            await future.wait()
         # uvloop's clock counts milliseconds.
         assert anyio.current_time() - began > 0.03 - 0.001
         assert client.submit(HEARTBEAT, deadline=soon()) is None
@@ -783,9 +783,9 @@ async def test_an_attempt_cut_short_while_the_client_runs_may_be_made_again():
             await anyio.sleep_forever()
             raise AssertionError
 
-    async with hosted() as (_, host):
-        spawned = spawned_by(host)
-        client = BrokerClient(Address("127.0.0.1", 1), make_config(), Hanging(), host)
+    async with hosted() as (_, supervisor):
+        spawned = spawned_by(supervisor)
+        client = BrokerClient(Address("127.0.0.1", 1), make_config(), Hanging(), supervisor)
         outcomes: list[Any] = []
 
         async def ask() -> None:
@@ -837,10 +837,10 @@ async def test_retired_while_connecting_nothing_was_sent():
 
 
 async def test_the_end_of_the_host_ends_everything():
-    async with serve(kafka()) as server, hosted() as (runtime, host):
-        client = BrokerClient(server.address, make_config(), runtime, host)
+    async with serve(kafka()) as server, hosted() as (runtime, supervisor):
+        client = BrokerClient(server.address, make_config(), runtime, supervisor)
         await client.request(HEARTBEAT, deadline=soon())
-        await host.stop()
+        await supervisor.stop()
         assert not client.connected
         with pytest.raises(ClientClosed):
             await client.request(HEARTBEAT, deadline=soon())

@@ -20,7 +20,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
@@ -75,8 +75,8 @@ async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_wh
 
     async with serve(echo) as server, channel_to(server.address) as channel:
 
-        def answered(promise: Promise[Any]) -> None:
-            told.append(promise.result().error_code)
+        def answered(future: Future[Any]) -> None:
+            told.append(future.result().error_code)
             if len(told) < 3:
                 submit()
             else:
@@ -86,7 +86,7 @@ async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_wh
             before = channel._counters.requests
             call = channel.submit(HEARTBEAT, VERSION, deadline=soon())
             assert channel._counters.requests == before + 1
-            call.payload.when_done(answered)
+            call.payload.set_done_callback(answered)
 
         submit()
         with anyio.fail_after(5):
@@ -128,7 +128,7 @@ async def test_who_left_word_hears_of_the_end_of_the_connection_and_of_the_deadl
         told: list[Any] = []
         for seconds in (0.01, 5):
             call = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
-            call.payload.when_done(lambda promise: told.append(promise.error))
+            call.payload.set_done_callback(lambda future: told.append(future.error))
         with pytest.raises(RequestTimedOut):
             await heartbeat(channel, 0.01)
         channel.close(ClientClosed("over"))

@@ -12,7 +12,7 @@ import pytest
 from aiokafkawire.connection import BrokerClient, Versions
 from aiokafkawire.connection.connector import Connector
 from aiokafkawire.errors import ClientClosed, ConnectionFailed
-from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
+from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.wire import ApiKey
 
 from .scripted import ScriptedBroker, ServerConnection, hosted, make_config, serve
@@ -35,12 +35,14 @@ class Names(RealRuntime):
 
 @contextlib.asynccontextmanager
 async def named(answer: list[Address] | OSError) -> AsyncIterator[BrokerClient]:
-    host = Host("test")
-    await host.start()
+    supervisor = Supervisor("test")
+    await supervisor.start()
     try:
-        yield BrokerClient(Address("broker.test", 9092), make_config(**QUICK), Names(answer), host)
+        yield BrokerClient(
+            Address("broker.test", 9092), make_config(**QUICK), Names(answer), supervisor
+        )
     finally:
-        await host.stop()
+        await supervisor.stop()
 
 
 async def test_an_unknown_name_says_where_names_come_from():
@@ -78,34 +80,36 @@ class BlackHole(Names):
         return await super().connect(address)
 
 
-def connector(runtime: RealRuntime, host: Host, address: Address) -> Connector:
-    return Connector(address, "1 at test", make_config(**QUICK), runtime=runtime, host=host)
+def connector(runtime: RealRuntime, supervisor: Supervisor, address: Address) -> Connector:
+    return Connector(
+        address, "1 at test", make_config(**QUICK), runtime=runtime, supervisor=supervisor
+    )
 
 
 @pytest.mark.slow
 async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
-    async with serve(kafka()) as server, hosted() as (_, host):
+    async with serve(kafka()) as server, hosted() as (_, supervisor):
         runtime = BlackHole(Address("192.0.2.1", 9092), server.address)
-        channel = await connector(runtime, host, Address("name", 1)).establish(None, 0.8, 1)
+        channel = await connector(runtime, supervisor, Address("name", 1)).establish(None, 0.8, 1)
         assert ApiKey.HEARTBEAT in channel.versions.ranges
 
 
 async def test_nothing_ready_within_the_setup_timeout_says_so():
     hole = Address("192.0.2.1", 9092)
-    async with hosted() as (_, host):
+    async with hosted() as (_, supervisor):
         with pytest.raises(
             ConnectionFailed, match=r"192\.0\.2\.1:9092: no answer|within 0\.05 s"
         ) as caught:
-            await connector(BlackHole(hole, hole), host, hole).establish(None, 0.05, 3)
+            await connector(BlackHole(hole, hole), supervisor, hole).establish(None, 0.05, 3)
         assert caught.value.broker == "1 at test"
         assert caught.value.attempt == 3
 
 
 async def test_versions_that_are_known_are_not_sought_again():
     broker = ScriptedBroker()
-    async with serve(broker) as server, hosted() as (runtime, host):
+    async with serve(broker) as server, hosted() as (runtime, supervisor):
         known = Versions.of_release("0.9")
-        channel = await connector(runtime, host, server.address).establish(known, 1, 1)
+        channel = await connector(runtime, supervisor, server.address).establish(known, 1, 1)
         assert channel.versions is known
     assert broker.seen == []
 
@@ -114,9 +118,9 @@ async def test_connections_made_for_probing_are_closed():
     async def hangs_up(connection: ServerConnection) -> None:
         await connection.receive()
 
-    async with serve(hangs_up) as server, hosted() as (runtime, host):
+    async with serve(hangs_up) as server, hosted() as (runtime, supervisor):
         with pytest.raises(ConnectionFailed):
-            await connector(runtime, host, server.address).establish(None, 1, 1)
+            await connector(runtime, supervisor, server.address).establish(None, 1, 1)
         with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()
@@ -127,9 +131,9 @@ async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
         while await connection.receive() is not None:
             scope.cancel()
 
-    async with serve(silent) as server, hosted() as (runtime, host):
+    async with serve(silent) as server, hosted() as (runtime, supervisor):
         with anyio.CancelScope() as scope:
-            await connector(runtime, host, server.address).establish(None, 60, 1)
+            await connector(runtime, supervisor, server.address).establish(None, 60, 1)
         assert scope.cancelled_caught
         with anyio.fail_after(20):
             while server.open:
@@ -141,14 +145,14 @@ async def test_a_client_that_stops_in_the_moment_of_the_connection_leaves_none()
     class Stopping(RealRuntime):
         async def connect(self, address: Address) -> Transport:
             transport = await super().connect(address)
-            host.abort()
+            supervisor.abort()
             return transport
 
-    async with serve(kafka()) as server, hosted() as (_, host):
-        client = BrokerClient(server.address, make_config(**QUICK), Stopping(), host)
+    async with serve(kafka()) as server, hosted() as (_, supervisor):
+        client = BrokerClient(server.address, make_config(**QUICK), Stopping(), supervisor)
         with pytest.raises(ClientClosed):
             await client.request(HEARTBEAT, deadline=soon())
-        await host.stop()
+        await supervisor.stop()
         with anyio.fail_after(20):
             while not server.accepted or server.open:
                 await anyio.lowlevel.checkpoint()

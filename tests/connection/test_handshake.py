@@ -38,8 +38,8 @@ class Recorded:
 
 
 async def connect(address: Address, handshake: Recorded) -> None:
-    async with hosted() as (runtime, host):
-        client = BrokerClient(address, make_config(), runtime, host, handshake=handshake)
+    async with hosted() as (runtime, supervisor):
+        client = BrokerClient(address, make_config(), runtime, supervisor, handshake=handshake)
         await client.negotiated(anyio.current_time() + 20)
 
 

@@ -16,13 +16,13 @@ import pytest
 from aiokafkawire.connection import channel as channel_module
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.errors import ClientClosed, ConnectionLost, KafkaError
-from aiokafkawire.runtime import Address, Promise
+from aiokafkawire.runtime import Address, Future
 
 from .scripted import ServerConnection, channel_to, outcome_of, serve
 from .test_channel import HEARTBEAT, VERSION, echo, produce, soon, until_the_end
 
 
-def submit(channel: Channel, seconds: float = 20) -> Promise[Any]:
+def submit(channel: Channel, seconds: float = 20) -> Future[Any]:
     return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload
 
 
@@ -44,9 +44,9 @@ def defect(_: object) -> None:
     raise ZeroDivisionError("a defect")
 
 
-async def told(promise: Promise[Any]) -> Any:
+async def told(future: Future[Any]) -> Any:
     with anyio.fail_after(5):
-        return await outcome_of(promise.wait())
+        return await outcome_of(future.wait())
 
 
 # --- callbacks that raise -------------------------------------------------------------------
@@ -58,8 +58,8 @@ async def test_a_callback_that_raises_at_the_end_keeps_it_from_nobody_else():
         lost: list[KafkaError] = []
         channel.on_closed = lambda _, error: lost.append(error)
         first, second, third = (submit(channel) for _ in range(3))
-        first.when_done(defect)
-        second.when_done(defect)
+        first.set_done_callback(defect)
+        second.set_done_callback(defect)
         channel.close(ClientClosed("over"))
         assert isinstance(await told(third), ClientClosed)
         assert len(lost) == 1
@@ -74,10 +74,10 @@ async def test_a_callback_that_raises_on_its_answer_ends_the_connection_for_all(
         channel_to(server.address, crashes) as channel,
     ):
         first, second, third = (submit(channel) for _ in range(3))
-        first.when_done(defect)
+        first.set_done_callback(defect)
         assert (await told(first)).error_code == 7
-        for promise in (second, third):
-            error = await told(promise)
+        for future in (second, third):
+            error = await told(future)
             assert isinstance(error, ConnectionLost)
             assert "ZeroDivisionError" in str(error)
         await channel.wait_closed()
@@ -95,8 +95,8 @@ async def test_a_decoder_that_fails_of_a_defect_leaves_nobody_waiting(
     ):
         first = submit(channel)
         second = submit(channel)
-        for promise in (first, second):
-            assert "ZeroDivisionError" in str(await told(promise))
+        for future in (first, second):
+            assert "ZeroDivisionError" in str(await told(future))
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
@@ -104,7 +104,7 @@ async def test_a_decoder_that_fails_of_a_defect_leaves_nobody_waiting(
 async def test_a_callback_that_raises_at_a_deadline_ends_the_connection_for_all():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
-        submit(channel, 0.01).when_done(defect)
+        submit(channel, 0.01).set_done_callback(defect)
         also_late, later = submit(channel, 0.01), submit(channel)
         assert isinstance(await told(also_late), KafkaError)
         assert isinstance(await told(later), KafkaError)
@@ -125,8 +125,8 @@ def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
             channel_to(server.address) as channel,
         ):
             promises = [submit(channel) for _ in range(4)]
-            promises[0].when_done(interrupt)
-            return [await told(promise) for promise in promises]
+            promises[0].set_done_callback(interrupt)
+            return [await told(future) for future in promises]
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         task = loop.create_task(main())
@@ -140,9 +140,9 @@ def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
 async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
-        promise = submit(channel, 0.01)
+        future = submit(channel, 0.01)
         channel._calls.due = defect  # type: ignore[assignment,method-assign]
-        assert isinstance(await told(promise), ConnectionLost)
+        assert isinstance(await told(future), ConnectionLost)
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
@@ -153,7 +153,7 @@ async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
 async def test_a_callback_may_close_the_connection_that_answers_it():
     async with serve(answers_together(2)) as server, channel_to(server.address) as channel:
         first, second = submit(channel), submit(channel)
-        first.when_done(lambda _: channel.close(ClientClosed("closed in a callback")))
+        first.set_done_callback(lambda _: channel.close(ClientClosed("closed in a callback")))
         assert (await told(first)).error_code == 7
         assert isinstance(await told(second), ClientClosed)
         with pytest.raises(ConnectionLost, match="closed in a callback"):
@@ -171,8 +171,8 @@ async def test_what_submits_again_at_the_end_is_refused_there():
                 submit(channel)
             again.append(caught.value)
 
-        submit(channel).when_done(submit_again)
-        submit(channel).when_done(submit_again)
+        submit(channel).set_done_callback(submit_again)
+        submit(channel).set_done_callback(submit_again)
         channel.close(ClientClosed("over"))
     assert [error.sent for error in again if isinstance(error, ConnectionLost)] == [False] * 2
 
@@ -183,13 +183,13 @@ async def test_answers_that_submit_again_leave_their_turn_to_others():
 
     async with serve(echo) as server, channel_to(server.address) as channel:
 
-        def again(promise: Promise[Any]) -> None:
+        def again(future: Future[Any]) -> None:
             nonlocal answered
-            if promise.error is None and answered < 200:
+            if future.error is None and answered < 200:
                 answered += 1
-                submit(channel).when_done(again)
+                submit(channel).set_done_callback(again)
 
-        submit(channel).when_done(again)
+        submit(channel).set_done_callback(again)
         with anyio.fail_after(20):
             while answered < 200:
                 turns += 1
@@ -240,8 +240,8 @@ async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
         ):
             promises = [submit(channel), submit(channel)]
             group.start_soon(anyio.to_thread.run_sync, partial(hostile, listening, half=half))
-            for promise in promises:
-                error = await told(promise)
+            for future in promises:
+                error = await told(future)
                 assert isinstance(error, ConnectionLost)
                 assert error.sent
             assert "in the middle of a response" in error.reason
@@ -253,5 +253,5 @@ async def test_correlation_ids_begin_again_after_the_last():
     async with serve(echo) as server, channel_to(server.address) as channel:
         channel._calls.next_correlation_id = 2**31 - 2
         promises = [submit(channel) for _ in range(5)]
-        assert [(await told(promise)).error_code for promise in promises] == list(range(5))
+        assert [(await told(future)).error_code for future in promises] == list(range(5))
         assert channel._calls.next_correlation_id == 3

@@ -20,7 +20,7 @@ from aiokafkawire.connection.in_flight import (
     QueueFull,
 )
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 
 
 def machine(max_in_flight: int = 5, max_queued: int = 100, max_idle_s: float = 540.0):
@@ -311,7 +311,7 @@ def test_the_table_has_no_way_out_of_done():
     assert {event for _, event in TRANSITIONS} == set(CallEvent)
     call = Call(0, 1.0, 1.0, "x", True, CallState.DONE)
     for event in CallEvent:
-        with pytest.raises(ImpossibleEvent):
+        with pytest.raises(InvalidTransition):
             call.on(event)
 
 

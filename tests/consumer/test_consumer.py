@@ -722,7 +722,7 @@ async def test_a_failed_background_task_is_raised(caplog: pytest.LogCaptureFixtu
                 raise LookupError("a defect")
 
             with caplog.at_level(logging.CRITICAL, "aiokafkawire.consumer"):
-                reader._lifecycle.host.spawn(fail, name="defect")
+                reader._lifecycle.supervisor.spawn(fail, name="defect")
                 with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
                     await reader.getone()
 
@@ -741,7 +741,7 @@ async def test_close_is_fast_after_a_background_task_has_failed() -> None:
         async def fail() -> None:
             raise LookupError("a defect")
 
-        await reader._lifecycle.host.spawn(fail, name="defect").wait()
+        await reader._lifecycle.supervisor.spawn(fail, name="defect").wait()
         with ends_within(5), pytest.raises(KafkaError, match="a defect"):
             await reader.stop()
 
@@ -794,7 +794,7 @@ async def test_waiting_calls_raise_when_the_consumers_tasks_are_cancelled():
             group.start_soon(read)
             await anyio.wait_all_tasks_blocked()
             for task in asyncio.all_tasks():
-                if task.get_name() == reader._lifecycle.host.name:
+                if task.get_name() == reader._lifecycle.supervisor.name:
                     task.cancel()
         assert raised == [ClientClosed]
         with pytest.raises(ClientClosed):

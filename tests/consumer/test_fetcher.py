@@ -243,9 +243,9 @@ async def test_a_consumer_closes_while_it_checks_for_a_recreated_topic() -> None
 
             class Ended(TaskHandle):
                 def cancel(self) -> None:
-                    refreshed.fail(ClientClosed("closed"))
+                    refreshed.set_exception(ClientClosed("closed"))
 
-            reader._lifecycle.host._tasks.insert(0, Ended("refresher"))
+            reader._lifecycle.supervisor._tasks.insert(0, Ended("refresher"))
         assert not partition.failures
 
 

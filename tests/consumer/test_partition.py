@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.records import FetchedRange, find_fetched_range
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
@@ -97,7 +97,7 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
     expected = EXPECTED[state_name].get(event_name)
     if expected is None:
         assert (type(state), type(EVENTS[event_name](state))) not in p.TRANSITIONS
-        with pytest.raises(ImpossibleEvent):
+        with pytest.raises(InvalidTransition):
             one.handle(EVENTS[event_name](state))
         return
     one.handle(EVENTS[event_name](state))

@@ -17,7 +17,7 @@ from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted
 from aiokafkawire.consumer.rebalance import ConsumerCallbacks, RebalanceHandler
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.group.states import Generation
-from aiokafkawire.runtime import Host, RealRuntime
+from aiokafkawire.runtime import RealRuntime, Supervisor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .record_data import P0, P1, mark_delivered
@@ -54,7 +54,7 @@ class FakeOffsets:
 
 
 class Owner:
-    def __init__(self, host: Host, **options: Any) -> None:
+    def __init__(self, supervisor: Supervisor, **options: Any) -> None:
         config = make_config(ConsumerConfig, {"bootstrap_servers": "b", "group_id": "g"} | options)
         self.raised: list[Exception] = []
         self.stops = 0
@@ -65,7 +65,7 @@ class Owner:
         )
         self.rebalance = RebalanceHandler(
             RealRuntime(),
-            host,
+            supervisor,
             config,
             assignment=self.assignment,
             offsets=self.offsets,
@@ -85,12 +85,12 @@ class Owner:
 
 @asynccontextmanager
 async def owner(**options: Any) -> AsyncIterator[Owner]:
-    host = Host("test")
-    await host.start()
+    supervisor = Supervisor("test")
+    await supervisor.start()
     try:
-        yield Owner(host, **options)
+        yield Owner(supervisor, **options)
     finally:
-        await host.stop()
+        await supervisor.stop()
 
 
 class Notes(RebalanceListener):

@@ -20,7 +20,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.group.assignors import RangeAssignor
-from aiokafkawire.runtime import Host, RealRuntime
+from aiokafkawire.runtime import RealRuntime, Supervisor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -31,19 +31,19 @@ from .record_data import P0, P1
 
 @asynccontextmanager
 async def session(broker: Broker, **options: Any) -> AsyncIterator[ConsumerSession]:
-    host = Host("test")
-    await host.start()
+    supervisor = Supervisor("test")
+    await supervisor.start()
     config = make_config(
         ConsumerConfig, {"bootstrap_servers": broker.bootstrap_servers} | QUICK | options
     )
-    it = ConsumerSession(config, RealRuntime(), host, [RangeAssignor()])
+    it = ConsumerSession(config, RealRuntime(), supervisor, [RangeAssignor()])
     try:
         await it.start()
         yield it
         deadline = it.runtime.clock.now() + 20
         await it.close(deadline, deadline)
     finally:
-        await host.stop()
+        await supervisor.stop()
 
 
 async def test_an_error_is_raised_once_and_further_ones_are_logged(

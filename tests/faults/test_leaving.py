@@ -13,7 +13,14 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport, receive_each, with_runtime
+from aiokafkawire.runtime import (
+    Address,
+    Buffer,
+    RealRuntime,
+    Transport,
+    receive_until_eof,
+    with_runtime,
+)
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
 from tests.faults.support import READER, WITHIN_S, fill
@@ -59,15 +66,15 @@ class BadTransport:
             return min(count, 6)
         return count
 
-    async def receive_each(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
-        await receive_each(self, get_buffer, received)
+        await receive_until_eof(self, get_buffer, on_received)
 
-    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         if self._network.trouble == "nothing goes out":
             return buffers
-        return self._inner.send_now(buffers)
+        return self._inner.send_nowait(buffers)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         if self._network.trouble == "nothing goes out":

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "corpus"
 """One file a target, one input a line, in hexadecimal digits."""
 
 
-MAX_KEPT_BYTES = 80 * 1_024
+MAX_POOLED_BYTES = 80 * 1_024
 """Of one target."""
 
 
@@ -27,5 +27,5 @@ def keep(name: str, inputs: Iterable[bytes], folder: Path = FOLDER) -> None:
     """Keep these, the shortest first and not too many, instead of what is there."""
     lines = sorted({raw.hex() for raw in inputs if raw}, key=lambda line: (len(line), line))
     ends = accumulate(len(line) + 1 for line in lines)
-    fitting = [line for line, end in zip(lines, ends, strict=True) if end <= MAX_KEPT_BYTES]
+    fitting = [line for line, end in zip(lines, ends, strict=True) if end <= MAX_POOLED_BYTES]
     (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in fitting))

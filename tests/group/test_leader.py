@@ -18,7 +18,7 @@ from aiokafkawire.group.leader import (
     replica_racks,
 )
 from aiokafkawire.group.states import JoinResponseMember
-from aiokafkawire.runtime import Address, Host, RealRuntime
+from aiokafkawire.runtime import Address, RealRuntime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.consumer_protocol import (
@@ -137,10 +137,10 @@ def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
 async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders", 2)
-        host, runtime = Host("test"), RealRuntime()
-        await host.start()
+        supervisor, runtime = Supervisor("test"), RealRuntime()
+        await supervisor.start()
         servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
-        cluster = Cluster(make_config(ConsumerConfig, servers), runtime, host)
+        cluster = Cluster(make_config(ConsumerConfig, servers), runtime, supervisor)
         await cluster.start(runtime.clock.now() + 20)
         leader = GroupLeader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [
@@ -163,4 +163,4 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         leader.stop_watching()
         assert leader.find_changed_topic() is None
         await cluster.aclose()
-        await host.stop()
+        await supervisor.stop()

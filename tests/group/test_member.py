@@ -140,7 +140,7 @@ async def test_the_end_of_the_client_is_no_answer_of_the_coordinator() -> None:
             member._perform(effects[0])
             # The heartbeat's task finds its connections closed when it takes its first step.
             reader._lifecycle.abort()
-            await reader._lifecycle.host.stop()
+            await reader._lifecycle.supervisor.stop()
             assert member.error is None
             assert isinstance(member.state, states.Stable)
 

@@ -13,7 +13,7 @@ from aiokafkawire.group import events, states
 from aiokafkawire.group.effects import AssignPartitions, EnterGeneration, LosePartitions, SendJoin
 from aiokafkawire.group.membership_machine import TRANSITIONS, MembershipMachine
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 from aiokafkawire.types import TopicPartition
 
 from .machines import (
@@ -373,7 +373,7 @@ def check_event(state: states.MembershipState, event: events.MembershipEvent) ->
             assert membership.handle(event, 0.5) == ()  # too late to matter
             assert membership.state is state
         else:
-            with pytest.raises(ImpossibleEvent):
+            with pytest.raises(InvalidTransition):
                 membership.handle(event, 0.5)
         return
     effects = membership.handle(event, 0.5)

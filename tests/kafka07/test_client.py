@@ -24,7 +24,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.kafka07 import EARLIEST, LATEST, Client, Kafka07ErrorCode
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.runtime.asyncio_transport import AsyncioTransport
-from aiokafkawire.runtime.real import StreamTransport
+from aiokafkawire.runtime.real_runtime import StreamTransport
 from tests.leaks import nothing_left
 
 from .scripted_broker import (

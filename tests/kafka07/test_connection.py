@@ -30,10 +30,10 @@ EMPTY = "00000002 0000"
 @contextlib.asynccontextmanager
 async def connected(script: Script) -> AsyncIterator[tuple[Kafka07Connection, float]]:
     """Yield a connection and a deadline 10 s from now."""
-    async with serve_scripts(script) as server, hosted() as (runtime, host):
+    async with serve_scripts(script) as server, hosted() as (runtime, supervisor):
         name, _, port = server.rpartition(":")
         connection = Kafka07Connection(await runtime.connect(Address(name, int(port))), "b", 1_000)
-        connection.start(host)
+        connection.start(supervisor)
         try:
             yield connection, runtime.clock.now() + 10
         finally:

@@ -35,7 +35,7 @@ async def test_number_of_waiting_calls_is_limited(monkeypatch: pytest.MonkeyPatc
 
 async def test_lost_produces_of_several_connections_are_counted() -> None:
     async with connected_client(disconnect_on_request) as client:
-        session = client._lifecycle.running()
+        session = client._lifecycle.require_session()
         for _ in range(3):
             # Bypasses the check that produce() makes before sending.
             session._lost_produces, lost = 0, session._lost_produces
@@ -69,7 +69,7 @@ async def test_connection_setup_times_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_failed_task_aborts_the_connection() -> None:
     async with connected_client(silent) as client:
-        session = client._lifecycle.running()
+        session = client._lifecycle.require_session()
 
         async def request() -> None:
             with pytest.raises(KafkaError, match="a defect"):
@@ -78,4 +78,4 @@ async def test_failed_task_aborts_the_connection() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(request)
             await anyio.wait_all_tasks_blocked()
-            session.broken(KafkaError("a defect"))
+            session.on_task_failed(KafkaError("a defect"))

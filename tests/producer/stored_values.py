@@ -6,7 +6,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.cluster import Cluster, ToNode
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.records import decode_fetch
-from aiokafkawire.runtime import Host, RealRuntime
+from aiokafkawire.runtime import RealRuntime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -17,16 +17,18 @@ LAST_WITH_TOPIC_NAMES = 12
 
 async def stored(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
     """Return the values of the records in one partition."""
-    runtime, host = RealRuntime(), Host("reader")
-    await host.start()
+    runtime, supervisor = RealRuntime(), Supervisor("reader")
+    await supervisor.start()
     try:
-        cluster = Cluster(ClientConfig(bootstrap_servers=broker.bootstrap_servers), runtime, host)
+        cluster = Cluster(
+            ClientConfig(bootstrap_servers=broker.bootstrap_servers), runtime, supervisor
+        )
         deadline = runtime.clock.now() + TIMEOUT_S
         await cluster.start(deadline)
         await cluster.topic_metadata(topic, deadline)
         return await _read(cluster, TopicPartition(topic, partition), broker, deadline)
     finally:
-        await host.stop()
+        await supervisor.stop()
 
 
 async def _read(

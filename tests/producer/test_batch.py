@@ -12,7 +12,7 @@ from aiokafkawire.producer.delivery import (
     YieldBudget,
 )
 from aiokafkawire.records import BatchBuilder
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 
 PATHS = {
     BatchState.OPEN: [],
@@ -41,7 +41,7 @@ def test_every_state_with_every_event(state: BatchState, event: BatchEvent):
         batch.handle(event)
         assert batch.state is TRANSITIONS[state, event]
     else:
-        with pytest.raises(ImpossibleEvent, match="cannot happen"):
+        with pytest.raises(InvalidTransition, match="cannot happen"):
             batch.handle(event)
         assert batch.state is state
 

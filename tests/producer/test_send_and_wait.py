@@ -24,7 +24,7 @@ from aiokafkawire.producer.delivery import (
 )
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.runtime.host import on_trio
+from aiokafkawire.runtime.supervisor import running_on_trio
 from aiokafkawire.types import RecordMetadata
 from aiokafkawire.wire import ApiKey, ErrorCode
 
@@ -204,7 +204,7 @@ async def test_a_call_cancelled_during_the_split_is_counted():
     batch, *parts = (BatchFuture("t", 0, failures, YieldBudget()) for _ in range(3))
     for future, count in zip((batch, *parts), (3, 2, 1), strict=True):
         future.count = count
-    if on_trio():
+    if running_on_trio():
         return
     delivery = Delivery(batch, 2, 0)
     waited = batch.add_waiter(delivery)

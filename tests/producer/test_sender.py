@@ -269,7 +269,7 @@ async def test_closing_without_a_producer_id_logs_nothing(
 
 async def test_the_task_of_a_removed_broker_ends(broker: Broker, new_producer: New):
     def tasks(sender: Sender) -> list[TaskHandle]:
-        return [task for task in sender.host._tasks if task.name == "send to broker 2"]
+        return [task for task in sender.supervisor._tasks if task.name == "send to broker 2"]
 
     async with new_producer(metadata_max_age_ms=20) as producer:
         sender = producer._lifecycle.session.sender

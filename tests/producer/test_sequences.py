@@ -23,7 +23,7 @@ from aiokafkawire.producer.sequences import (
     Unsequenced,
     advance,
 )
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 from aiokafkawire.types import ProducerIdAndEpoch
 
 ME = ProducerIdAndEpoch(7, 0)
@@ -115,7 +115,7 @@ def test_an_identity_changes_only_when_drained():
 
 def test_an_event_that_cannot_happen_is_an_error():
     sequences = PartitionSequences(ProducerIdState())
-    with pytest.raises(ImpossibleEvent, match="cannot happen"):
+    with pytest.raises(InvalidTransition, match="cannot happen"):
         sequences.batch_failed(BatchSequence(ME, 0), 1, True)
 
 

@@ -29,7 +29,7 @@ from aiokafkawire.records.compression import (
     xxh32,
 )
 from aiokafkawire.records.kernel import COMPILED
-from aiokafkawire.runtime.memory import LARGE_BYTES
+from aiokafkawire.runtime.memory import MMAP_THRESHOLD_BYTES
 
 CODECS = [codec for codec in Compression if codec]
 MIB = 1 << 20
@@ -90,7 +90,9 @@ def test_unknown_codec(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [MAX_COPIED_BYTES, MAX_COPIED_BYTES + 1, 3 * LARGE_BYTES + 7])
+@pytest.mark.parametrize(
+    "size", [MAX_COPIED_BYTES, MAX_COPIED_BYTES + 1, 3 * MMAP_THRESHOLD_BYTES + 7]
+)
 def test_much_stays_where_it_was_decompressed(codec: Compression, size: int) -> None:
     data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
     found = decompress(codec, compress(codec, data), size)

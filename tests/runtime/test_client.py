@@ -10,31 +10,31 @@ import pytest
 from aiokafkawire import Consumer, Producer
 from aiokafkawire.errors import ClientClosed, NoBrokerAvailable
 from aiokafkawire.kafka07 import Client as Kafka07Client
-from aiokafkawire.runtime import NEVER, Client, Host, RealRuntime, Runtime, Session
+from aiokafkawire.runtime import NEVER, Client, RealRuntime, Runtime, Session, Supervisor
 
 
 class Least(Client[Session]):
     """The least client there can be; it notes what it is asked."""
 
     def __init__(
-        self, failure: Exception | None = None, runtime: Runtime | None = None, who: str = ""
+        self, failure: Exception | None = None, runtime: Runtime | None = None, log_prefix: str = ""
     ) -> None:
-        super().__init__("client", "Least servers='none'", runtime, who)
+        super().__init__("client", "Least servers='none'", runtime, log_prefix)
         self.runtimes: list[Runtime] = []
         self.left_with: list[BaseException | None] = []
         self._failure = failure
 
-    async def _start(self, runtime: Runtime, host: Host) -> Session:
-        assert host.running
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> Session:
+        assert supervisor.is_running
         self.runtimes.append(runtime)
         return Session()
 
-    async def _close(self, left_with: BaseException | None) -> Exception | None:
-        self.left_with.append(left_with)
+    async def _close(self, body_error: BaseException | None) -> Exception | None:
+        self.left_with.append(body_error)
 
         async def goodbye(_: Session) -> None: ...
 
-        await self._lifecycle.leave(goodbye, NEVER)
+        await self._lifecycle.stop(goodbye, NEVER)
         failure, self._failure = self._failure, None
         return failure
 
@@ -126,8 +126,8 @@ async def test_lines_of_the_log_name_the_client(caplog: pytest.LogCaptureFixture
             await real.start()
         assert any(text.startswith(f"{who}: ") for text in caplog.messages)
         caplog.clear()
-    client = Least(who="client of tests")
+    client = Least(log_prefix="client of tests")
     await client.start()
-    await client._lifecycle.host.spawn(fail, name="odd").wait()
+    await client._lifecycle.supervisor.spawn(fail, name="odd").wait()
     await client.stop()
     assert caplog.messages == ["client of tests: task odd failed"]

@@ -20,16 +20,16 @@ from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime import (
     NEVER,
     Address,
-    Host,
     Lifecycle,
     RealRuntime,
     Session,
+    Supervisor,
     Transport,
     checkpoint,
-    label,
+    client_label,
     lifecycle,
 )
-from aiokafkawire.runtime.phases import Phase
+from aiokafkawire.runtime.client_state import ClientState
 from tests.elapsed import ends_within
 
 WITHIN_S = 3.0
@@ -43,10 +43,10 @@ class Told(Session):
         self.losses: list[ClientClosed] = []
         self.on_loss: Callable[[], None] = lambda: None
 
-    def broken(self, failure: KafkaError) -> None:
+    def on_task_failed(self, failure: KafkaError) -> None:
         self.failures.append(failure)
 
-    def lost(self, error: ClientClosed) -> None:
+    def on_tasks_cancelled(self, error: ClientClosed) -> None:
         self.losses.append(error)
         self.on_loss()
 
@@ -62,16 +62,16 @@ class Client:
         self._goodbye = goodbye
 
     async def __aenter__(self) -> Client:
-        await self.life.enter(self, self._start)
+        await self.life.start(self, self._start)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         deadline = self.clock.now() + self.close_timeout_s
-        await self.life.leave(self._leave, deadline)
+        await self.life.stop(self._leave, deadline)
 
-    async def _start(self, host: Host) -> Session:
+    async def _start(self, supervisor: Supervisor) -> Session:
         self.clock = RealRuntime().clock
-        self.task = host.spawn(anyio.sleep_forever, name="work")
+        self.task = supervisor.spawn(anyio.sleep_forever, name="work")
         return self.session
 
     async def _leave(self, session: Session) -> None:
@@ -155,21 +155,21 @@ async def test_a_failing_start_leaves_nothing_behind():
     life: Lifecycle[Session] = Lifecycle("client")
     tasks: list[Any] = []
 
-    async def start(host: Host) -> Session:
-        tasks.append(host.spawn(anyio.sleep_forever, name="work"))
+    async def start(supervisor: Supervisor) -> Session:
+        tasks.append(supervisor.spawn(anyio.sleep_forever, name="work"))
         if len(tasks) == 1:
             raise OwnError("no broker")
         return Told()
 
     with pytest.raises(OwnError):
-        await life.enter(life, start)
+        await life.start(life, start)
     assert tasks[0].done
     with pytest.raises(ClientClosed, match="not started yet"):
-        life.running()
-    await life.enter(life, start)
-    life.running()
+        life.require_session()
+    await life.start(life, start)
+    life.require_session()
     assert not tasks[1].done
-    await life.leave(no_goodbye, NEVER)
+    await life.stop(no_goodbye, NEVER)
 
 
 async def test_a_cancelled_start_leaves_nothing_behind():
@@ -177,30 +177,30 @@ async def test_a_cancelled_start_leaves_nothing_behind():
     tasks: list[Any] = []
     begun = anyio.Event()
 
-    async def start(host: Host) -> Session:
-        tasks.append(host.spawn(anyio.sleep_forever, name="work"))
+    async def start(supervisor: Supervisor) -> Session:
+        tasks.append(supervisor.spawn(anyio.sleep_forever, name="work"))
         begun.set()
         await anyio.sleep_forever()
         return Told()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(life.enter, life, start)
+        group.start_soon(life.start, life, start)
         await begun.wait()
         group.cancel_scope.cancel()
     assert tasks[0].done
-    assert life.phase is Phase.NEW
+    assert life.state is ClientState.NEW
 
 
 async def test_use_outside_of_the_block_is_named():
     client = Client()
     with pytest.raises(ClientClosed, match="not started yet: use it inside 'async with'"):
-        client.life.running()
+        client.life.require_session()
     async with client:
-        assert client.life.running() is client.session
+        assert client.life.require_session() is client.session
         with pytest.raises(ClientClosed, match="running already"):
             await client.__aenter__()
     with pytest.raises(ClientClosed, match="closed: make a new one"):
-        client.life.running()
+        client.life.require_session()
     with pytest.raises(ClientClosed, match="closed: make a new one"):
         await client.__aenter__()
 
@@ -274,7 +274,7 @@ def test_the_end_of_the_loop_is_not_held_by_a_goodbye() -> None:
 
     with ends_within(WITHIN_S):
         asyncio.run(main())
-    assert client.life.phase is Phase.CLOSED
+    assert client.life.state is ClientState.CLOSED
 
 
 def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
@@ -285,7 +285,7 @@ def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
         await client.__aenter__()
         leaving = asyncio.get_running_loop().create_task(client.__aexit__())
         await anyio.wait_all_tasks_blocked()
-        assert client.life.phase is Phase.CLOSING
+        assert client.life.state is ClientState.CLOSING
         for task in asyncio.all_tasks() - {asyncio.current_task(), leaving}:
             task.cancel()
         await leaving
@@ -307,7 +307,7 @@ def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None
         await asyncio.wait(others)
         assert len(client.session.losses) == 1
         with pytest.raises(ClientClosed, match="tasks were cancelled by the application"):
-            client.life.running()
+            client.life.require_session()
         await client.__aexit__()
 
     asyncio.run(main())
@@ -323,7 +323,7 @@ async def test_leaving_is_no_loss():
 
 async def test_a_client_that_was_never_started_can_be_closed():
     client = Client()
-    await client.life.leave(client._leave, NEVER)
+    await client.life.stop(client._leave, NEVER)
     with pytest.raises(ClientClosed, match="closed"):
         await client.__aenter__()
     assert not client.said_goodbye
@@ -334,23 +334,23 @@ async def test_closing_ends_a_start_that_is_under_way():
     begun = anyio.Event()
     heard: list[str] = []
 
-    async def start(host: Host) -> Session:
+    async def start(supervisor: Supervisor) -> Session:
         begun.set()
         await anyio.sleep_forever()
         return Told()
 
     async def enter() -> None:
         try:
-            await life.enter(life, start)
+            await life.start(life, start)
         except ClientClosed as error:
             heard.append(str(error))
 
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await begun.wait()
-        await life.leave(no_goodbye, NEVER)
+        await life.stop(no_goodbye, NEVER)
     assert heard == ["the client was stopped while it was starting"]
-    assert life.phase is Phase.CLOSED
+    assert life.state is ClientState.CLOSED
 
 
 # --- defects -------------------------------------------------------------------------------------
@@ -363,17 +363,17 @@ async def fail() -> None:
 async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixture):
     client = Client()
     async with client:
-        task = client.life.host.spawn(fail, name="odd")
+        task = client.life.supervisor.spawn(fail, name="odd")
         await task.wait()
         await anyio.wait_all_tasks_blocked()
         assert [str(failure) for failure in client.session.failures] == [
             "the client is broken: its task 'odd' failed: OwnError('a defect')"
         ]
-        assert client.life.phase is Phase.BROKEN
-    failure = client.life.untold()
+        assert client.life.state is ClientState.FAILED
+    failure = client.life.take_unreported_failure()
     assert failure is not None
     assert isinstance(failure.__cause__, OwnError)
-    assert client.life.untold() is None
+    assert client.life.take_unreported_failure() is None
     assert client.said_goodbye
     assert "task odd failed" in caplog.text
 
@@ -387,9 +387,9 @@ async def test_a_task_may_end_by_what_ended_before_it(caplog: pytest.LogCaptureF
 
     client = Client()
     async with client:
-        client.life.host.spawn(cut_off, name="late")
+        client.life.supervisor.spawn(cut_off, name="late")
         await anyio.wait_all_tasks_blocked()
-    assert client.life.untold() is None
+    assert client.life.take_unreported_failure() is None
     assert "failed" not in caplog.text
 
 
@@ -399,10 +399,10 @@ async def test_a_task_that_is_cut_off_while_the_client_runs_breaks_it():
 
     client = Client()
     async with client:
-        await client.life.host.spawn(cut_off, name="odd").wait()
+        await client.life.supervisor.spawn(cut_off, name="odd").wait()
         await anyio.wait_all_tasks_blocked()
-        assert client.life.phase is Phase.BROKEN
-    assert client.life.untold() is not None
+        assert client.life.state is ClientState.FAILED
+    assert client.life.take_unreported_failure() is not None
 
 
 async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
@@ -417,8 +417,8 @@ async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
     client = Client(goodbye)
     with caplog.at_level("CRITICAL"):
         async with client:
-            await client.life.host.spawn(fail, name="odd").wait()
-    untold = client.life.untold()
+            await client.life.supervisor.spawn(fail, name="odd").wait()
+    untold = client.life.take_unreported_failure()
     assert untold is not None
     assert "the first" in str(untold)
     with pytest.raises(LookupError, match="the goodbye's"):
@@ -429,31 +429,31 @@ async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
 async def test_a_failure_that_a_call_raised_is_told():
     client = Client()
     async with client:
-        await client.life.host.spawn(fail, name="odd").wait()
+        await client.life.supervisor.spawn(fail, name="odd").wait()
         await anyio.wait_all_tasks_blocked()
         for _ in range(2):
             with pytest.raises(KafkaError, match="its task 'odd' failed"):
-                client.life.running()
-    assert client.life.untold() is None
+                client.life.require_session()
+    assert client.life.take_unreported_failure() is None
 
 
 async def test_a_task_that_fails_during_the_start_ends_the_start():
     life: Lifecycle[Session] = Lifecycle("client")
 
-    async def start(host: Host) -> Session:
-        host.spawn(fail, name="odd")
+    async def start(supervisor: Supervisor) -> Session:
+        supervisor.spawn(fail, name="odd")
         await anyio.sleep_forever()
         return Told()
 
     with pytest.raises(KafkaError, match="its task 'odd' failed"):
-        await life.enter(life, start)
-    assert life.phase is Phase.NEW
+        await life.start(life, start)
+    assert life.state is ClientState.NEW
     assert life.failure is None
 
 
 async def test_a_task_that_fails_during_the_goodbye_ends_the_goodbye():
     async def goodbye() -> None:
-        client.life.host.spawn(fail, name="odd")
+        client.life.supervisor.spawn(fail, name="odd")
         await anyio.sleep_forever()
 
     client = Client(goodbye)
@@ -461,8 +461,8 @@ async def test_a_task_that_fails_during_the_goodbye_ends_the_goodbye():
     with anyio.fail_after(WITHIN_S):
         async with client:
             pass
-    assert client.life.phase is Phase.CLOSED
-    failure = client.life.untold()
+    assert client.life.state is ClientState.CLOSED
+    failure = client.life.take_unreported_failure()
     assert failure is not None
     assert isinstance(failure.__cause__, OwnError)
 
@@ -556,7 +556,7 @@ def test_a_client_that_outlives_its_event_loop_is_named_too() -> None:
         await anyio.wait_all_tasks_blocked()
 
     asyncio.run(main())
-    assert clients[0].life.phase is Phase.LOST
+    assert clients[0].life.state is ClientState.CANCELLED
     with pytest.warns(ResourceWarning, match=r"client \(cut off\)> was never closed"):
         clients.clear()
 
@@ -583,7 +583,7 @@ async def test_a_forked_child_needs_a_client_of_its_own():
 
     def use() -> str:
         try:
-            client.life.running()
+            client.life.require_session()
         except ClientClosed as error:
             return str(error)
         return "no error"
@@ -591,7 +591,7 @@ async def test_a_forked_child_needs_a_client_of_its_own():
     async with client:
         told = in_child(use)
         assert "left behind by a fork: it runs in the parent process" in told
-        client.life.running()
+        client.life.require_session()
     assert "closed" in in_child(use)
 
 
@@ -600,7 +600,7 @@ async def test_a_forked_child_does_not_close_what_is_the_parents():
 
     def close() -> str:
         asyncio.run(client.__aexit__())  # type: ignore[arg-type]
-        return f"{client.life.phase.name} {client.said_goodbye}"
+        return f"{client.life.state.name} {client.said_goodbye}"
 
     async with client:
         assert in_child(close) == "FORKED False"
@@ -630,26 +630,26 @@ async def test_a_client_belongs_to_one_event_loop():
     client = Client()
 
     async def use() -> None:
-        client.life.running_here()
+        client.life.require_session_in_loop()
 
     async def close() -> None:
-        await client.life.leave(no_goodbye, NEVER)
+        await client.life.stop(no_goodbye, NEVER)
 
     async with client:
-        assert client.life.running_here() is client.session
+        assert client.life.require_session_in_loop() is client.session
         for work in (use, close):
             assert isinstance(in_another_loop(work), WrongEventLoop)
-        client.life.running_here()
+        client.life.require_session_in_loop()
     assert client.said_goodbye
 
 
 async def test_the_wrong_event_loop_is_told_from_a_thread_without_one():
     async def use() -> None:
-        client.life.running_here()
+        client.life.require_session_in_loop()
 
     def use_without_a_loop() -> str:
         with pytest.raises(WrongEventLoop) as caught:
-            client.life.running_here()
+            client.life.require_session_in_loop()
         return str(caught.value)
 
     async with Client() as client:
@@ -673,12 +673,12 @@ def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
 
     async def close() -> None:
         with pytest.raises(ClientClosed, match="cut off"):
-            client.life.running_here()
+            client.life.require_session_in_loop()
         await client.__aexit__()
 
     asyncio.run(start())
     asyncio.run(close())
-    assert client.life.phase is Phase.CLOSED
+    assert client.life.state is ClientState.CLOSED
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -686,7 +686,7 @@ def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
 
 def test_a_label_has_what_tells_clients_apart() -> None:
     config = make_config(ClientConfig, {"bootstrap_servers": "one:1,[::1]:2", "client_id": "mine"})
-    life: Lifecycle[Session] = Lifecycle("producer", label("Producer", config))
+    life: Lifecycle[Session] = Lifecycle("producer", client_label("Producer", config))
     assert str(life) == (
         "<Producer client_id='mine' bootstrap_servers='one:1,[::1]:2' (not started yet)>"
     )
@@ -696,7 +696,7 @@ def test_a_label_has_what_tells_clients_apart() -> None:
 async def test_a_goodbye_that_takes_long_is_told_of(
     slow: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(lifecycle, "SILENT_GOODBYE_S", 0.02 if slow else 60.0)
+    monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02 if slow else 60.0)
 
     async def goodbye() -> None:
         while slow and not caplog.records:
@@ -713,7 +713,7 @@ async def test_a_goodbye_that_takes_long_is_told_of(
 async def test_a_goodbye_whose_time_is_over_is_not_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(lifecycle, "SILENT_GOODBYE_S", 0.02)
+    monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02)
     client = Client(anyio.sleep_forever)
     client.close_timeout_s = 0.1
     with ends_within(WITHIN_S):

@@ -12,14 +12,21 @@ from typing import Any
 import pytest
 
 from aiokafkawire.runtime import memory
-from aiokafkawire.runtime.memory import LARGE_BYTES, MAX_KEPT_BYTES, room_again, room_for
+from aiokafkawire.runtime.memory import (
+    MAX_POOLED_BYTES,
+    MMAP_THRESHOLD_BYTES,
+    allocate,
+    allocate_reusable,
+)
 
 MIB = 1024 * 1024
 
 
-@pytest.mark.parametrize("size", [0, 1, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES + 1])
+@pytest.mark.parametrize(
+    "size", [0, 1, MMAP_THRESHOLD_BYTES - 1, MMAP_THRESHOLD_BYTES, 3 * MMAP_THRESHOLD_BYTES + 1]
+)
 def test_memory_is_blank_of_the_size_asked_for_and_writable(size: int) -> None:
-    with memoryview(room_for(size)) as view:
+    with memoryview(allocate(size)) as view:
         assert view.nbytes == size
         assert bytes(view) == bytes(size)
         view[size // 2 :] = b"\x01" * (size - size // 2)
@@ -27,7 +34,7 @@ def test_memory_is_blank_of_the_size_asked_for_and_writable(size: int) -> None:
 
 
 def test_small_memory_can_be_made_smaller() -> None:
-    room = room_for(LARGE_BYTES - 1)
+    room = allocate(MMAP_THRESHOLD_BYTES - 1)
     assert isinstance(room, bytearray)
     del room[10:]
     assert len(room) == 10
@@ -35,15 +42,15 @@ def test_small_memory_can_be_made_smaller() -> None:
 
 def test_large_memory_takes_none_before_it_is_written_to() -> None:
     before = _resident_bytes()
-    held = room_for(256 * LARGE_BYTES)
-    assert _resident_bytes() - before < 64 * LARGE_BYTES
+    held = allocate(256 * MMAP_THRESHOLD_BYTES)
+    assert _resident_bytes() - before < 64 * MMAP_THRESHOLD_BYTES
     del held
 
 
 def test_who_traces_memory_sees_large_memory_too() -> None:
     tracemalloc.start()
     try:
-        room = room_for(LARGE_BYTES)
+        room = allocate(MMAP_THRESHOLD_BYTES)
         assert tracemalloc.get_traced_memory()[0] >= len(room)
     finally:
         tracemalloc.stop()
@@ -51,11 +58,11 @@ def test_who_traces_memory_sees_large_memory_too() -> None:
 
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_kept", memory._kept.__class__())
+    monkeypatch.setattr(memory, "_pool", memory._pool.__class__())
 
 
 def filled(size_bytes: int, mark: int) -> memoryview:
-    view = room_again(size_bytes)
+    view = allocate_reusable(size_bytes)
     assert view.nbytes == size_bytes
     view[:] = bytes((mark,)) * size_bytes
     return view
@@ -64,9 +71,9 @@ def filled(size_bytes: int, mark: int) -> memoryview:
 @pytest.mark.usefixtures("nothing_kept")
 def test_memory_that_nobody_looks_at_is_given_out_again():
     filled(3 * MIB, 7)
-    again = room_again(3 * MIB - 5)
+    again = allocate_reusable(3 * MIB - 5)
     assert bytes(again) == b"\x07" * (3 * MIB - 5)
-    assert len(memory._kept) == 1
+    assert len(memory._pool) == 1
 
 
 @pytest.mark.usefixtures("nothing_kept")
@@ -89,7 +96,7 @@ def test_no_two_views_ever_share_their_memory():
         held[number] = filled(chance.randrange(100_000, 3 * MIB), number % 251)
         for mark, view in held.items():
             assert view[0] == view[-1] == mark % 251
-        assert sum(map(len, memory._kept)) <= MAX_KEPT_BYTES
+        assert sum(map(len, memory._pool)) <= MAX_POOLED_BYTES
 
 
 @pytest.mark.usefixtures("nothing_kept")
@@ -111,10 +118,10 @@ def test_threads_do_not_get_the_same_memory():
 
 
 @pytest.mark.usefixtures("nothing_kept")
-@pytest.mark.parametrize("size_bytes", [0, 100_000, MAX_KEPT_BYTES])
+@pytest.mark.parametrize("size_bytes", [0, 100_000, MAX_POOLED_BYTES])
 def test_neither_small_nor_huge_memory_is_kept(size_bytes: int):
-    assert room_again(size_bytes).nbytes == size_bytes
-    assert not memory._kept
+    assert allocate_reusable(size_bytes).nbytes == size_bytes
+    assert not memory._pool
 
 
 class Miscounted:
@@ -144,12 +151,12 @@ def test_memory_is_new_where_references_are_miscounted(
     fresh = fresh_copy_of(memory)
     assert miscounted.calls > 1
     assert not fresh._CAN_REUSE
-    held = fresh.room_again(MIB)
+    held = fresh.allocate_reusable(MIB)
     held[:] = bytes(MIB)
-    view = fresh.room_again(MIB)
+    view = fresh.allocate_reusable(MIB)
     view[:] = b"\x01" * MIB
     assert not any(held)
-    assert not fresh._kept
+    assert not fresh._pool
 
 
 @pytest.mark.skipif(

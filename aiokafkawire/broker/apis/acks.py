@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Signal
+from aiokafkawire.runtime import AutoResetEvent
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.produce import PartitionProduceResponse
 
@@ -38,7 +38,7 @@ async def wait_for_acks(
         return
     clock = context.state.clock
     deadline = clock.now() + max(timeout_ms, 0) / 1000
-    signal = Signal()
+    signal = AutoResetEvent()
     watched = [each.partition.on_change for each in pending] + [context.connection.on_close]
     for callbacks in watched:
         callbacks.add(signal.set)

@@ -16,7 +16,7 @@ from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import down_convert
 from aiokafkawire.records.compression import Compression
-from aiokafkawire.runtime import Signal
+from aiokafkawire.runtime import AutoResetEvent
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     AbortedTransaction,
@@ -120,7 +120,7 @@ async def _wait_for_data(
     """Wait for `min_bytes`, an error, or the end of `max_wait_ms`."""
     clock = context.state.clock
     deadline = clock.now() + max(request.max_wait_ms, 0) / 1000
-    signal = Signal()
+    signal = AutoResetEvent()
     watched: list[Partition] = []
     context.connection.on_close.add(signal.set)
     try:

@@ -8,7 +8,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Event, Result, ValidateOffsetCommit
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
 
 __all__ = ("await_reply", "check_commit", "check_coordinator", "handle_immediate")
@@ -22,7 +22,7 @@ def check_coordinator(context: RequestContext, group_id: str, *, named: bool = T
 
 
 def handle_immediate(
-    context: RequestContext, group: ClassicGroup, event: Event, reply: Promise[Result]
+    context: RequestContext, group: ClassicGroup, event: Event, reply: Future[Result]
 ) -> ErrorCode:
     """Handle an event that has an immediate result; return its error code."""
     context.state.group_coordinator.handle(group, event)
@@ -33,7 +33,7 @@ def check_commit(
     context: RequestContext,
     group_id: str,
     event: ValidateOffsetCommit,
-    reply: Promise[Result],
+    reply: Future[Result],
     *,
     missing: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
 ) -> None:
@@ -53,7 +53,7 @@ def check_commit(
 
 
 async def await_reply(
-    context: RequestContext, group: ClassicGroup, event: Event, reply: Promise[Result]
+    context: RequestContext, group: ClassicGroup, event: Event, reply: Future[Result]
 ) -> Result:
     """Handle an event whose result may wait for other members.
 
@@ -62,7 +62,7 @@ async def await_reply(
     """
 
     def on_close() -> None:
-        reply.fail(Disconnect("the client disconnected while its request was waiting"))
+        reply.set_exception(Disconnect("the client disconnected while its request was waiting"))
 
     context.state.group_coordinator.handle(group, event)
     if context.connection.is_closed:

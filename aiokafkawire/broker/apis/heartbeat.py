@@ -6,7 +6,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
 from aiokafkawire.broker.groups.events import GroupState, Heartbeat, Result
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -24,7 +24,7 @@ async def handle(context: RequestContext, request: HeartbeatRequest) -> Heartbea
             # Sessions start once the group is loaded; until then the heartbeat succeeds.
             return HeartbeatResponse(error_code=ErrorCode.NONE)
         return error_response(request, context.version, error.code)
-    reply: Promise[Result] = Promise()
+    reply: Future[Result] = Future()
     event = Heartbeat(
         reply=reply,
         member_id=request.member_id,

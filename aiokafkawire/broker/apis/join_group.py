@@ -8,7 +8,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.events import Join, JoinResult, Result
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.join_group import (
     JoinGroupRequest,
@@ -79,7 +79,7 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
         if request.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = groups.create(request.group_id)
-    reply: Promise[Result] = Promise()
+    reply: Future[Result] = Future()
     rebalance_timeout_ms = (
         request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
     )

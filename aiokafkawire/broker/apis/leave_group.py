@@ -7,7 +7,7 @@ from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_im
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Leave, Result
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -45,7 +45,7 @@ def _left(
 ) -> MemberResponse:
     code = ErrorCode.UNKNOWN_MEMBER_ID
     if group is not None:
-        reply: Promise[Result] = Promise()
+        reply: Future[Result] = Future()
         event = Leave(reply=reply, member_id=member.member_id, instance_id=member.group_instance_id)
         code = handle_immediate(context, group, event, reply)
     return MemberResponse(

@@ -9,7 +9,7 @@ from aiokafkawire.broker.apis.group_requests import check_commit, check_coordina
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
@@ -91,7 +91,7 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
     check_coordinator(context, request.group_id, named=False)
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
-    reply: Promise[Result] = Promise()
+    reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,
         member_id=request.member_id,

@@ -8,7 +8,7 @@ from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.events import Result, Sync, SyncResult
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -46,7 +46,7 @@ async def _sync(context: RequestContext, request: SyncGroupRequest) -> SyncResul
     group = context.state.group_coordinator.get(request.group_id)
     if group is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-    reply: Promise[Result] = Promise()
+    reply: Future[Result] = Future()
     event = Sync(
         reply=reply,
         member_id=request.member_id,

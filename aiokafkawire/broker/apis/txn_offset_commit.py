@@ -15,7 +15,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionContents,
     VerifyInTransaction,
 )
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.txn_offset_commit import (
@@ -93,7 +93,7 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
 
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
     check_coordinator(context, request.group_id, named=False)
-    reply: Promise[Result] = Promise()
+    reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,
         member_id=request.member_id,

@@ -28,7 +28,7 @@ from aiokafkawire.broker.groups.events import (
 from aiokafkawire.broker.groups.members import ClassicGroupMember
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.runtime import Clock, Promise, Signal
+from aiokafkawire.runtime import AutoResetEvent, Clock, Future
 from aiokafkawire.wire import ErrorCode
 
 __all__ = ("MAX_GROUPS", "GroupCoordinator")
@@ -55,7 +55,7 @@ class GroupCoordinator:
         self._rng = rng
         self._groups: dict[str, ClassicGroup] = {}
         self._next_wakeup = NO_DEADLINE
-        self._wakeup = Signal()
+        self._wakeup = AutoResetEvent()
         self._log_limiter = LogRateLimiter(clock.now, lines_per_key=MAX_LINES_PER_GROUP)
         for group_id in offsets.groups():
             self._groups[group_id] = self._new_group(group_id)
@@ -88,7 +88,7 @@ class GroupCoordinator:
         if group.state is GroupState.EMPTY:
             # A dead group cannot be restored, so the offsets are deleted first.
             self.offsets.delete(group_id, list(self.offsets.committed(group_id)))
-        reply: Promise[Result] = Promise()
+        reply: Future[Result] = Future()
         self.handle(group, Delete(reply=reply))
         code = cast("ErrorCode", reply.result())
         if not code:
@@ -110,7 +110,7 @@ class GroupCoordinator:
             replies = group.handle(event, self._clock.now())
             self._log_changes(group, event, state, members)
         for reply in replies:
-            _promise(reply).resolve(reply.result)
+            _promise(reply).set_result(reply.result)
         if group.next_deadline() < self._next_wakeup:
             self._wakeup.set()
 
@@ -173,7 +173,7 @@ class GroupCoordinator:
     def _evict_unused_group(self) -> None:
         for group in self:
             if group.is_unused and not self.offsets.committed(group.group_id):
-                reply: Promise[Result] = Promise()
+                reply: Future[Result] = Future()
                 self.handle(group, Delete(reply=reply))
                 del self._groups[group.group_id]
                 return
@@ -185,5 +185,5 @@ _REMOVAL_REASONS: Mapping[type[Event], str] = MappingProxyType(
 )
 
 
-def _promise(reply: GroupReply) -> Promise[Result]:
-    return cast("Promise[Result]", reply.to)
+def _promise(reply: GroupReply) -> Future[Result]:
+    return cast("Future[Result]", reply.to)

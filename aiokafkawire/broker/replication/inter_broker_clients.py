@@ -9,7 +9,7 @@ from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import BrokerClient, ByVersion, Lane
 from aiokafkawire.errors import RequestTimedOut
-from aiokafkawire.runtime import Address, Host, Runtime
+from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.wire import Request, Response
 
 __all__ = ("RESPONSE_TIMEOUT_S", "InterBrokerClients")
@@ -33,11 +33,15 @@ class InterBrokerClients:
     """
 
     def __init__(
-        self, node_id: int, runtime: Runtime, host: Host, get_release: Callable[[int], Release]
+        self,
+        node_id: int,
+        runtime: Runtime,
+        supervisor: Supervisor,
+        get_release: Callable[[int], Release],
     ) -> None:
         self._node_id = node_id
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._get_release = get_release
         self._clients: dict[int, BrokerClient] = {}
 
@@ -84,6 +88,6 @@ class InterBrokerClients:
             api_version=None if release.since(FIRST_WITH_API_VERSIONS) else release.name,
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
         )
-        client = BrokerClient(address, config, self._runtime, self._host, node_id=node_id)
+        client = BrokerClient(address, config, self._runtime, self._supervisor, node_id=node_id)
         self._clients[node_id] = client
         return client

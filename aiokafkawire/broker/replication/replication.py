@@ -37,7 +37,7 @@ from aiokafkawire.broker.storage import Store
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime import Address, Host, Runtime, Signal
+from aiokafkawire.runtime import Address, AutoResetEvent, Runtime, Supervisor
 from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from aiokafkawire.wire.messages.fetch import FetchRequest
@@ -87,7 +87,7 @@ class Replication:
         controller_context: ControllerContext,
         store: Store,
         runtime: Runtime,
-        host: Host,
+        supervisor: Supervisor,
         *,
         advertised_addresses: Mapping[int, Address],
         releases: Mapping[int, Release],
@@ -98,7 +98,7 @@ class Replication:
         self._options = controller_context.options
         self._store = store
         self._runtime = runtime
-        self._host = host
+        self._supervisor = supervisor
         self._advertised_addresses = advertised_addresses
         self._releases = releases
         self._nodes: dict[int, ReplicationNode] = {}
@@ -128,7 +128,7 @@ class Replication:
         self._nodes[node_id] = node
         self._addresses[node_id] = node.address
         self._clients[node_id] = InterBrokerClients(
-            node_id, self._runtime, self._host, self._releases.__getitem__
+            node_id, self._runtime, self._supervisor, self._releases.__getitem__
         )
         self._fetched_from[node_id] = set()
         node.spawn(self._shrink_isrs, "isr", node)
@@ -235,7 +235,7 @@ class Replication:
     async def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a condition of the cluster holds; False at the deadline."""
         deadline = self._runtime.clock.now() + timeout_s
-        signal = Signal()
+        signal = AutoResetEvent()
         watched = (self.controller_context.on_change, self._on_ack)
         for callbacks in watched:
             callbacks.add(signal.set)
@@ -283,7 +283,7 @@ class Replication:
         self, controller: Controller, node: ReplicationNode, node_id: int
     ) -> None:
         """Send commands to one node while the controller runs."""
-        signal = Signal()
+        signal = AutoResetEvent()
         self.controller_context.on_change.add(signal.set)
         try:
             while True:
@@ -346,7 +346,7 @@ class Replication:
         """Fetch from one leader while the node runs."""
         manager, clock = self.managers[node.node_id], self._runtime.clock
         fetcher = ReplicaFetcher(manager, leader, self._options)
-        signal = Signal()
+        signal = AutoResetEvent()
         manager.on_change.add(signal.set)
         try:
             while True:
@@ -385,7 +385,7 @@ class Replication:
     ) -> None:
         """Call `act` some time after each write while the node runs."""
         clock, written = self._runtime.clock, self.managers[node.node_id].on_write
-        signal = Signal()
+        signal = AutoResetEvent()
         written.add(signal.set)
         try:
             while True:

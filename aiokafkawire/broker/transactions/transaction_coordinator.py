@@ -31,7 +31,7 @@ from aiokafkawire.broker.transactions.serialization import deserialize, restore,
 from aiokafkawire.broker.transactions.transaction_metadata import NO_DEADLINE, TransactionMetadata
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.broker_records import control_batch
-from aiokafkawire.runtime import Clock, Signal
+from aiokafkawire.runtime import AutoResetEvent, Clock
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
@@ -100,7 +100,7 @@ class TransactionCoordinator:
         self._by_group: dict[str, dict[str, None]] = {}
         self._written_markers: dict[tuple[str, TopicPartition], _WrittenMarker] = {}
         self._next_wakeup = NO_DEADLINE
-        self._wakeup = Signal()
+        self._wakeup = AutoResetEvent()
         self._stored_lines: dict[str, dict[str, Any]] = {}
         self._committed_offsets: set[tuple[str, str]] = set()
         self._retry_at = -NO_DEADLINE

@@ -12,7 +12,7 @@ from aiokafkawire.cluster import Cluster
 from aiokafkawire.cluster.routing import ToController
 from aiokafkawire.config import ClientConfig, make_config
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime import Host, Lifecycle, RealRuntime, Session
+from aiokafkawire.runtime import Lifecycle, RealRuntime, Session, Supervisor
 from aiokafkawire.wire import ErrorCode, error_for
 from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
@@ -44,7 +44,7 @@ class Topic:
         self._cluster: Cluster | None = None
 
     async def __aenter__(self) -> Self:
-        await self._lifecycle.enter(self, self._create)
+        await self._lifecycle.start(self, self._create)
         return self
 
     async def __aexit__(
@@ -54,11 +54,11 @@ class Topic:
         traceback: TracebackType | None,
     ) -> None:
         timeout_s = DELETE_TIMEOUT_S if exc is None else CANCELLED_DELETE_TIMEOUT_S
-        await self._lifecycle.leave(self._delete, anyio.current_time() + timeout_s)
+        await self._lifecycle.stop(self._delete, anyio.current_time() + timeout_s)
 
-    async def _create(self, host: Host) -> Session:
+    async def _create(self, supervisor: Supervisor) -> Session:
         deadline = anyio.current_time() + TIMEOUT_S
-        self._cluster = Cluster(self._config, RealRuntime(), host)
+        self._cluster = Cluster(self._config, RealRuntime(), supervisor)
         await self._cluster.start(deadline)
         request = CreateTopicsRequest(
             topics=[

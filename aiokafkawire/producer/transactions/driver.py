@@ -49,7 +49,7 @@ from aiokafkawire.producer.transactions.states import (
     Transaction,
     UsePartition,
 )
-from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
 __all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
@@ -82,7 +82,7 @@ class _Steps:
     __slots__ = ("_entered", "_go_on", "_wanted", "changed", "left", "waits_until")
 
     def __init__(self, go_on: Callable[[], None]) -> None:
-        self.changed = Signal()
+        self.changed = AutoResetEvent()
         self.waits_until = -NEVER
         self.left: Request | None = None
         self._go_on = go_on
@@ -138,8 +138,8 @@ class Transactions:
         self._accumulator = accumulator
         self._fail = fail
         self.steps = _Steps(self._go_on)
-        self._stirred = Signal()
-        self._heard = Signal()
+        self._stirred = AutoResetEvent()
+        self._heard = AutoResetEvent()
         # When the waiting of each caller ends; one task watches all, as a timer for each would cost
         # more than most waits last. `_watches_until`: when it looks next, if it is not at it.
         self._deadlines: dict[object, float] = {}
@@ -149,10 +149,10 @@ class Transactions:
         self._pressing = False
         self._level = 0
 
-    def start(self, host: Host) -> None:
+    def start(self, supervisor: Supervisor) -> None:
         """Start the tasks."""
-        host.spawn(self._run, name="transactions")
-        host.spawn(self._keep_buffer, name="records of transactions")
+        supervisor.spawn(self._run, name="transactions")
+        supervisor.spawn(self._keep_buffer, name="records of transactions")
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Transactions:
             # Whoever wanted the commit has left: nobody else aborts.
             self._handle(Abort())
             self._unheard = Abort
-            raise copy_of(state.error)
+            raise copy_error(state.error)
         protocol = self._protocol()
         if machine.must_raise(protocol):
             self._handle(Initialise())
@@ -592,7 +592,7 @@ class Transactions:
         """Raise why the transaction cannot be committed, if so."""
         state = self.machine.state
         if isinstance(state, AbortableError | FatalError):
-            raise copy_of(state.error)
+            raise copy_error(state.error)
 
     def _aborted(self, cause: KafkaError | None) -> TransactionAborted:
         error = TransactionAborted(

@@ -19,7 +19,7 @@ from aiokafkawire.producer.transactions.states import (
     Protocol,
     Transaction,
 )
-from aiokafkawire.runtime import NEVER, Client, Host, Runtime, Session, label
+from aiokafkawire.runtime import NEVER, Client, Runtime, Session, Supervisor, client_label
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = ("end_transaction",)
@@ -69,19 +69,21 @@ class _Ender(Client[_Session]):
 
     def __init__(self, config: ClientConfig, runtime: Runtime | None) -> None:
         self._config = config
-        super().__init__("ending of a transaction", label("end_transaction", config), runtime)
+        super().__init__(
+            "ending of a transaction", client_label("end_transaction", config), runtime
+        )
 
-    async def _start(self, runtime: Runtime, host: Host) -> _Session:
-        cluster = Cluster(self._config, runtime, host)
+    async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _Session:
+        cluster = Cluster(self._config, runtime, supervisor)
         await cluster.start(runtime.clock.now() + self._config.default_api_timeout_ms / 1_000)
         return _Session(cluster, runtime)
 
     async def _close(self, _: BaseException | None) -> KafkaError | None:
-        await self._lifecycle.leave(_goodbye, NEVER)
+        await self._lifecycle.stop(_goodbye, NEVER)
         return None
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> None:
-        session, config = self._lifecycle.running_here(), self._config
+        session, config = self._lifecycle.require_session_in_loop(), self._config
         clock = session.runtime.clock
         machine = _machine_of(prepared, commit=commit, config=config, now=clock.now())
         transaction = machine.transaction

@@ -87,8 +87,8 @@ from aiokafkawire.producer.transactions.steps import (
     take_offsets,
     use,
 )
-from aiokafkawire.runtime import NEVER, copy_of
-from aiokafkawire.runtime.transitions import impossible
+from aiokafkawire.runtime import NEVER, copy_error
+from aiokafkawire.runtime.transitions import invalid_transition
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine", "concurrent_backoff")
@@ -191,7 +191,7 @@ class TransactionMachine:
         if go is None:
             if isinstance(event, Call):
                 raise self._out_of_order(type(event))
-            raise impossible(state, event)
+            raise invalid_transition(state, event)
         self.state = after = go(self, state, event, now)
         if self._request is not None and type(after) is not type(state):
             self._let_go()
@@ -312,7 +312,7 @@ class TransactionMachine:
     def _out_of_order(self, call: type[Call]) -> KafkaError:
         state = self.state
         if isinstance(state, FatalError | AbortableError):
-            return copy_of(state.error)
+            return copy_error(state.error)
         return InvalidTxnState(
             f"{_CALLS[call]}, but {_STATES[type(state)]}",
             transactional_id=self.transactional_id,

@@ -6,7 +6,7 @@ import errno
 from collections import deque
 from collections.abc import Callable
 
-from aiokafkawire.runtime import Address, Signal, Transport, checkpoint
+from aiokafkawire.runtime import Address, AutoResetEvent, Transport, checkpoint
 
 __all__ = ("MAX_BACKLOG", "SimulatedListener")
 
@@ -22,7 +22,7 @@ class SimulatedListener:
         self._waiting: deque[Transport] = deque()
         self._error: OSError | None = None
         self._on_close = on_close
-        self._news = Signal()
+        self._news = AutoResetEvent()
 
     @property
     def is_full(self) -> bool:

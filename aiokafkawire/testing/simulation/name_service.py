@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.testing.simulation.trace import Trace
 
 __all__ = ("NameService",)
@@ -18,7 +18,7 @@ class NameService:
         self._trace = trace
         self._hosts: dict[str, list[str]] = {}
         self._failing: dict[str, None] = {}
-        self._hanging: dict[str, Promise[None]] = {}
+        self._hanging: dict[str, Future[None]] = {}
 
     def set(self, name: str, hosts: list[str]) -> None:
         """Map a name to hosts."""
@@ -31,7 +31,7 @@ class NameService:
 
     def hang(self, name: str) -> None:
         self._trace.note(f"looking up {name} hangs")
-        self._hanging.setdefault(name, Promise())
+        self._hanging.setdefault(name, Future())
 
     def heal(self, name: str) -> None:
         """End both faults and answer waiting lookups."""
@@ -39,7 +39,7 @@ class NameService:
         self._failing.pop(name, None)
         hanging = self._hanging.pop(name, None)
         if hanging is not None:
-            hanging.resolve(None)
+            hanging.set_result(None)
 
     def heal_all(self) -> None:
         for name in dict.fromkeys([*self._failing, *self._hanging]):

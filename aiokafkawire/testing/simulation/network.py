@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aiokafkawire.config import is_ip_address
-from aiokafkawire.runtime import Address, Clock, Promise, Transport, checkpoint
+from aiokafkawire.runtime import Address, Clock, Future, Transport, checkpoint
 from aiokafkawire.testing.simulation.links import Link, Links, NetworkOptions
 from aiokafkawire.testing.simulation.listener import SimulatedListener
 from aiokafkawire.testing.simulation.name_service import NameService
@@ -57,7 +57,7 @@ class ConnectRule:
     to: str
     by: str | None
     left: int | None
-    over: Promise[None]
+    over: Future[None]
 
     def take(self, host: str, address: Address) -> bool:
         """Return True and count if the rule applies to a connect."""
@@ -92,7 +92,7 @@ class Network:
         self._listeners: dict[Address, SimulatedListener] = {}
         self._connections: dict[int, SimulatedConnection] = {}
         self._rules: list[ConnectRule] = []
-        self._changed: Promise[None] = Promise()
+        self._changed: Future[None] = Future()
         self.connects = 0
         self.connects_refused = 0
         self._last_port = LAST_PORT
@@ -231,8 +231,8 @@ class Network:
 
     def _wake_waiters(self) -> None:
         """Wake connects that waited, and deliver what was held."""
-        changed, self._changed = self._changed, Promise()
-        changed.resolve(None)
+        changed, self._changed = self._changed, Future()
+        changed.set_result(None)
         for connection in self._connections.values():
             connection.there.healed()
             connection.back.healed()
@@ -297,12 +297,12 @@ class Network:
     ) -> None:
         many = "" if times is None else f", {times} times"
         self._trace.note(f"connects by {by or 'all'} to {to}: {kind}{many}")
-        self._rules.append(ConnectRule(kind, to, by, times, Promise()))
+        self._rules.append(ConnectRule(kind, to, by, times, Future()))
 
     def _drop_rules(self, dropped: list[ConnectRule]) -> None:
         self._rules = [rule for rule in self._rules if rule not in dropped]
         for rule in dropped:
-            rule.over.resolve(None)
+            rule.over.set_result(None)
 
     # --- names ---
 

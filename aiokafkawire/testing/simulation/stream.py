@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from aiokafkawire.runtime import Buffer, Signal, checkpoint
+from aiokafkawire.runtime import AutoResetEvent, Buffer, checkpoint
 from aiokafkawire.testing.simulation.links import Link
 from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_time import VirtualTime
@@ -155,8 +155,8 @@ class SimulatedTransport:
         self._deaf = False
         self._listener: tuple[Callable[[], memoryview], Callable[[int], None]] | None = None
         self._failure: Exception | None = None
-        self._news = Signal()
-        self._room = Signal()
+        self._news = AutoResetEvent()
+        self._room = AutoResetEvent()
         outgoing.sender = self
         incoming.receiver = self
 
@@ -175,12 +175,12 @@ class SimulatedTransport:
             await self._news.wait()
         return 0
 
-    async def receive_each(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
         """Receive until the end; call `received` as soon as something arrives."""
         await checkpoint()
-        self._listener = get_buffer, received
+        self._listener = get_buffer, on_received
         try:
             self._tell()
             while not self._told_all():
@@ -215,7 +215,7 @@ class SimulatedTransport:
         self._incoming.taken(count)
         return count
 
-    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         """Send what the system accepts, possibly nothing; return the rest."""
         data = memoryview(b"".join(buffers))
         room = MAX_IN_TRANSIT_BYTES - self._outgoing.size_bytes

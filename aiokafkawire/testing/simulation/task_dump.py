@@ -18,7 +18,7 @@ MAX_FRAMES = 100
 SHOWN_FRAMES = 5
 
 OWN_WAIT_METHODS = (
-    "aiokafkawire/runtime/waiting.py",
+    "aiokafkawire/runtime/sync.py",
     "aiokafkawire/testing/simulation/clock.py",
 )
 LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAIT_METHODS)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import anyio
 
 from aiokafkawire.runtime import NEVER, checkpoint
-from aiokafkawire.runtime.host import current_task
+from aiokafkawire.runtime.supervisor import current_task
 from aiokafkawire.testing.simulation.clock import SimulatedClock
 from aiokafkawire.testing.simulation.links import Links, NetworkOptions
 from aiokafkawire.testing.simulation.network import Network

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.runtime import RealRuntime, Transport
-from aiokafkawire.runtime.base import Address
+from aiokafkawire.runtime.interfaces import Address
 from aiokafkawire.wire import kafka07
 from tests.wire.vectors import lines
 

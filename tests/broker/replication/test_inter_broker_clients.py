@@ -10,7 +10,7 @@ from aiokafkawire.broker.replication import inter_broker_clients as module
 from aiokafkawire.broker.replication.inter_broker_clients import InterBrokerClients
 from aiokafkawire.connection import Lane
 from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
-from aiokafkawire.runtime import Address, Host, RealRuntime
+from aiokafkawire.runtime import Address, RealRuntime, Supervisor
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -18,8 +18,8 @@ ASK = ListGroupsRequest()
 
 
 @pytest.fixture
-async def host() -> AsyncIterator[Host]:
-    made = Host("peers")
+async def supervisor() -> AsyncIterator[Supervisor]:
+    made = Supervisor("peers")
     await made.start()
     yield made
     await made.stop()
@@ -27,11 +27,11 @@ async def host() -> AsyncIterator[Host]:
 
 @pytest.mark.parametrize(("as_of", "negotiates"), [("0.9", False), ("2.8", True)])
 async def test_only_who_cannot_be_asked_is_taken_at_its_release(
-    host: Host, as_of: str, negotiates: bool
+    supervisor: Supervisor, as_of: str, negotiates: bool
 ) -> None:
     name = {"0.9": "0.9.0"}.get(as_of, as_of)
     async with Broker(as_of=as_of) as broker:
-        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES[name])
+        peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES[name])
         answer = await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         assert isinstance(answer, ListGroupsResponse)
         [seen] = broker.requests.of(ApiKey.LIST_GROUPS)
@@ -40,9 +40,9 @@ async def test_only_who_cannot_be_asked_is_taken_at_its_release(
         peers.abort()
 
 
-async def test_a_node_that_was_forgotten_is_connected_to_anew(host: Host) -> None:
+async def test_a_node_that_was_forgotten_is_connected_to_anew(supervisor: Supervisor) -> None:
     async with Broker(as_of="2.8") as broker:
-        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for _ in range(2):
             await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         peers.forget(1)
@@ -52,9 +52,9 @@ async def test_a_node_that_was_forgotten_is_connected_to_anew(host: Host) -> Non
         peers.abort()
 
 
-async def test_a_node_with_another_address_is_asked_there(host: Host) -> None:
+async def test_a_node_with_another_address_is_asked_there(supervisor: Supervisor) -> None:
     async with Broker(nodes=2, as_of="2.8") as broker:
-        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for address in broker.nodes.values():
             await peers.request(1, address, ASK, Lane.GENERAL)
         assert [seen.node_id for seen in broker.requests.of(ApiKey.LIST_GROUPS)] == [1, 2]
@@ -63,11 +63,11 @@ async def test_a_node_with_another_address_is_asked_there(host: Host) -> None:
 
 @pytest.mark.slow
 async def test_behind_an_answer_that_did_not_come_nothing_waits(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 0.2)
     async with Broker(as_of="2.8") as broker:
-        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         broker.on(ApiKey.LIST_GROUPS, Drop(), times=1)
         with pytest.raises(RequestTimedOut):
             await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
@@ -75,8 +75,8 @@ async def test_behind_an_answer_that_did_not_come_nothing_waits(
         peers.abort()
 
 
-async def test_nobody_there_is_told(host: Host) -> None:
-    peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+async def test_nobody_there_is_told(supervisor: Supervisor) -> None:
+    peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
     with pytest.raises(ConnectionFailed):
         await peers.request(1, Address("127.0.0.1", 1), ASK, Lane.GENERAL)
     peers.abort()

@@ -29,7 +29,7 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 
 from .logs import NODE, assignment, records, replica, write
 
@@ -91,7 +91,7 @@ def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> N
         made.handle(event, 1.0)
     else:
         assert not made.accepts(type(event))
-        with pytest.raises(ImpossibleEvent):
+        with pytest.raises(InvalidTransition):
             made.handle(event, 1.0)
 
 

@@ -61,7 +61,7 @@ from aiokafkawire.producer.transactions.states import (
     UsePartition,
 )
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.runtime.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import InvalidTransition
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -203,7 +203,7 @@ def test_every_state_with_every_event(state: type[Any], event: type[Any]):
         return
     assert (state, event) not in TRANSITIONS
     if not isinstance(events()[event], Call):
-        with pytest.raises(ImpossibleEvent):
+        with pytest.raises(InvalidTransition):
             machine.handle(events()[event], 0.0)
     elif state in {AbortableError, FatalError}:
         with pytest.raises(KafkaError, match=r"^x$"):

@@ -25,7 +25,7 @@ async def connected(world: World) -> tuple[SimulatedTransport, SimulatedTranspor
 
 
 class Inbox:
-    """What `receive_each` tells."""
+    """What `receive_until_eof` tells."""
 
     def __init__(self, world: World, size: int = 1_000) -> None:
         self.world = world
@@ -186,7 +186,7 @@ def test_each_piece_is_told_as_it_comes(backend: Backend) -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
-            await server.receive_each(inbox.get_buffer, inbox.received)
+            await server.receive_until_eof(inbox.get_buffer, inbox.received)
         assert inbox.data == b"beforewhile somebody listens"
         assert inbox.times[0] < 1.1
         assert 2 < inbox.times[-1] < 2.1
@@ -206,7 +206,7 @@ def test_what_goes_wrong_while_telling_comes_out(backend: Backend) -> None:
 
         await client.send([b"x"])
         with pytest.raises(LookupError):
-            await server.receive_each(Inbox(world).get_buffer, received)
+            await server.receive_until_eof(Inbox(world).get_buffer, received)
 
     world.run(main)
 
@@ -223,15 +223,15 @@ def test_who_is_told_hears_of_a_reset_and_of_its_own_abort(backend: Backend) -> 
             server.abort()
 
         await client.send([b"x"])
-        await server.receive_each(inbox.get_buffer, received)
+        await server.receive_until_eof(inbox.get_buffer, received)
         assert inbox.data == b"x"
-        await client.receive_each(inbox.get_buffer, inbox.received)
+        await client.receive_until_eof(inbox.get_buffer, inbox.received)
 
     async def hear_of_a_reset() -> None:
         client, _ = await connected(world)
         world.network.reset(CLIENT, PORT.host)
         with pytest.raises(ConnectionResetError):
-            await client.receive_each(lambda: memoryview(b""), print)
+            await client.receive_until_eof(lambda: memoryview(b""), print)
 
     world.run(main)
     world = World(1, backend=backend)
@@ -248,17 +248,17 @@ def test_what_is_sent_at_once(backend: Backend, monkeypatch: pytest.MonkeyPatch)
         sent = bytes(range(200)) * 5
         rest, rests = list[Buffer]([sent[:10], sent[10:]]), 0
         while rest:
-            rest = list(client.send_now(rest))
+            rest = list(client.send_nowait(rest))
             rests += bool(rest)
         assert rests
         full = [b"too", b"much"]
-        assert client.send_now(full) is full
+        assert client.send_nowait(full) is full
         got = b""
         buffer = memoryview(bytearray(300))
         while len(got) < len(sent):
             got += buffer[: await server.receive_into(buffer)]
         assert got == sent
         client.abort()
-        assert client.send_now(full) is full
+        assert client.send_nowait(full) is full
 
     world.run(main)

@@ -8,7 +8,7 @@ from types import coroutine
 
 import anyio
 
-from aiokafkawire.runtime import Promise
+from aiokafkawire.runtime import Future
 from aiokafkawire.testing.simulation.task_dump import SHOWN_FRAMES, SuspendedTask, waiting
 
 FAR_AWAY = 1e9
@@ -54,7 +54,7 @@ def test_one_that_ended_has_no_place() -> None:
 
 def test_ways_of_waiting_are_left_out() -> None:
     async def wait() -> None:
-        await Promise[None]().wait(deadline=FAR_AWAY)
+        await Future[None]().wait(deadline=FAR_AWAY)
 
     async def main() -> SuspendedTask:
         async with anyio.create_task_group() as group:
@@ -68,5 +68,5 @@ def test_ways_of_waiting_are_left_out() -> None:
 
     found = anyio.run(main)
     assert "wait (test_task_dump.py:" in found.where[-1]
-    assert found.line == "await Promise[None]().wait(deadline=FAR_AWAY)"
+    assert found.line == "await Future[None]().wait(deadline=FAR_AWAY)"
     assert str(found).endswith(f" (until {FAR_AWAY:.3f} s)")

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import Address, Host, with_runtime
+from aiokafkawire.runtime import Address, Supervisor, with_runtime
 from aiokafkawire.testing.simulation import Deadlock, Livelock, NetworkOptions, Overdue, World
 from aiokafkawire.testing.simulation import virtual_time as module
 from aiokafkawire.testing.simulation.world import Backend
@@ -191,9 +191,9 @@ def test_what_a_program_leaves_behind(backend: Backend) -> None:
 
     async def main() -> None:
         assert world.left_behind() == []
-        host = Host("worker")
-        await host.start()
-        host.spawn(anyio.sleep, 60.0, name="sleeper")
+        supervisor = Supervisor("worker")
+        await supervisor.start()
+        supervisor.spawn(anyio.sleep, 60.0, name="sleeper")
         await world.runtime(address.host).listen(address)
         await world.runtime("10.0.0.2").connect(address)
         inside = world.left_behind()

@@ -15,47 +15,47 @@ from typing import Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from aiokafkawire.runtime.base import NEVER
-from aiokafkawire.runtime.host import on_trio
+from aiokafkawire.runtime.interfaces import NEVER
+from aiokafkawire.runtime.supervisor import running_on_trio
 
 __all__ = (
-    "Alarm",
-    "Errand",
-    "Promise",
-    "Signal",
+    "AutoResetEvent",
+    "Future",
+    "SingleWaiterFuture",
+    "Timer",
     "checkpoint",
-    "copy_of",
+    "copy_error",
     "in_slices",
     "wait_until",
 )
 
-SLICE = 1_000
+ITEMS_PER_SLICE = 1_000
 """Items of a long loop between two steps of the event loop: a few milliseconds of work."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
-Errand = asyncio.Future
+SingleWaiterFuture = asyncio.Future
 """What one task alone waits for, on asyncio. Made without the loop's own function, in one step."""
 
 
 async def checkpoint() -> None:
     """Let other tasks run, and let a cancellation come through."""
-    if on_trio():
+    if running_on_trio():
         await anyio.lowlevel.checkpoint()
     else:
         await asyncio.sleep(0)
 
 
-def in_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+def in_slices(items: Sequence[T], size: int = ITEMS_PER_SLICE) -> AsyncIterator[Sequence[T]]:
     """Yield slices of the items, and let other tasks run between two slices.
 
     State that was read for one slice may be stale in the next. A single slice does not suspend.
     """
-    return _Slices(items, size)
+    return _SliceIterator(items, size)
 
 
-class _Slices(AsyncIterator[Sequence[T]]):
+class _SliceIterator(AsyncIterator[Sequence[T]]):
     """No generator: trio warns of one that a loop left by an exception has not closed."""
 
     __slots__ = ("_items", "_size", "_start")
@@ -75,7 +75,7 @@ class _Slices(AsyncIterator[Sequence[T]]):
         return self._items[start : self._start]
 
 
-def copy_of(error: E) -> E:
+def copy_error(error: E) -> E:
     """The error for one more caller: a traceback grows with every raise of one object."""
     copied = copy.copy(error)
     # A copy comes without its cause, which often is the system's own reason.
@@ -96,7 +96,7 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
     return event.is_set()
 
 
-class _Parking:
+class _Waiters:
     """Tasks that wait for one and the same thing, which has not come yet."""
 
     __slots__ = ("_event", "_futures")
@@ -105,7 +105,7 @@ class _Parking:
         self._event: anyio.Event | None = None
         self._futures: dict[asyncio.Future[bool], None] | None = None
 
-    def come(self) -> None:
+    def notify_all(self) -> None:
         """It has come: wake all."""
         futures, self._futures = self._futures, None
         for future in futures or ():
@@ -117,24 +117,24 @@ class _Parking:
         if self._event is not None:
             self._event.set()
 
-    async def park(self, deadline: float) -> bool:
+    async def wait_notified(self, deadline: float) -> bool:
         """Wait until it comes, or for the deadline; whether it came."""
-        if on_trio():
+        if running_on_trio():
             if self._event is None:
                 self._event = anyio.Event()
             return await wait_until(self._event, deadline)
-        future = self.future()
+        future = self.new_future()
         timer = None
         if deadline != NEVER:
-            timer = future.get_loop().call_at(deadline, _run_out, future, deadline)
+            timer = future.get_loop().call_at(deadline, _on_deadline, future, deadline)
         try:
             return await future
         finally:
             if timer is not None:
                 timer.cancel()
-            self.leave(future)
+            self.discard(future)
 
-    def future(self) -> asyncio.Future[bool]:
+    def new_future(self) -> asyncio.Future[bool]:
         """What wakes one task on asyncio, until it is given back."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._futures is None:
@@ -143,54 +143,54 @@ class _Parking:
             self._futures[future] = None
         return future
 
-    def leave(self, place: Awaitable[bool]) -> None:
+    def discard(self, waiter: Awaitable[bool]) -> None:
         """A place is not waited at any more."""
         if self._futures is not None:
-            self._futures.pop(place, None)  # type: ignore[call-overload]
+            self._futures.pop(waiter, None)  # type: ignore[call-overload]
 
 
-def _come(future: asyncio.Future[bool], came: bool) -> None:
+def _resolve(future: asyncio.Future[bool], came: bool) -> None:
     if not future.done():
         future.set_result(came)
 
 
-def _run_out(future: asyncio.Future[bool], deadline: float) -> None:
+def _on_deadline(future: asyncio.Future[bool], deadline: float) -> None:
     """The deadline comes; loops ring up to a step of their clock too early."""
     loop = future.get_loop()
     if loop.time() >= deadline:
-        _come(future, False)
+        _resolve(future, False)
     elif not future.done():
-        loop.call_at(deadline, _run_out, future, deadline)
+        loop.call_at(deadline, _on_deadline, future, deadline)
 
 
-class Signal:
+class AutoResetEvent:
     """Wakes the tasks that wait on it. A `set` while nobody waits is kept for the next wait."""
 
-    __slots__ = ("_parking", "_raised")
+    __slots__ = ("_is_set", "_waiters")
 
     def __init__(self) -> None:
-        self._raised = False
-        self._parking: _Parking | None = None
+        self._is_set = False
+        self._waiters: _Waiters | None = None
 
     def set(self) -> None:
-        self._raised = True
-        if self._parking is not None:
-            self._parking.come()
-            self._parking = None
+        self._is_set = True
+        if self._waiters is not None:
+            self._waiters.notify_all()
+            self._waiters = None
 
     async def wait(self, deadline: float = NEVER) -> bool:
         """Wait for a `set` (or take the one that is kept); False if the deadline came first."""
-        if not self._raised:
-            if self._parking is None:
-                self._parking = _Parking()
+        if not self._is_set:
+            if self._waiters is None:
+                self._waiters = _Waiters()
             # It may have been set between the deadline's timer and this task's turn.
-            if not await self._parking.park(deadline) and not self._raised:
+            if not await self._waiters.wait_notified(deadline) and not self._is_set:
                 return False
-        self._raised = False
+        self._is_set = False
         return True
 
 
-class Alarm:
+class Timer:
     """Wakes the one task that waits for it, at a time that others may move.
 
     `at` is that time while the task waits, and before all times while it does not. `ring` is called
@@ -198,83 +198,83 @@ class Alarm:
     (With trio the task is woken.)
     """
 
-    __slots__ = ("_event", "_future", "_ring", "_scope", "_timer", "_timer_at", "at")
+    __slots__ = ("_callback", "_event", "_future", "_handle", "_handle_at", "_scope", "deadline")
 
-    def __init__(self, ring: Callable[[], None] | None = None) -> None:
-        self.at = -NEVER
-        self._ring = ring
+    def __init__(self, callback: Callable[[], None] | None = None) -> None:
+        self.deadline = -NEVER
+        self._callback = callback
         self._event: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._future: asyncio.Future[bool] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = NEVER
 
-    async def wait(self, at: float) -> None:
+    async def wait(self, deadline: float) -> None:
         """Wait until the time comes, wherever it is moved to meanwhile."""
-        self.at = deadline = at
+        self.deadline = deadline
         try:
-            if on_trio():
+            if running_on_trio():
                 self._event = anyio.Event()
                 with anyio.CancelScope(deadline=deadline) as self._scope:
                     await self._event.wait()
                 return
             self._future = asyncio.get_running_loop().create_future()
-            if at != NEVER:
-                self._set_timer(self._future, at)
+            if deadline != NEVER:
+                self._set_timer(self._future, deadline)
             await self._future
         finally:
-            self.at = -NEVER
+            self.deadline = -NEVER
             self._event = self._scope = self._future = None
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            if self._handle is not None:
+                self._handle.cancel()
+                self._handle = None
 
-    def move(self, at: float) -> None:
+    def reschedule(self, deadline: float) -> None:
         """Let a task that waits wake at another time; before all times: now."""
-        if at == self.at:
+        if deadline == self.deadline:
             return
         if self._future is not None:
-            self.at = at
-            if at == -NEVER:
-                _come(self._future, True)
+            self.deadline = deadline
+            if deadline == -NEVER:
+                _resolve(self._future, True)
             # A timer that goes too early finds out: moving it would cost more.
-            elif at != NEVER and (self._timer is None or at < self._timer_at):
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._set_timer(self._future, at)
+            elif deadline != NEVER and (self._handle is None or deadline < self._handle_at):
+                if self._handle is not None:
+                    self._handle.cancel()
+                self._set_timer(self._future, deadline)
         elif self._event is not None and self._scope is not None:
-            self.at = at
-            if at == -NEVER:
+            self.deadline = deadline
+            if deadline == -NEVER:
                 self._event.set()
             else:
-                self._scope.deadline = at
+                self._scope.deadline = deadline
 
     def _set_timer(self, future: asyncio.Future[bool], at: float) -> None:
-        self._timer_at = at
-        self._timer = future.get_loop().call_at(at, self._came, future)
+        self._handle_at = at
+        self._handle = future.get_loop().call_at(at, self._on_timer, future)
 
-    def _came(self, future: asyncio.Future[bool]) -> None:
-        self._timer = None
+    def _on_timer(self, future: asyncio.Future[bool]) -> None:
+        self._handle = None
         if future.done():
             return
         now = future.get_loop().time
-        come = self.at <= now()  # looked at once: a task is not woken by what has not rung
-        if come and self._ring is not None:
+        come = self.deadline <= now()  # looked at once: a task is not woken by what has not rung
+        if come and self._callback is not None:
             try:
-                self._ring()
+                self._callback()
             except Exception as error:
                 if future.done():
                     raise
                 future.set_exception(error)
                 return
-            come = self.at <= now()
+            come = self.deadline <= now()
         if come:
-            _come(future, True)
-        elif self.at != NEVER and self._timer is None:
-            self._set_timer(future, self.at)
+            _resolve(future, True)
+        elif self.deadline != NEVER and self._handle is None:
+            self._set_timer(future, self.deadline)
 
 
-class Promise(_Parking, Generic[T]):
+class Future(_Waiters, Generic[T]):
     """One value or one error that comes later, once, for any number of waiters.
 
     Costs no event until somebody waits before it is there. `value` or `error` is the outcome.
@@ -282,16 +282,16 @@ class Promise(_Parking, Generic[T]):
     function make both kinds takes longer than all else in it.
     """
 
-    __slots__ = ("_on_done", "done", "error", "value")
+    __slots__ = ("_done_callback", "done", "error", "value")
 
     def __init__(self) -> None:
         super().__init__()
         self.done = False
-        self._on_done: Callable[[Promise[T]], None] | None = None
+        self._done_callback: Callable[[Future[T]], None] | None = None
         self.value: T | None = None
         self.error: BaseException | None = None
 
-    def resolve(self, value: T | None, error: BaseException | None = None) -> None:
+    def set_result(self, value: T | None, error: BaseException | None = None) -> None:
         """Give the value. A second outcome is ignored: the first one was already told."""
         if self.done:
             return
@@ -299,40 +299,40 @@ class Promise(_Parking, Generic[T]):
         self.value = value
         self.error = error
         if self._futures is not None or self._event is not None:
-            self.come()
-        callback = self._on_done
+            self.notify_all()
+        callback = self._done_callback
         if callback is not None:
-            self._on_done = None
+            self._done_callback = None
             callback(self)
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """Give the error. A second outcome is ignored: the first one was already told."""
-        self.resolve(None, error)
+        self.set_result(None, error)
 
     def result(self) -> T:
         """The outcome, which must be there (`done`)."""
         if self.error is not None:
-            raise copy_of(self.error)
+            raise copy_error(self.error)
         return self.value  # type: ignore[return-value]
 
-    def when_done(self, callback: Callable[[Promise[T]], None]) -> None:
+    def set_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
         """Call back with this promise where the outcome is told, or now if it is there. One can be
         called; it must not raise."""
         if self.done:
             callback(self)
         else:
-            self._on_done = callback
+            self._done_callback = callback
 
-    def place(self) -> Awaitable[bool]:
+    def new_waiter(self) -> Awaitable[bool]:
         """What to await, once and at once, for the outcome, which is not there yet. A future on
         asyncio; whoever does not come to its end gives it back with `leave`."""
-        if "trio" in sys.modules and on_trio():
-            return self.park(NEVER)
-        return self.future()
+        if "trio" in sys.modules and running_on_trio():
+            return self.wait_notified(NEVER)
+        return self.new_future()
 
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""
         # The outcome may have come between the deadline's timer and this task's turn.
-        if not self.done and not await self.park(deadline) and not self.done:
+        if not self.done and not await self.wait_notified(deadline) and not self.done:
             raise TimeoutError
         return self.result()

@@ -25,17 +25,17 @@ from aiokafkawire.logs import NO_FIELDS, log_fields
 
 __all__ = (
     "CANCEL_GRACE_S",
-    "Home",
-    "Host",
+    "LoopIdentity",
+    "Supervisor",
     "TaskHandle",
-    "being_cancelled",
     "current_task",
+    "get_call_soon_threadsafe",
+    "get_loop_checkpoint",
+    "get_loop_clock",
+    "get_loop_identity",
     "in_event_loop",
-    "loop_checkpoint",
-    "loop_clock",
-    "loop_home",
-    "on_trio",
-    "thread_notifier",
+    "is_being_cancelled",
+    "running_on_trio",
 )
 
 logger = logging.getLogger("aiokafkawire.runtime")
@@ -46,7 +46,7 @@ CANCEL_GRACE_S = 5.0
 """How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
 
 
-def on_trio() -> bool:
+def running_on_trio() -> bool:
     """Whether trio runs here, and not asyncio."""
     # trio cannot be what runs if nobody imported it.
     if "trio" not in sys.modules:
@@ -58,12 +58,12 @@ def on_trio() -> bool:
 
 def in_event_loop() -> bool:
     """Return whether an event loop runs in this thread."""
-    return on_trio() or asyncio._get_running_loop() is not None
+    return running_on_trio() or asyncio._get_running_loop() is not None
 
 
-def loop_clock() -> Callable[[], float]:
+def get_loop_clock() -> Callable[[], float]:
     """The running event loop's own clock, the one that its timeouts count by."""
-    if on_trio():
+    if running_on_trio():
         import trio  # noqa: PLC0415
 
         return trio.current_time
@@ -72,15 +72,15 @@ def loop_clock() -> Callable[[], float]:
     return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
-def loop_checkpoint() -> Callable[[], Awaitable[object]]:
+def get_loop_checkpoint() -> Callable[[], Awaitable[object]]:
     """What lets others run in this event loop, and a cancellation come through.
 
     As `checkpoint`, which finds out anew each time which library it is in.
     """
-    return anyio.lowlevel.checkpoint if on_trio() else partial(asyncio.sleep, 0)
+    return anyio.lowlevel.checkpoint if running_on_trio() else partial(asyncio.sleep, 0)
 
 
-class Home(Protocol):
+class LoopIdentity(Protocol):
     """What an event loop is known by: the thread in which it runs, or itself."""
 
     @property
@@ -89,26 +89,26 @@ class Home(Protocol):
         ...
 
 
-def loop_home() -> tuple[Home, Callable[[], object]]:
+def get_loop_identity() -> tuple[LoopIdentity, Callable[[], object]]:
     """The event loop that runs here, and a cheap function that gives, called from inside of it, its
     `_thread_id`, else something else. After a fork nobody looks."""
-    if on_trio():
-        return _Itself(_trio_run()), _trio_run
+    if running_on_trio():
+        return _LoopItself(_trio_token()), _trio_token
     loop: Any = asyncio.get_running_loop()
     # Up to Python 3.11, to ask asyncio for the loop is to ask the system for the process.
     if getattr(loop, "_thread_id", None) == threading.get_ident():
         return loop, threading.get_ident
-    return _Itself(loop), asyncio._get_running_loop
+    return _LoopItself(loop), asyncio._get_running_loop
 
 
-class _Itself:
+class _LoopItself:
     """An event loop that does not tell its thread."""
 
     def __init__(self, loop: object) -> None:
         self._thread_id = loop
 
 
-def _trio_run() -> object:
+def _trio_token() -> object:
     import trio  # noqa: PLC0415
 
     return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
@@ -116,31 +116,31 @@ def _trio_run() -> object:
 
 def current_task() -> object:
     """The running task: the backend's own object, which differs from that of any other task."""
-    if on_trio():
+    if running_on_trio():
         import trio  # noqa: PLC0415
 
         return trio.lowlevel.current_task()
     return asyncio.current_task()
 
 
-def being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
     """Whether somebody cancels the running task.
 
     If not, a cancellation that comes out of foreign code is that of another task, which the code
     waited for: asyncio raises the same exception for both.
     """
-    if on_trio():
+    if running_on_trio():
         return True
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
-def thread_notifier() -> Callable[[Callable[[], None]], None]:
+def get_call_soon_threadsafe() -> Callable[[Callable[[], None]], None]:
     """A function that other threads may call to run something in the running event loop.
 
     It raises RuntimeError (of whatever kind the backend has) when the loop is gone.
     """
-    if on_trio():
+    if running_on_trio():
         import trio  # noqa: PLC0415
 
         return trio.lowlevel.current_trio_token().run_sync_soon
@@ -152,7 +152,7 @@ def thread_notifier() -> Callable[[Callable[[], None]], None]:
     return call_soon
 
 
-def _passed_on(error: BaseException) -> bool:
+def _forwarded_to_main_task(error: BaseException) -> bool:
     """Whether an error is Ctrl-C alone, on trio: then the main task has been told in its stead.
 
     What leaves a system task there is taken for a defect of trio itself.
@@ -162,7 +162,7 @@ def _passed_on(error: BaseException) -> bool:
         rest = error.split(KeyboardInterrupt)[1]
     elif isinstance(error, KeyboardInterrupt):
         rest = None
-    if rest is not None or not on_trio():
+    if rest is not None or not running_on_trio():
         return False
     signal.raise_signal(signal.SIGINT)
     return True
@@ -171,32 +171,32 @@ def _passed_on(error: BaseException) -> bool:
 class TaskHandle:
     """One task of a host. `error` is what it raised, if it did."""
 
-    __slots__ = ("_ended", "coroutine", "error", "name", "scope")
+    __slots__ = ("_finished", "coroutine", "error", "name", "scope")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.coroutine: Coroutine[Any, Any, None] | None = None
         self.scope = anyio.CancelScope()
         self.error: Exception | None = None
-        self._ended = anyio.Event()
+        self._finished = anyio.Event()
 
     @property
     def done(self) -> bool:
-        return self._ended.is_set()
+        return self._finished.is_set()
 
     def cancel(self) -> None:
         self.scope.cancel()
 
-    def end_unstarted(self) -> None:
+    def close_unstarted(self) -> None:
         """End a task that was cancelled before its first step and so never ran."""
         if self.coroutine is not None:
             self.coroutine.close()  # else it warns that it was never awaited
             self.coroutine = None
-        self._ended.set()
+        self._finished.set()
 
     async def wait(self) -> None:
         """Wait until the task has ended, however it did."""
-        await self._ended.wait()
+        await self._finished.wait()
 
     async def run(self, function: Callable[[*Ts], Awaitable[Any]], *args: *Ts) -> None:
         try:
@@ -205,13 +205,13 @@ class TaskHandle:
         except Exception as error:
             self.error = error
         except BaseException as error:
-            if not _passed_on(error):
+            if not _forwarded_to_main_task(error):
                 raise
         finally:
-            self._ended.set()
+            self._finished.set()
 
 
-class Host:
+class Supervisor:
     """Keeps the tasks of one client.
 
     States: new, running (between `start` and `stop`), stopped. `on_crash` hears of a task that
@@ -224,40 +224,40 @@ class Host:
     def __init__(
         self,
         name: str,
-        on_crash: Callable[[TaskHandle, Exception], None] | None = None,
+        on_task_failed: Callable[[TaskHandle, Exception], None] | None = None,
         fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         self.name = name
         self.fields = fields
-        self.on_end: Callable[[], None] | None = None
-        self._on_crash = on_crash
+        self.on_stopping: Callable[[], None] | None = None
+        self._on_task_failed = on_task_failed
         self._tasks: list[TaskHandle] = []
-        self._group: anyio.abc.TaskGroup | None = None
+        self._task_group: anyio.abc.TaskGroup | None = None
         self._started = anyio.Event()
         self._stopping = anyio.Event()
         self._finished = anyio.Event()
-        self._supervisor: object = None
+        self._task: object = None
 
     @property
-    def running(self) -> bool:
-        return self._group is not None and not self._stopping.is_set()
+    def is_running(self) -> bool:
+        return self._task_group is not None and not self._stopping.is_set()
 
     async def start(self) -> None:
         """Spawn the supervisor and wait until it can take tasks."""
-        if on_trio():
+        if running_on_trio():
             import trio  # noqa: PLC0415
 
-            # Ctrl-C is for the main task. It would be raised in whichever task runs, other than in
-            # a system task itself; those that a task starts in turn are told by `_passed_on`.
-            trio.lowlevel.enable_ki_protection(Host._run_task)
-            self._supervisor = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
+            # Trio raises KeyboardInterrupt in the task that happens to run, except in system tasks.
+            # Ctrl-C is for the main task, so the tasks below the system task are protected, too.
+            trio.lowlevel.enable_ki_protection(Supervisor._run_task)
+            self._task = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
         else:
             # The loop keeps weak references only.
-            self._supervisor = task = asyncio.get_running_loop().create_task(
+            self._task = task = asyncio.get_running_loop().create_task(
                 self._supervise(), name=self.name
             )
             # A task that is cancelled before its first step does nothing at all.
-            task.add_done_callback(lambda _: self._ended())
+            task.add_done_callback(lambda _: self._on_ended())
         try:
             await self._started.wait()
         except BaseException:
@@ -271,12 +271,12 @@ class Host:
         name: str,
     ) -> TaskHandle:
         """Start a task. It is cancelled, in the order of spawning, when the host stops."""
-        if self._group is None or self._stopping.is_set():
+        if self._task_group is None or self._stopping.is_set():
             raise RuntimeError(f"{self.name} does not run; it cannot start {name}")
         handle = TaskHandle(name)
         self._tasks.append(handle)
         handle.coroutine = coroutine = self._run_task(handle, function, args)
-        self._group.start_soon(lambda: coroutine, name=f"{self.name}:{name}")
+        self._task_group.start_soon(lambda: coroutine, name=f"{self.name}:{name}")
         return handle
 
     def abort(self) -> None:
@@ -288,7 +288,7 @@ class Host:
     async def stop(self) -> None:
         """`abort`, and wait (shielded, at most `CANCEL_GRACE_S`) until all tasks have ended."""
         self.abort()
-        if self._supervisor is None:
+        if self._task is None:
             return
         with anyio.move_on_after(CANCEL_GRACE_S, shield=True):
             await self._finished.wait()
@@ -301,34 +301,34 @@ class Host:
     async def _supervise(self) -> None:
         try:
             async with anyio.create_task_group() as group:
-                self._group = group
+                self._task_group = group
                 self._started.set()
                 try:
                     await self._stopping.wait()
                 finally:
-                    self._ending()
+                    self._begin_stopping()
         except Exception:
             # An exception that left a trio system task would take down the whole run.
             logger.exception("%s: supervisor failed", self.name, extra=dict(self.fields))
         except BaseException as error:
-            if not _passed_on(error):
+            if not _forwarded_to_main_task(error):
                 raise
         finally:
-            self._ended()
+            self._on_ended()
 
-    def _ending(self) -> None:
+    def _begin_stopping(self) -> None:
         self._stopping.set()
-        if self.on_end is not None:
-            self.on_end()
+        if self.on_stopping is not None:
+            self.on_stopping()
 
-    def _ended(self) -> None:
+    def _on_ended(self) -> None:
         self._stopping.set()
         self._started.set()
-        self._group = None
+        self._task_group = None
         # Tasks that ran have removed themselves. asyncio cancels others before their first step,
         # and anyio (4.14 and later) then leaves their coroutines as they are.
         for handle in self._tasks:
-            handle.end_unstarted()
+            handle.close_unstarted()
         self._tasks.clear()
         self._finished.set()
 
@@ -344,7 +344,7 @@ class Host:
         finally:
             self._tasks.remove(handle)
         if handle.error is not None:
-            if self._on_crash is None:
+            if self._on_task_failed is None:
                 logger.error(
                     "%s: task %s failed",
                     self.name,
@@ -353,4 +353,4 @@ class Host:
                     extra=log_fields(self.fields, error=handle.error),
                 )
             else:
-                self._on_crash(handle, handle.error)
+                self._on_task_failed(handle, handle.error)

@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.runtime import Address, RealRuntime, Transport, asyncio_transport
-from aiokafkawire.runtime.host import on_trio, thread_notifier
-from aiokafkawire.runtime.real import JOIN_BELOW_BYTES
+from aiokafkawire.runtime.real_runtime import COALESCED_WRITE_BYTES
+from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe, running_on_trio
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -47,7 +47,7 @@ async def test_bytes_go_both_ways():
 
 async def test_large_buffers_arrive_whole_and_in_order():
     client, server = await connected(RealRuntime())
-    buffers = [bytes([number]) * (JOIN_BELOW_BYTES // 2) for number in range(7)]
+    buffers = [bytes([number]) * (COALESCED_WRITE_BYTES // 2) for number in range(7)]
     async with anyio.create_task_group() as group:
         group.start_soon(client.send, buffers)
         received = await receive_exactly(server, sum(map(len, buffers)))
@@ -165,10 +165,10 @@ async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
     listener = await runtime.listen(LOOPBACK)
     monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
     with monkeypatch.context() as patch:
-        patch.setattr(asyncio_transport, "Twin", no_socket)
+        patch.setattr(asyncio_transport, "DuplicateSocket", no_socket)
         with pytest.raises(ConnectionResetError, match="at once"):
             await runtime.connect(listener.address)
-    assert gone.closed is on_trio()
+    assert gone.closed is running_on_trio()
     await listener.aclose()
 
 
@@ -191,10 +191,10 @@ async def test_a_write_after_the_peer_has_gone_is_no_noise_in_the_log(
     client, server = await connected(RealRuntime())
     server.abort()
     await server.aclose()
-    pieces = [bytes(JOIN_BELOW_BYTES)] * 64
+    pieces = [bytes(COALESCED_WRITE_BYTES)] * 64
     with anyio.fail_after(10), contextlib.suppress(OSError):
         while True:
-            client.send_now(pieces)
+            client.send_nowait(pieces)
             await anyio.lowlevel.checkpoint()
     await client.aclose()
     assert not caplog.records
@@ -212,7 +212,7 @@ async def test_what_is_received_is_told_piece_by_piece_to_the_end():
     async with anyio.create_task_group() as group:
         group.start_soon(talk)
         with anyio.fail_after(5):
-            await client.receive_each(
+            await client.receive_until_eof(
                 lambda: buffer, lambda count: heard.append(bytes(buffer[:count]))
             )
     assert b"".join(heard) == b"1234567"
@@ -228,7 +228,7 @@ async def test_what_a_listener_raises_comes_out():
         raise ValueError("not this")
 
     with pytest.raises(ValueError, match="not this"):
-        await client.receive_each(lambda: memoryview(bytearray(10)), refuse)
+        await client.receive_until_eof(lambda: memoryview(bytearray(10)), refuse)
     await client.aclose()
     await server.aclose()
 
@@ -266,21 +266,21 @@ async def test_a_receive_that_is_cancelled_loses_nothing():
 
 async def test_what_does_not_go_at_once_is_given_back_and_goes_before_anything_else():
     client, server = await connected(RealRuntime())
-    pieces = [bytes([number]) * JOIN_BELOW_BYTES for number in range(64)]
-    rest = client.send_now(pieces)
+    pieces = [bytes([number]) * COALESCED_WRITE_BYTES for number in range(64)]
+    rest = client.send_nowait(pieces)
     left = sum(map(len, rest))
     assert left
     # Nothing more goes past it.
-    assert sum(map(len, client.send_now(rest))) == left
+    assert sum(map(len, client.send_nowait(rest))) == left
     async with anyio.create_task_group() as group:
         group.start_soon(client.send, rest)
         received = await receive_exactly(server, sum(map(len, pieces)))
     assert received == b"".join(pieces)
-    assert not client.send_now([b"and on"])
+    assert not client.send_nowait([b"and on"])
     assert await receive_exactly(server, 6) == b"and on"
     await client.aclose()
     with pytest.raises(OSError):
-        client.send_now([b"late"])
+        client.send_nowait([b"late"])
     await server.aclose()
 
 
@@ -291,7 +291,7 @@ async def test_an_accept_that_is_cancelled_loses_no_connection(caplog: pytest.Lo
     async def accept() -> None:
         accepted.append(await listener.accept())
 
-    call_soon = thread_notifier()
+    call_soon = get_call_soon_threadsafe()
     with socket.socket() as client:
         async with anyio.create_task_group() as group:
             group.start_soon(accept)

@@ -10,12 +10,12 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import KafkaError, RequestTimedOut
-from aiokafkawire.runtime import NEVER, Alarm, Promise, Signal, copy_of, wait_until
-from aiokafkawire.runtime.host import on_trio
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Timer, copy_error, wait_until
+from aiokafkawire.runtime.supervisor import running_on_trio
 
 
 async def test_a_signal_set_before_the_wait_is_kept_once():
-    signal = Signal()
+    signal = AutoResetEvent()
     signal.set()
     signal.set()
     assert await signal.wait()
@@ -23,7 +23,7 @@ async def test_a_signal_set_before_the_wait_is_kept_once():
 
 
 async def test_a_signal_wakes_all_who_wait():
-    signal = Signal()
+    signal = AutoResetEvent()
     woken: list[bool] = []
 
     async def wait() -> None:
@@ -38,20 +38,20 @@ async def test_a_signal_wakes_all_who_wait():
 
 
 async def test_an_alarm_goes_when_it_is_moved_to_now():
-    alarm = Alarm()
-    alarm.move(5.0)  # nobody waits
-    assert alarm.at == -NEVER
+    timer = Timer()
+    timer.reschedule(5.0)  # nobody waits
+    assert timer.deadline == -NEVER
     async with anyio.create_task_group() as group:
-        group.start_soon(alarm.wait, NEVER)
+        group.start_soon(timer.wait, NEVER)
         await anyio.wait_all_tasks_blocked()
-        assert alarm.at == NEVER
+        assert timer.deadline == NEVER
         with anyio.fail_after(5):
-            alarm.move(-NEVER)
+            timer.reschedule(-NEVER)
             # Once moved to now it goes, wherever it is moved to after that.
-            alarm.move(NEVER)
-            while alarm.at == NEVER:
+            timer.reschedule(NEVER)
+            while timer.deadline == NEVER:
                 await anyio.lowlevel.checkpoint()
-    assert alarm.at == -NEVER
+    assert timer.deadline == -NEVER
 
 
 async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
@@ -60,17 +60,17 @@ async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
     def ring() -> None:
         rung.append(anyio.current_time())
         if len(rung) < 3:
-            alarm.move(rung[-1] + 0.01)
+            timer.reschedule(rung[-1] + 0.01)
 
-    alarm = Alarm(ring)
+    timer = Timer(ring)
     began = anyio.current_time()
-    await alarm.wait(began + 0.01)
-    if on_trio():
+    await timer.wait(began + 0.01)
+    if running_on_trio():
         assert rung == []
         return
     assert len(rung) == 3
     assert all(later >= earlier + 0.01 for earlier, later in pairwise([began, *rung]))
-    assert alarm.at == -NEVER
+    assert timer.deadline == -NEVER
 
 
 async def test_an_alarm_rings_before_its_task_wakes_whenever_the_time_comes():
@@ -95,11 +95,11 @@ async def test_an_alarm_rings_before_its_task_wakes_whenever_the_time_comes():
         def set_result(self, _: bool) -> None:
             told.append("woken")
 
-    alarm = Alarm(lambda: told.append("rung"))
-    alarm.at = 1.0
+    timer = Timer(lambda: told.append("rung"))
+    timer.deadline = 1.0
     future: Any = Waiting()
-    alarm._came(future)
-    alarm._came(future)
+    timer._on_timer(future)
+    timer._on_timer(future)
     assert told == ["a timer for 1.0", "rung", "woken"]
 
 
@@ -107,61 +107,61 @@ async def test_what_an_alarm_rings_may_raise_where_its_task_waits():
     def ring() -> None:
         raise ArithmeticError("a defect")
 
-    alarm = Alarm(ring)
+    timer = Timer(ring)
     deadline = anyio.current_time() + 0.01
-    if on_trio():
-        await alarm.wait(deadline)
+    if running_on_trio():
+        await timer.wait(deadline)
         return
     with pytest.raises(ArithmeticError):
-        await alarm.wait(deadline)
-    assert alarm.at == -NEVER
+        await timer.wait(deadline)
+    assert timer.deadline == -NEVER
 
 
 async def test_an_alarm_goes_at_the_time_to_which_it_is_moved():
-    alarm = Alarm()
+    timer = Timer()
     async with anyio.create_task_group() as group:
-        group.start_soon(alarm.wait, anyio.current_time() + 3_600)
+        group.start_soon(timer.wait, anyio.current_time() + 3_600)
         await anyio.wait_all_tasks_blocked()
-        alarm.move(NEVER)
-        assert alarm.at == NEVER
+        timer.reschedule(NEVER)
+        assert timer.deadline == NEVER
         goes_at = anyio.current_time() + 0.03
-        alarm.move(goes_at)
+        timer.reschedule(goes_at)
     # uvloop counts whole milliseconds.
     assert goes_at - 0.002 < anyio.current_time() < goes_at + 60
 
 
 async def test_a_promise_gives_its_value_to_all():
-    promise: Promise[int] = Promise()
+    future: Future[int] = Future()
     got: list[int] = []
 
     async def wait() -> None:
-        got.append(await promise.wait())
+        got.append(await future.wait())
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
-        promise.resolve(3)
-        promise.resolve(4)
-        promise.fail(ValueError())
+        future.set_result(3)
+        future.set_result(4)
+        future.set_exception(ValueError())
     assert got == [3, 3]
-    assert await promise.wait() == 3
-    assert promise.result() == 3
+    assert await future.wait() == 3
+    assert future.result() == 3
 
 
 async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
-    promise: Promise[int] = Promise()
+    future: Future[int] = Future()
     got: list[int] = []
 
     class Waiting:
         def __await__(self) -> Generator[Any, Any, int]:
-            place = promise.place()
+            place = future.new_waiter()
             try:
                 yield from place.__await__()
             except BaseException:
-                promise.leave(place)
+                future.discard(place)
                 raise
-            return promise.result()
+            return future.result()
 
     async def wait() -> None:
         got.append(await Waiting())
@@ -176,31 +176,31 @@ async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
             await Waiting()
         assert gone.cancelled_caught
         assert got == []
-        promise.resolve(3)
+        future.set_result(3)
     assert got == [3, 3]
 
 
 async def test_who_left_word_is_called_back_where_the_outcome_is_told():
     heard: list[object] = []
-    promise: Promise[int] = Promise()
-    promise.when_done(lambda told: heard.append(told.result()))
+    future: Future[int] = Future()
+    future.set_done_callback(lambda told: heard.append(told.result()))
     assert heard == []
-    promise.resolve(3)
-    promise.resolve(4)
+    future.set_result(3)
+    future.set_result(4)
     assert heard == [3]
-    promise.when_done(lambda told: heard.append(told.error))
+    future.set_done_callback(lambda told: heard.append(told.error))
     assert heard == [3, None]
 
 
 async def test_each_waiter_raises_an_error_of_its_own():
-    promise: Promise[int] = Promise()
+    future: Future[int] = Future()
     error = KafkaError("broken", broker="1 (localhost:9092)")
     error.__cause__ = ConnectionResetError("reset by peer")
-    promise.fail(error)
+    future.set_exception(error)
     errors = []
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
-            await promise.wait()
+            await future.wait()
         errors.append(caught.value)
     assert errors[0] is not errors[1]
     assert str(errors[0]) == str(errors[1]) == "broken (broker 1 (localhost:9092))"
@@ -208,11 +208,11 @@ async def test_each_waiter_raises_an_error_of_its_own():
 
 
 async def test_a_promise_times_out_at_its_deadline_and_may_still_come():
-    promise: Promise[int] = Promise()
+    future: Future[int] = Future()
     with pytest.raises(TimeoutError):
-        await promise.wait(anyio.current_time() + 0.01)
-    promise.resolve(1)
-    assert await promise.wait(anyio.current_time() - 1) == 1
+        await future.wait(anyio.current_time() + 0.01)
+    future.set_result(1)
+    assert await future.wait(anyio.current_time() - 1) == 1
 
 
 async def test_wait_until_prefers_the_event_to_the_deadline():
@@ -229,7 +229,7 @@ def test_a_request_timeout_is_a_timeout():
 def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
     error = KafkaError("reason", topic="t")
     error.__cause__ = ValueError("why")
-    copied = copy_of(error)
+    copied = copy_error(error)
     assert copied is not error
     assert (copied.topic, copied.__cause__) == ("t", error.__cause__)
 
@@ -237,11 +237,11 @@ def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
 def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
     async def main() -> int:
         loop = asyncio.get_running_loop()
-        promise: Promise[int] = Promise()
+        future: Future[int] = Future()
         deadline = loop.time() + 0.01
-        waiter = asyncio.ensure_future(promise.wait(deadline))
+        waiter = asyncio.ensure_future(future.wait(deadline))
         await asyncio.sleep(0)
-        loop.call_at(deadline, promise.resolve, 5)
+        loop.call_at(deadline, future.set_result, 5)
         return await waiter
 
     assert asyncio.run(main()) == 5
@@ -250,7 +250,7 @@ def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
 def test_a_signal_that_comes_with_the_deadline_is_not_missed():
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        signal = Signal()
+        signal = AutoResetEvent()
         deadline = loop.time() + 0.01
         waiter = asyncio.ensure_future(signal.wait(deadline))
         await asyncio.sleep(0)
@@ -260,8 +260,8 @@ def test_a_signal_that_comes_with_the_deadline_is_not_missed():
     assert asyncio.run(main())
 
 
-@pytest.mark.parametrize("waits_by", [Signal, Alarm])
-def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[Signal | Alarm]):
+@pytest.mark.parametrize("waits_by", [AutoResetEvent, Timer])
+def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[AutoResetEvent | Timer]):
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop._clock_resolution = 0.2  # it rings so much too early
@@ -274,15 +274,15 @@ def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[Signal | Al
 
 
 def test_a_waiter_whose_event_loop_is_closed_does_not_stop_an_outcome() -> None:
-    first: Promise[int] = Promise()
-    done: list[Promise[int]] = []
-    first.when_done(done.append)
+    first: Future[int] = Future()
+    done: list[Future[int]] = []
+    first.set_done_callback(done.append)
     loop = asyncio.new_event_loop()
     task = loop.create_task(first.wait())
     loop.call_soon(loop.stop)
     loop.run_forever()
     loop.close()
-    first.resolve(7)
+    first.set_result(7)
     assert first.result() == 7
     assert done == [first]
     assert not task.done()

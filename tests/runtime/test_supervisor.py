@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.runtime import Host, TaskHandle, being_cancelled, current_task
-from aiokafkawire.runtime.host import CANCEL_GRACE_S
+from aiokafkawire.runtime import Supervisor, TaskHandle, current_task, is_being_cancelled
+from aiokafkawire.runtime.supervisor import CANCEL_GRACE_S
 
 WITHIN_S = 5.0
 
@@ -22,8 +22,8 @@ async def wait_forever() -> None:
 
 
 async def test_tasks_run_and_end_with_the_host():
-    host = Host("client")
-    await host.start()
+    supervisor = Supervisor("client")
+    await supervisor.start()
     began = anyio.Event()
     ended = anyio.Event()
 
@@ -35,20 +35,20 @@ async def test_tasks_run_and_end_with_the_host():
         finally:
             ended.set()
 
-    handle = host.spawn(work, 7, name="work")
+    handle = supervisor.spawn(work, 7, name="work")
     await began.wait()
-    assert host.running
+    assert supervisor.is_running
     assert not handle.done
-    await host.stop()
+    await supervisor.stop()
     assert ended.is_set()
     assert handle.done
     assert handle.error is None
-    assert not host.running
+    assert not supervisor.is_running
 
 
 async def test_tasks_are_cancelled_in_the_order_of_spawning(monkeypatch: pytest.MonkeyPatch):
-    host = Host("client")
-    await host.start()
+    supervisor = Supervisor("client")
+    await supervisor.start()
     began: list[anyio.Event] = [anyio.Event() for _ in range(20)]
     ended: list[int] = []
 
@@ -60,7 +60,7 @@ async def test_tasks_are_cancelled_in_the_order_of_spawning(monkeypatch: pytest.
             ended.append(number)
 
     for number in range(20):
-        host.spawn(work, number, name=f"work {number}")
+        supervisor.spawn(work, number, name=f"work {number}")
     for event in began:
         await event.wait()
     cancelled: list[str] = []
@@ -71,20 +71,20 @@ async def test_tasks_are_cancelled_in_the_order_of_spawning(monkeypatch: pytest.
         real_cancel(handle)
 
     monkeypatch.setattr(TaskHandle, "cancel", cancel)
-    await host.stop()
+    await supervisor.stop()
     assert list(dict.fromkeys(cancelled)) == [f"work {number}" for number in range(20)]
     assert sorted(ended) == list(range(20))
 
 
 async def test_one_task_may_be_cancelled_alone():
-    host = Host("client")
-    await host.start()
-    one = host.spawn(wait_forever, name="one")
-    other = host.spawn(wait_forever, name="other")
+    supervisor = Supervisor("client")
+    await supervisor.start()
+    one = supervisor.spawn(wait_forever, name="one")
+    other = supervisor.spawn(wait_forever, name="other")
     one.cancel()
     await one.wait()
     assert not other.done
-    await host.stop()
+    await supervisor.stop()
     assert other.done
 
 
@@ -99,54 +99,54 @@ async def test_a_task_that_raises_is_told_and_the_others_go_on():
     async def fail() -> None:
         raise ValueError("a defect")
 
-    host = Host("client", on_crash)
-    await host.start()
-    other = host.spawn(wait_forever, name="other")
-    host.spawn(fail, name="broken")
+    supervisor = Supervisor("client", on_crash)
+    await supervisor.start()
+    other = supervisor.spawn(wait_forever, name="other")
+    supervisor.spawn(fail, name="broken")
     await told.wait()
     assert crashes == [("broken", "a defect")]
     assert not other.done
-    await host.stop()
+    await supervisor.stop()
 
 
 async def test_a_crash_without_a_listener_is_logged(caplog: pytest.LogCaptureFixture):
     async def fail() -> None:
         raise ValueError("a defect")
 
-    host = Host("client")
-    await host.start()
-    handle = host.spawn(fail, name="broken")
+    supervisor = Supervisor("client")
+    await supervisor.start()
+    handle = supervisor.spawn(fail, name="broken")
     with caplog.at_level(logging.ERROR):
         await handle.wait()
-        await host.stop()
+        await supervisor.stop()
     assert "task broken failed" in caplog.text
     assert isinstance(handle.error, ValueError)
 
 
 async def test_nothing_is_spawned_before_start_or_after_stop():
-    host = Host("client")
+    supervisor = Supervisor("client")
     with pytest.raises(RuntimeError, match="does not run"):
-        host.spawn(wait_forever, name="early")
-    await host.start()
-    await host.stop()
+        supervisor.spawn(wait_forever, name="early")
+    await supervisor.start()
+    await supervisor.stop()
     with pytest.raises(RuntimeError, match="does not run"):
-        host.spawn(wait_forever, name="late")
+        supervisor.spawn(wait_forever, name="late")
 
 
 async def test_stop_without_start_and_twice():
-    host = Host("client")
-    await host.stop()
-    host = Host("client")
-    await host.start()
-    await host.stop()
-    await host.stop()
-    assert not host.running
+    supervisor = Supervisor("client")
+    await supervisor.stop()
+    supervisor = Supervisor("client")
+    await supervisor.start()
+    await supervisor.stop()
+    await supervisor.stop()
+    assert not supervisor.is_running
 
 
 async def test_a_task_that_will_not_end_does_not_hold_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("aiokafkawire.runtime.host.CANCEL_GRACE_S", 0.05)
+    monkeypatch.setattr("aiokafkawire.runtime.supervisor.CANCEL_GRACE_S", 0.05)
     release = anyio.Event()
     began = anyio.Event()
 
@@ -155,27 +155,27 @@ async def test_a_task_that_will_not_end_does_not_hold_stop(
             began.set()
             await release.wait()
 
-    host = Host("client")
-    await host.start()
-    handle = host.spawn(stubborn, name="stubborn")
+    supervisor = Supervisor("client")
+    await supervisor.start()
+    handle = supervisor.spawn(stubborn, name="stubborn")
     await began.wait()
     with caplog.at_level(logging.WARNING):
-        await host.stop()
+        await supervisor.stop()
     assert "did not end when cancelled: stubborn" in caplog.text
     release.set()
     await handle.wait()
 
 
 async def test_the_callers_cancellation_does_not_reach_the_tasks():
-    host = Host("client")
+    supervisor = Supervisor("client")
     with anyio.CancelScope() as scope:
-        await host.start()
-        handle = host.spawn(wait_forever, name="work")
+        await supervisor.start()
+        handle = supervisor.spawn(wait_forever, name="work")
         scope.cancel()
         await anyio.wait_all_tasks_blocked()
     assert scope.cancelled_caught
     assert not handle.done
-    await host.stop()
+    await supervisor.stop()
     assert handle.done
 
 
@@ -197,12 +197,12 @@ def test_a_supervisor_that_never_ran_holds_nobody() -> None:
     ended: list[bool] = []
 
     async def use() -> None:
-        host = Host("unborn")
+        supervisor = Supervisor("unborn")
         try:
-            await host.start()
+            await supervisor.start()
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_GRACE_S / 2) as scope:
-                await host.stop()
+                await supervisor.stop()
             ended.append(not scope.cancelled_caught)
 
     async def main() -> None:
@@ -221,11 +221,11 @@ def test_a_supervisor_that_never_ran_holds_nobody() -> None:
 def test_a_task_that_is_cancelled_before_its_first_step_ends(uvloop: bool) -> None:
     """As by `asyncio.run`, when the main task raises right behind the start of a client."""
     handles: list[TaskHandle] = []
-    host = Host("brief")
+    supervisor = Supervisor("brief")
 
     async def main() -> None:
-        await host.start()
-        handles.append(host.spawn(wait_forever, name="unstarted"))
+        await supervisor.start()
+        handles.append(supervisor.spawn(wait_forever, name="unstarted"))
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -235,19 +235,19 @@ def test_a_task_that_is_cancelled_before_its_first_step_ends(uvloop: bool) -> No
         warnings.simplefilter("always")
         anyio.run(main, backend_options={"use_uvloop": uvloop})
         assert handles[0].done
-        assert not host.running
+        assert not supervisor.is_running
         handles.clear()
         gc.collect()
     assert not caught
 
 
 async def test_the_end_is_told_once_the_tasks_begin_to_end():
-    host = Host("told")
-    await host.start()
+    supervisor = Supervisor("told")
+    await supervisor.start()
     told: list[bool] = []
-    host.on_end = lambda: told.append(host.running)
-    host.spawn(anyio.sleep_forever, name="work")
-    await host.stop()
+    supervisor.on_stopping = lambda: told.append(supervisor.is_running)
+    supervisor.spawn(anyio.sleep_forever, name="work")
+    await supervisor.stop()
     assert told == [False]
 
 
@@ -259,7 +259,7 @@ async def test_a_cancellation_of_ones_own_is_told_from_that_of_another_task():
         try:
             await anyio.sleep_forever()
         except stopped:
-            told.append(being_cancelled())
+            told.append(is_being_cancelled())
             raise
 
     with anyio.CancelScope() as scope:
@@ -270,31 +270,31 @@ async def test_a_cancellation_of_ones_own_is_told_from_that_of_another_task():
         try:
             raise asyncio.CancelledError
         except asyncio.CancelledError:
-            assert not being_cancelled()
+            assert not is_being_cancelled()
 
 
 # --- Ctrl-C on trio ------------------------------------------------------------------------------
 
 
-def on_trio_until_interrupted(work: Callable[[], Awaitable[None]]) -> Host:
+def on_trio_until_interrupted(work: Callable[[], Awaitable[None]]) -> Supervisor:
     """Run `work` in a host, and let the main task wait for Ctrl-C; the host as it was then."""
-    host = Host("interrupted")
+    supervisor = Supervisor("interrupted")
 
     async def main() -> None:
-        await host.start()
-        host.spawn(anyio.sleep_forever, name="other")
-        host.spawn(work, name="work")
+        await supervisor.start()
+        supervisor.spawn(anyio.sleep_forever, name="other")
+        supervisor.spawn(work, name="work")
         with anyio.fail_after(WITHIN_S):
             try:
                 await anyio.sleep_forever()
             finally:
-                assert host.running
+                assert supervisor.is_running
                 with anyio.CancelScope(shield=True):
-                    await host.stop()
+                    await supervisor.stop()
 
     with pytest.raises(KeyboardInterrupt):
         anyio.run(main, backend="trio")
-    return host
+    return supervisor
 
 
 def test_an_interrupt_while_a_task_runs_goes_to_the_main_task() -> None:
@@ -317,4 +317,4 @@ def test_an_interrupt_in_a_task_of_a_task_goes_to_the_main_task() -> None:
             group.start_soon(child)
             group.start_soon(anyio.sleep_forever)
 
-    assert not on_trio_until_interrupted(work).running
+    assert not on_trio_until_interrupted(work).is_running

@@ -15,7 +15,7 @@ __all__ = (
     "Listener",
     "Runtime",
     "Transport",
-    "receive_each",
+    "receive_until_eof",
 )
 
 Buffer = bytes | bytearray | memoryview
@@ -72,15 +72,15 @@ class Transport(Protocol):
         """Fill the start of `buffer`; return how many bytes, 0 at the end of the stream."""
         ...
 
-    async def receive_each(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
         """Receive to the end of the stream: each piece into `get_buffer()`, and then its size is
         told to `received`, in whatever task or callback of the event loop has it. What that raises
         comes out."""
         ...
 
-    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         """Write what the system takes at once, in order; returns the rest, which has to go before
         anything else. Only while nobody is in `send`. Cannot be cancelled, as it does not wait."""
         ...
@@ -98,14 +98,14 @@ class Transport(Protocol):
         ...
 
 
-async def receive_each(
+async def receive_until_eof(
     transport: Transport,
     get_buffer: Callable[[], memoryview],
-    received: Callable[[int], None],
+    on_received: Callable[[int], None],
 ) -> None:
-    """`Transport.receive_each` for one that can only `receive_into`."""
+    """`Transport.receive_until_eof` for one that can only `receive_into`."""
     while count := await transport.receive_into(get_buffer()):
-        received(count)
+        on_received(count)
 
 
 class Listener(Protocol):

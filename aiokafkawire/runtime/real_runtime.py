@@ -11,24 +11,29 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from aiokafkawire.runtime.base import (
+from aiokafkawire.runtime.interfaces import (
     Address,
     Buffer,
     Clock,
     Listener,
     Transport,
-    receive_each,
+    receive_until_eof,
 )
-from aiokafkawire.runtime.host import loop_clock, on_trio
 from aiokafkawire.runtime.resolver import Resolver
-from aiokafkawire.runtime.sockets import JOIN_BELOW_BYTES, Twin, joined, out_of_descriptors
+from aiokafkawire.runtime.sockets import (
+    COALESCED_WRITE_BYTES,
+    DuplicateSocket,
+    coalesce,
+    too_many_open_files,
+)
+from aiokafkawire.runtime.supervisor import get_loop_clock, running_on_trio
 
-__all__ = ("JOIN_BELOW_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
+__all__ = ("COALESCED_WRITE_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
 
 MAX_OFFLOADED = 2
 """Pieces of offloaded work that run at once."""
 
-ACCEPT_S = 1.0
+ACCEPT_TIMEOUT_S = 1.0
 """How long a connection that is there may take to be accepted: it may have gone meanwhile."""
 
 T = TypeVar("T")
@@ -39,7 +44,7 @@ class RealClock:
 
     def __init__(self) -> None:
         # The functions themselves: a record that is sent asks for both times.
-        self.now = loop_clock()
+        self.now = get_loop_clock()
         self.wall_ms = _wall_ms
         self.wall_ns = time.time_ns
 
@@ -60,7 +65,7 @@ class RealRuntime:
         return await self._resolver.resolve(host, port)
 
     async def connect(self, address: Address) -> Transport:
-        if not on_trio():
+        if not running_on_trio():
             from aiokafkawire.runtime import asyncio_transport  # noqa: PLC0415
 
             return await asyncio_transport.connect(address)
@@ -70,7 +75,7 @@ class RealRuntime:
             # anyio hides the system's own reason behind "all attempts failed".
             cause = error.__cause__
             raise cause if isinstance(cause, OSError) else error from None
-        transport = await _adapted(stream, address)
+        transport = await _make_transport(stream, address)
         if transport is None:
             raise ConnectionResetError("the peer closed the new connection at once")
         return transport
@@ -94,9 +99,11 @@ class StreamTransport:
         self.peer = peer
         self._stream = stream
         raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
-        self._twin = None if raw is None else Twin(raw.fileno(), raw.family, raw.type)
+        self._duplicate = (
+            None if raw is None else DuplicateSocket(raw.fileno(), raw.family, raw.type)
+        )
         # trio keeps nothing back of what it is to send, so that one may write past it.
-        self._socket = raw if on_trio() else None
+        self._socket = raw if running_on_trio() else None
 
     async def receive_into(self, buffer: memoryview) -> int:
         try:
@@ -104,19 +111,19 @@ class StreamTransport:
         except anyio.EndOfStream:
             return 0
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise _broken(error) from error
+            raise _connection_error(error) from error
         buffer[: len(data)] = data
         return len(data)
 
-    async def receive_each(
-        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
-        await receive_each(self, get_buffer, received)
+        await receive_until_eof(self, get_buffer, on_received)
 
-    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         if self._socket is None:
             return buffers
-        pieces = joined(buffers)
+        pieces = coalesce(buffers)
         for number, piece in enumerate(pieces):
             try:
                 count = self._socket.send(piece)
@@ -128,18 +135,18 @@ class StreamTransport:
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         try:
-            for piece in joined(buffers):
+            for piece in coalesce(buffers):
                 await self._stream.send(bytes(piece))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise _broken(error) from error
+            raise _connection_error(error) from error
 
     def abort(self) -> None:
-        if self._twin is not None:
-            self._twin.abort()
+        if self._duplicate is not None:
+            self._duplicate.abort()
 
     async def aclose(self) -> None:
-        if self._twin is not None:
-            self._twin.close()
+        if self._duplicate is not None:
+            self._duplicate.close()
         await anyio.aclose_forcefully(self._stream)
 
 
@@ -161,12 +168,12 @@ class TcpListener:
                 await anyio.wait_readable(self._socket)
                 # asyncio loses a connection that comes in the moment in which this is cancelled:
                 # so only the wait for it can be.
-                with anyio.move_on_after(ACCEPT_S, shield=True):
-                    transport = await _adapted(await self._listener.accept())
+                with anyio.move_on_after(ACCEPT_TIMEOUT_S, shield=True):
+                    transport = await _make_transport(await self._listener.accept())
                     if transport is not None:
                         return transport
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-                raise _broken(error) from error
+                raise _connection_error(error) from error
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -179,7 +186,7 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _adapted(
+async def _make_transport(
     stream: anyio.abc.ByteStream, peer: Address | None = None
 ) -> StreamTransport | None:
     """A transport over a new stream; None if the peer has closed it already."""
@@ -190,13 +197,13 @@ async def _adapted(
         return StreamTransport(stream, str(peer))
     except (AttributeError, OSError, anyio.TypedAttributeLookupError) as error:
         await anyio.aclose_forcefully(stream)
-        if out_of_descriptors(error):
+        if too_many_open_files(error):
             raise
         # What anyio asks such a socket for is not there: with uvloop not even the socket.
         return None
 
 
-def _broken(error: Exception) -> OSError:
+def _connection_error(error: Exception) -> OSError:
     cause = error.__cause__
     if isinstance(cause, OSError):
         return ConnectionResetError(cause.errno, cause.strerror)
