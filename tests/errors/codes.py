@@ -49,7 +49,7 @@ def _group(code: ErrorCode, meaning: str, name: str) -> Code:
 CODES: tuple[Code, ...] = (
     Code(
         E.UNKNOWN_SERVER_ERROR,
-        "the broker failed in a way that has no code",
+        "the broker failed, and there is no code for the failure",
         "UNKNOWN",
         "Unknown",
         "Unknown",
@@ -57,7 +57,7 @@ CODES: tuple[Code, ...] = (
     Code(E.NONE, "no error", "NONE", "NoError", "NoError"),
     Code(
         E.OFFSET_OUT_OF_RANGE,
-        "the log does not have this offset, any more or yet",
+        "the offset is before the start or after the end of the log",
         "OFFSET_OUT_OF_RANGE",
         "OffsetOutOfRange",
         "OffsetOutOfRange",
@@ -72,7 +72,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.UNKNOWN_TOPIC_OR_PARTITION,
-        "the broker does not have this partition; it may be new, or gone",
+        "the broker does not have this partition, which may be new or deleted",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "UnknownTopicOrPartition",
         "UnknownTopicOrPartition",
@@ -81,14 +81,14 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.INVALID_FETCH_SIZE,
-        "the size of a fetch, in 0.8 of a message, is negative",
+        "the fetch size (in 0.8: the message size) is negative",
         "INVALID_FETCH_SIZE",
         "InvalidMessageSize",
         "InvalidMessageSize",
     ),
     Code(
         E.LEADER_NOT_AVAILABLE,
-        "the partition has no leader: one is being elected",
+        "the partition has no leader; an election is in progress",
         "LEADER_NOT_AVAILABLE",
         "LeaderNotAvailable",
         "LeaderNotAvailable",
@@ -104,7 +104,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.REQUEST_TIMED_OUT,
-        "the time that the request gave was over, as with too few acknowledgements",
+        "the timeout in the request has passed, for example without enough acknowledgements",
         "REQUEST_TIMED_OUT",
         "RequestTimedOut",
         "RequestTimedOut",
@@ -112,14 +112,14 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.BROKER_NOT_AVAILABLE,
-        "a broker is not alive; for brokers and tools",
+        "a broker is not alive; only for brokers and tools",
         "BROKER_NOT_AVAILABLE",
         "BrokerNotAvailable",
         "BrokerNotAvailable",
     ),
     Code(
         E.REPLICA_NOT_AVAILABLE,
-        "a replica is missing; in Metadata that matters to nobody while there is a leader",
+        "a replica is missing; in Metadata this is harmless if there is a leader",
         "REPLICA_NOT_AVAILABLE",
         "ReplicaNotAvailable",
         "Unused",
@@ -127,28 +127,28 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.MESSAGE_TOO_LARGE,
-        "a batch is over the topic's max.message.bytes",
+        "a batch exceeds the topic's max.message.bytes",
         "MESSAGE_TOO_LARGE",
         "MessageSizeTooLarge",
         "MessageSizeTooLarge",
     ),
     Code(
         E.STALE_CONTROLLER_EPOCH,
-        "another broker is the controller now; between brokers",
+        "another broker is the controller now; only between brokers",
         "STALE_CONTROLLER_EPOCH",
         "StaleControllerEpochCode",
         "StaleControllerEpochCode",
     ),
     Code(
         E.OFFSET_METADATA_TOO_LARGE,
-        "the text beside a committed offset is over offset.metadata.max.bytes",
+        "the metadata string of a committed offset exceeds offset.metadata.max.bytes",
         "OFFSET_METADATA_TOO_LARGE",
         "OffsetMetadataTooLargeCode",
         "OffsetMetadataTooLargeCode",
     ),
     Code(
         E.NETWORK_EXCEPTION,
-        "the connection ended before the answer; clients give it themselves",
+        "the connection ended before the response; clients set this code themselves",
         "NETWORK_EXCEPTION",
         None,
         None,
@@ -156,7 +156,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.COORDINATOR_LOAD_IN_PROGRESS,
-        "the coordinator is still reading what it keeps of its groups",
+        "the coordinator is still loading its groups",
         "GROUP_LOAD_IN_PROGRESS",
         "GroupLoadInProgressCode",
         "OffsetsLoadInProgressCode",
@@ -164,7 +164,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.COORDINATOR_NOT_AVAILABLE,
-        "there is no coordinator: its topic is being made, or the broker is going down",
+        "there is no coordinator: its topic is being created, or the broker is shutting down",
         "GROUP_COORDINATOR_NOT_AVAILABLE",
         "GroupCoordinatorNotAvailableCode",
         "ConsumerCoordinatorNotAvailableCode",
@@ -182,7 +182,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.INVALID_TOPIC_EXCEPTION,
-        "no topic can have this name, or clients may not write to it",
+        "the topic name is invalid, or clients may not write to the topic",
         "INVALID_TOPIC_EXCEPTION",
         "InvalidTopicCode",
         None,
@@ -190,7 +190,7 @@ CODES: tuple[Code, ...] = (
     ),
     _group(
         E.RECORD_LIST_TOO_LARGE,
-        "the batches are over the size of a segment",
+        "the batches exceed the size of a segment",
         "RECORD_LIST_TOO_LARGE",
     ),
     Code(
@@ -203,7 +203,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        "the same, noticed when the records were written",
+        "the same, but detected after the records were written",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NotEnoughReplicasAfterAppendCode",
         None,
@@ -231,22 +231,22 @@ CODES: tuple[Code, ...] = (
     ),
     _group(
         E.INVALID_SESSION_TIMEOUT,
-        "the session timeout is outside of what the broker allows",
+        "the session timeout is outside the range that the broker allows",
         "INVALID_SESSION_TIMEOUT",
     ),
     _group(
         E.REBALANCE_IN_PROGRESS,
-        "the group rebalances: its members shall join again",
+        "the group rebalances: its members must join again",
         "REBALANCE_IN_PROGRESS",
     ),
     _group(
         E.INVALID_COMMIT_OFFSET_SIZE,
-        "what a commit would store is too large",
+        "the data of a commit is too large",
         "INVALID_COMMIT_OFFSET_SIZE",
     ),
     Code(
         E.TOPIC_AUTHORIZATION_FAILED,
-        "the client has no right to the topic",
+        "the client is not authorised for the topic",
         "TOPIC_AUTHORIZATION_FAILED",
         "TopicAuthorizationFailedCode",
         None,
@@ -254,12 +254,12 @@ CODES: tuple[Code, ...] = (
     ),
     _group(
         E.GROUP_AUTHORIZATION_FAILED,
-        "the client has no right to the group",
+        "the client is not authorised for the group",
         "GROUP_AUTHORIZATION_FAILED",
     ),
     _group(
         E.CLUSTER_AUTHORIZATION_FAILED,
-        "the client has no right to what brokers and administrators do",
+        "the client is not authorised for cluster operations",
         "CLUSTER_AUTHORIZATION_FAILED",
     ),
     Code(
@@ -271,14 +271,14 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        "the topic keeps an older record format, which lacks what was asked for",
+        "the topic has an older message format, without the requested feature",
         None,
         None,
         None,
     ),
     Code(
         E.MEMBER_ID_REQUIRED,
-        "a new member shall join again with the id that it is given (KIP-394)",
+        "a new member must join again with the member id of the response (KIP-394)",
         None,
         None,
         None,

@@ -1,7 +1,7 @@
-"""What the client does about each error code that the protocol documents name.
+"""Reaction of the client to each error code that the protocol documentation names.
 
-`ROWS` has what follows from a code in the answer of an API: the rows are tests (the other modules
-here), and docs/error-codes.md is made of them and of `CODES`.
+`ROWS` has the reaction to each code in the response of an API. The other modules here test each
+row, and docs/error-codes.md is generated from the rows and from `CODES`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ E = ErrorCode
 
 
 class Does(Enum):
-    """What the client does about an answer."""
+    """Reaction of the client to an error code."""
 
-    AS_NONE = "takes it for no error"
+    AS_NONE = "treats it as success"
     IGNORE = "ignores it"
-    REPEAT = "tries again"
-    REFRESH = "refreshes its metadata and tries again"
-    FIND = "looks for the coordinator and tries again there"
-    REJOIN = "joins the group again as the same member"
+    REPEAT = "retries"
+    REFRESH = "refreshes its metadata and retries"
+    FIND = "looks up the coordinator and retries there"
+    REJOIN = "joins the group again with the same member id"
     REJOIN_ANEW = "joins the group again as a new member"
-    JOIN_AS_TOLD = "joins again with the id given"
-    AFTER_REBALANCE = "tries again after the rebalance, if it still owns the partition"
-    RESET = "resets the position as `auto_offset_reset` says"
+    JOIN_AS_TOLD = "joins again with the member id of the response"
+    AFTER_REBALANCE = "retries after the rebalance, if it still owns the partition"
+    RESET = "resets the position according to `auto_offset_reset`"
     SPLIT = "sends the records again in smaller batches"
     FAIL = "raises"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A code in the answer of an API. `listed`: the documents say that it may stand there."""
+    """A code in the response of an API. `listed`: the documentation lists it for the API."""
 
     api: ApiKey
     code: ErrorCode
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """For the name of a test."""
+        """Return the test id."""
         return f"{self.code.value}-{self.code.name}"
 
 
@@ -87,26 +87,26 @@ LISTED: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.DESCRIBE_GROUPS: _codes(14, 15, 16, 29),
     ApiKey.INIT_PRODUCER_ID: _codes(),
 }
-"""The "possible error codes" of the guide; for the APIs between brokers, which it does not
-describe, those that brokers were seen to answer."""
+"""The "possible error codes" of the guide. For APIs between brokers, which it does not describe,
+the codes that brokers return."""
 
 _BETWEEN = (
-    "Between brokers: no client of this package asks this. The code is told to whoever does, and is"
-    " not tried again."
+    "This API is for requests between brokers; the clients do not use it. Your own request raises"
+    " the code and is not retried."
 )
 
 REMARKS: Mapping[ApiKey, str] = {
-    ApiKey.LEADER_AND_ISR: _BETWEEN + " A broker that leads a partition no more answers Produce"
+    ApiKey.LEADER_AND_ISR: _BETWEEN + " A broker that no longer leads a partition answers Produce"
     " with 6.",
-    ApiKey.STOP_REPLICA: _BETWEEN + " A broker that has given a replica up answers Produce and"
+    ApiKey.STOP_REPLICA: _BETWEEN + " A broker that no longer has the replica answers Produce and"
     " Fetch with 3.",
-    ApiKey.UPDATE_METADATA: _BETWEEN + " A leader that is not among the live brokers shows in"
-    " Metadata as 5, with -1 in its place.",
+    ApiKey.UPDATE_METADATA: _BETWEEN + " If a leader is not a live broker, Metadata returns"
+    " 5 for the partition, and -1 as the leader.",
     ApiKey.CONTROLLED_SHUTDOWN: _BETWEEN,
-    ApiKey.LIST_GROUPS: "Asked of every broker by `aiokafkawire groups`.",
-    ApiKey.DESCRIBE_GROUPS: "Asked of the group's coordinator by `aiokafkawire groups`.",
+    ApiKey.LIST_GROUPS: "`aiokafkawire groups` sends it to every broker.",
+    ApiKey.DESCRIBE_GROUPS: "`aiokafkawire groups` sends it to the group's coordinator.",
 }
-"""What there is to say of an API as a whole."""
+"""Remarks on an API as a whole."""
 
 ROWS: tuple[Row, ...] = (
     *_rows(
@@ -117,9 +117,9 @@ ROWS: tuple[Row, ...] = (
             Does.FAIL: [E.INVALID_TOPIC_EXCEPTION, E.TOPIC_AUTHORIZATION_FAILED],
         },
         {
-            E.UNKNOWN_TOPIC_OR_PARTITION: "then `UnknownTopic` at the deadline of the call",
-            E.LEADER_NOT_AVAILABLE: "of a topic, and of a partition, whose leader is -1 then",
-            E.REPLICA_NOT_AVAILABLE: "of a partition with a leader, which is used",
+            E.UNKNOWN_TOPIC_OR_PARTITION: "raises `UnknownTopic` at the timeout of the call",
+            E.LEADER_NOT_AVAILABLE: "for a topic, or for a partition (whose leader is then -1)",
+            E.REPLICA_NOT_AVAILABLE: "the partition has a leader, which the client uses",
         },
     ),
     *_rows(
@@ -150,7 +150,7 @@ ROWS: tuple[Row, ...] = (
             E.MESSAGE_TOO_LARGE: "a single record raises `RecordTooLarge`",
             E.RECORD_LIST_TOO_LARGE: "a single record raises `RecordTooLarge`",
             E.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
-                "without idempotence, with a warning in the log; raises if that was asked for"
+                "without idempotence, and logs a warning; with `enable_idempotence=True` raises"
             ),
         },
     ),
@@ -167,10 +167,10 @@ ROWS: tuple[Row, ...] = (
             Does.FAIL: [E.INVALID_FETCH_SIZE, E.TOPIC_AUTHORIZATION_FAILED],
         },
         {
-            E.UNKNOWN_SERVER_ERROR: "with a warning in the log",
-            E.OFFSET_OUT_OF_RANGE: '`NoOffsetForPartition` where that is "none"',
-            E.INVALID_FETCH_SIZE: "once, then it tries again",
-            E.TOPIC_AUTHORIZATION_FAILED: "once, then it tries again",
+            E.UNKNOWN_SERVER_ERROR: "and logs a warning",
+            E.OFFSET_OUT_OF_RANGE: 'with "none" raises `NoOffsetForPartition`',
+            E.INVALID_FETCH_SIZE: "once, then retries",
+            E.TOPIC_AUTHORIZATION_FAILED: "once, then retries",
         },
     ),
     *_rows(
@@ -185,7 +185,7 @@ ROWS: tuple[Row, ...] = (
             ],
             Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
         },
-        {E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "there is no record of that time: None"},
+        {E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "there is no record at that time: None"},
     ),
     *_rows(
         ApiKey.LEADER_AND_ISR,
@@ -216,8 +216,8 @@ ROWS: tuple[Row, ...] = (
             ],
         },
         {
-            E.ILLEGAL_GENERATION: "`CommitFailed`; a heartbeat at once tells what is the matter",
-            E.UNKNOWN_MEMBER_ID: "`CommitFailed`; a heartbeat at once tells what is the matter",
+            E.ILLEGAL_GENERATION: "`CommitFailed`, and sends a heartbeat at once",
+            E.UNKNOWN_MEMBER_ID: "`CommitFailed`, and sends a heartbeat at once",
         },
     ),
     *_rows(
@@ -233,7 +233,7 @@ ROWS: tuple[Row, ...] = (
                 E.GROUP_AUTHORIZATION_FAILED,
             ],
         },
-        {E.UNKNOWN_TOPIC_OR_PARTITION: "nothing is committed: ZooKeeper has no node for it"},
+        {E.UNKNOWN_TOPIC_OR_PARTITION: "no committed offset: ZooKeeper has no node for it"},
     ),
     *_rows(
         ApiKey.FIND_COORDINATOR,
@@ -273,8 +273,8 @@ ROWS: tuple[Row, ...] = (
             Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
         },
         {
-            E.COORDINATOR_NOT_AVAILABLE: "with a JoinGroup",
-            E.NOT_COORDINATOR: "with a JoinGroup",
+            E.COORDINATOR_NOT_AVAILABLE: "and sends JoinGroup",
+            E.NOT_COORDINATOR: "and sends JoinGroup",
         },
     ),
     *_rows(
@@ -286,9 +286,9 @@ ROWS: tuple[Row, ...] = (
             Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
         },
         {
-            E.ILLEGAL_GENERATION: "its partitions are lost",
-            E.UNKNOWN_MEMBER_ID: "its partitions are lost",
-            E.REBALANCE_IN_PROGRESS: "its partitions are revoked, as the protocol in use wants it",
+            E.ILLEGAL_GENERATION: "loses its partitions",
+            E.UNKNOWN_MEMBER_ID: "loses its partitions",
+            E.REBALANCE_IN_PROGRESS: "revokes its partitions (eager: all; cooperative: some)",
         },
     ),
     *_rows(
@@ -313,7 +313,7 @@ ROWS: tuple[Row, ...] = (
             Does.REPEAT: [E.COORDINATOR_NOT_AVAILABLE],
             Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
         },
-        {E.TOPIC_AUTHORIZATION_FAILED: "the groups of the other brokers are listed"},
+        {E.TOPIC_AUTHORIZATION_FAILED: "the command lists the groups of the other brokers"},
     ),
     *_rows(
         ApiKey.INIT_PRODUCER_ID,
@@ -324,9 +324,9 @@ ROWS: tuple[Row, ...] = (
         {E.CLUSTER_AUTHORIZATION_FAILED: "the producer fails permanently"},
     ),
 )
-"""Every code in every answer where the documents have it, and some where they do not."""
+"""Every code that the documentation lists for an API, and some others."""
 
 
 def rows_of(api: ApiKey) -> list[Row]:
-    """The rows of one API."""
+    """Return the rows of one API."""
     return [row for row in ROWS if row.api is api]
