@@ -41,7 +41,7 @@ COMPILER = (
 
 
 def kernel() -> list[Extension]:
-    """The extension, its C source made anew: nothing is trusted to be as old as it looks."""
+    """Return the extension. Always regenerate its C source: timestamps are not reliable."""
     if platform.python_implementation() != "CPython" and not REQUIRED:
         return []
     try:

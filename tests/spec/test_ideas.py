@@ -26,7 +26,7 @@ async def test_acknowledgements_have_a_count_and_a_timeout(
         assert (seen.message.acks, seen.message.timeout_ms) == (count, 7_000)
 
 
-async def test_a_response_tells_the_offset(anyio_backend: object) -> None:
+async def test_a_response_has_the_base_offset(anyio_backend: object) -> None:
     async with (
         Broker() as broker,
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
