@@ -232,10 +232,10 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         names = parse_topics(topics)
         if bool(names.topics) == (pattern is not None):
             raise ValueError("subscribe() takes either topics or a pattern")
-        wanted: Subscription = names if pattern is None else parse_pattern(pattern)
+        subscription: Subscription = names if pattern is None else parse_pattern(pattern)
         if isinstance(self._subscription, ManualAssignment):
             raise IllegalState("partitions are assigned with assign(): call unsubscribe() first")
-        self._set_subscription(wanted, validate_listener(listener))
+        self._set_subscription(subscription, validate_listener(listener))
 
     def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, without group management; replaces the last assignment.
@@ -255,18 +255,20 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """Stop reading: give up all partitions, and leave the group."""
         self._set_subscription(NoSubscription(), self._listener)
 
-    def _set_subscription(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
+    def _set_subscription(
+        self, subscription: Subscription, listener: RebalanceListener | None
+    ) -> None:
         if self._lifecycle.state not in {ClientState.NEW, ClientState.STARTING}:
-            self._running.subscribe(wanted, listener)
-        self._subscription, self._listener = wanted, listener
+            self._running.subscribe(subscription, listener)
+        self._subscription, self._listener = subscription, listener
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; for a pattern, the topics that match it now."""
-        wanted, session = self._subscription, self._lifecycle.session
-        if isinstance(wanted, SubscribedTopics):
-            return frozenset(wanted.topics)
-        if isinstance(wanted, SubscribedPattern) and session is not None:
-            return frozenset(wanted.matches(session.cluster.metadata))
+        subscription, session = self._subscription, self._lifecycle.session
+        if isinstance(subscription, SubscribedTopics):
+            return frozenset(subscription.topics)
+        if isinstance(subscription, SubscribedPattern) and session is not None:
+            return frozenset(subscription.matches(session.cluster.metadata))
         return frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -423,10 +425,10 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         group = session.require_group()
         group.member.record_poll()
         if isinstance(offsets, Mapping):
-            wanted: dict[TopicPartition, OffsetAndMetadata] = {}
+            to_commit: dict[TopicPartition, OffsetAndMetadata] = {}
             async for items in in_slices([*offsets.items()]):
-                wanted |= parse_commit_argument(session.assignment, dict(items))
-            await session.commit(wanted)
+                to_commit |= parse_commit_argument(session.assignment, dict(items))
+            await session.commit(to_commit)
         elif offsets is not None:
             await session.commit(parse_commit_argument(session.assignment, offsets))
         else:
@@ -459,10 +461,10 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         """
         session = self._running
         group = session.require_group()
-        wanted = parse_topic_partitions(partitions) or list(session.assignment.topic_partitions)
-        if not wanted:
+        requested = parse_topic_partitions(partitions) or list(session.assignment.topic_partitions)
+        if not requested:
             return {}
-        return dict(await group.offsets.fetch(wanted, self._deadline(session), stable=stable))
+        return dict(await group.offsets.fetch(requested, self._deadline(session), stable=stable))
 
     async def position(self, partition: AnyPartition) -> int:
         """Return the offset of the next record to deliver, once it is known and validated.
@@ -544,10 +546,10 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
             ValueError: `offset` is out of range.
         """
         session = self._running
-        to = validate_offset(offset)
+        target = validate_offset(offset)
         found = self._owned_partition(session, partition)
         first = found.position is None
-        found.handle(Seek(to.offset, to.leader_epoch))
+        found.handle(Seek(target.offset, target.leader_epoch))
         if first:
             session.position_resolver.log.note_seek(found)
         session.on_position_changed()
@@ -652,12 +654,12 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         return await self._list_offsets(partitions, OffsetSpec.LATEST)
 
     async def _list_offsets(
-        self, partitions: tuple[PartitionArgument, ...], point: OffsetSpec
+        self, partitions: tuple[PartitionArgument, ...], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
         session = self._running
-        wanted = parse_topic_partitions(partitions) or session.assignment.topic_partitions
+        requested = parse_topic_partitions(partitions) or session.assignment.topic_partitions
         found = await session.lister.list_all(
-            dict.fromkeys(wanted, int(point)), self._deadline(session)
+            dict.fromkeys(requested, int(spec)), self._deadline(session)
         )
         return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
 

@@ -129,8 +129,8 @@ class FetchSession:
     def request(self, parts: Iterable[PartitionFetch], ids: Mapping[str, UUID]) -> SessionRequest:
         """Return the request that fetches exactly these partitions."""
         planned = tuple(parts)
-        known = ZERO_UUID not in ids.values()
-        max_version = None if known else LAST_VERSION_WITH_NAMES
+        all_have_ids = ZERO_UUID not in ids.values()
+        max_version = None if all_have_ids else LAST_VERSION_WITH_NAMES
         state = self.state
         if isinstance(state, OpenSession) and planned is state.planned and ids == state.ids:
             return SessionRequest(

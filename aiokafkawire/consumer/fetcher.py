@@ -553,10 +553,10 @@ def fetch_request(
         )
     forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
     for (topic, number), topic_id in session_request.forgotten:
-        left_out = forgotten.setdefault(
+        forgotten_topic = forgotten.setdefault(
             (topic, topic_id), ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
         )
-        left_out.partitions.append(number)
+        forgotten_topic.partitions.append(number)
     wait_ms = config.fetch_max_wait_ms
     return FetchRequest(
         max_wait_ms=min(wait_ms, SHORT_FETCH_WAIT_MS) if short_wait else wait_ms,

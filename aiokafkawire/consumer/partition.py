@@ -513,20 +513,20 @@ def _on_seek_to_committed(p: AssignedPartition, state: State, event: SeekToCommi
 
 def _retry_committed(p: AssignedPartition, state: AwaitingCommitted, event: LookupFailed) -> State:
     # mutation: reset-to-latest-after-lookup-error
-    again = AwaitingCommitted(event.retry_at)
-    return again if event.error.retriable else ErrorPending(event.error, again)
+    retry_state = AwaitingCommitted(event.retry_at)
+    return retry_state if event.error.retriable else ErrorPending(event.error, retry_state)
 
 
 def _retry_reset(p: AssignedPartition, state: Resetting, event: LookupFailed) -> State:
-    again = replace(state, not_before=event.retry_at)
-    return again if event.error.retriable else ErrorPending(event.error, again)
+    retry_state = replace(state, not_before=event.retry_at)
+    return retry_state if event.error.retriable else ErrorPending(event.error, retry_state)
 
 
 def _retry_validation(p: AssignedPartition, state: Validating, event: LookupFailed) -> State:
     if _is_validation_unsupported(event.error):
         return Fetching(state.buffer, state.leader)
-    again = Validating(state.buffer, state.leader, event.retry_at, state.failures + 1)
-    return again if event.error.retriable else ErrorPending(event.error, again)
+    retry_state = Validating(state.buffer, state.leader, event.retry_at, state.failures + 1)
+    return retry_state if event.error.retriable else ErrorPending(event.error, retry_state)
 
 
 def _is_validation_unsupported(error: KafkaError) -> bool:
@@ -572,12 +572,14 @@ def _on_truncated(
 ) -> State:
     position = state.buffer.position
     known = NO_OFFSET not in {event.end_offset, event.leader_epoch}
-    what = f"the log was truncated: the leader has different records before offset {position}"
+    description = (
+        f"the log was truncated: the leader has different records before offset {position}"
+    )
     if known:
-        what += f", from {event.end_offset} on"
+        description += f", from {event.end_offset} on"
     if p.policy == "none":
         error = LogTruncated(
-            f"{what}, and auto_offset_reset is 'none'; seek to continue",
+            f"{description}, and auto_offset_reset is 'none'; seek to continue",
             topic=p.tp.topic,
             partition=p.tp.partition,
             offset=position,
@@ -589,15 +591,15 @@ def _on_truncated(
         logger.warning(
             "%s: %s; continuing by auto_offset_reset=%s",
             p.tp,
-            what,
+            description,
             p.policy,
             extra=log_fields(p.fields, tp=p.tp, offset=position),
         )
-        return _apply_reset_policy(p, ResetReason.TRUNCATED, what)
+        return _apply_reset_policy(p, ResetReason.TRUNCATED, description)
     logger.warning(
         "%s: %s; continuing there",
         p.tp,
-        what,
+        description,
         extra=log_fields(p.fields, tp=p.tp, offset=event.end_offset),
     )
     return Fetching(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)

@@ -173,23 +173,23 @@ class PositionResolver:
                 if _not_before(state) > now:
                     self._waiting[partition] = None
                     continue
-                of_group = isinstance(state, AwaitingCommitted)
-                node = None if of_group or leader is None else leader.node
+                needs_coordinator = isinstance(state, AwaitingCommitted)
+                node = None if needs_coordinator or leader is None else leader.node
                 due.setdefault(node, []).append(partition)
         return list(due.values())
 
     def _start_lookups(self, partitions: Iterable[AssignedPartition]) -> None:
         """Start the lookups of partitions that still need them."""
-        asking = [
+        to_look_up = [
             p
             for p in partitions
             if self._assignment.get(p.tp) is p
             and p.state not in self._in_flight
             and self._supervisor.is_running
         ]
-        self._look_up_committed([p for p in asking if isinstance(p.state, AwaitingCommitted)])
-        self._look_up_offsets([p for p in asking if isinstance(p.state, Resetting)])
-        validating = [p for p in asking if isinstance(p.state, Validating)]
+        self._look_up_committed([p for p in to_look_up if isinstance(p.state, AwaitingCommitted)])
+        self._look_up_offsets([p for p in to_look_up if isinstance(p.state, Resetting)])
+        validating = [p for p in to_look_up if isinstance(p.state, Validating)]
         self._validate(validating, self._runtime.clock.now())
 
     def _find_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
@@ -307,11 +307,11 @@ class PositionResolver:
                 self.wake_for([partition])
             else:
                 by_node.setdefault(leader.node, []).append(partition)
-        for node, some in by_node.items():
+        for node, node_partitions in by_node.items():
             self._supervisor.spawn(
                 self._fetch_epoch_ends,
                 node,
-                self._mark_in_flight(some),
+                self._mark_in_flight(node_partitions),
                 name=f"validate-positions-{node}",
             )
 

@@ -166,14 +166,14 @@ class RebalanceHandler:
 
         A partition that is lost and assigned again meanwhile stays.
         """
-        going = self._find_owned(partitions)
+        revoked = self._find_owned(partitions)
         if self.listener is not None:
             await self._run_callback(
                 self.listener.on_partitions_revoked, partitions, self._reserve_slot()
             )
         # mutation: no-commit-on-revocation
-        await self.commit_processed(self._still_owned(going))
-        partitions = [partition.tp for partition in self._still_owned(going)]
+        await self.commit_processed(self._still_owned(revoked))
+        partitions = [partition.tp for partition in self._still_owned(revoked)]
         uncommitted: list[TopicPartition] = []
         for partition in self._release(partitions):
             if not self._config.enable_auto_commit and partition.has_uncommitted:
@@ -227,12 +227,12 @@ class RebalanceHandler:
         return [p for p in partitions if self._owned.get(p.tp) is p]
 
     def _release(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
-        gone = self._find_owned(partitions)
+        released = self._find_owned(partitions)
         self._being_revoked = self._being_revoked.difference(partitions)
-        for partition in gone:
+        for partition in released:
             del self._owned[partition.tp]
-        self._assignment.remove(gone)
-        return gone
+        self._assignment.remove(released)
+        return released
 
     def is_any_being_revoked(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return whether one is being revoked: its commit cannot wait for the rebalance."""
@@ -259,8 +259,8 @@ class RebalanceHandler:
         """
         tickets: list[int] = []
         count = 0
-        async for some in in_slices(partitions):
-            owned = [p for p in some if self._is_owned(p)]
+        async for chunk in in_slices(partitions):
+            owned = [p for p in chunk if self._is_owned(p)]
             offsets = self._offsets.pending_offsets(partition.tp for partition in owned)
             if self._config.enable_auto_commit:
                 offsets |= offsets_to_commit(owned, offsets)

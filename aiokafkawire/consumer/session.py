@@ -223,8 +223,8 @@ class ConsumerSession(Session):
         if isinstance(before, ManualAssignment):
             kept = subscription.partitions if isinstance(subscription, ManualAssignment) else ()
             # Partitions that the group is still revoking are released by the group.
-            mine = [p for p in self.assignment.values() if not p.pending_revocation]
-            self._remove_partitions([p for p in mine if p.tp not in kept])
+            manual = [p for p in self.assignment.values() if not p.pending_revocation]
+            self._remove_partitions([p for p in manual if p.tp not in kept])
         if self.group is not None:
             self.group.manual = isinstance(subscription, ManualAssignment)
             self.group.rebalance.listener = listener
@@ -323,9 +323,9 @@ class ConsumerSession(Session):
         for partition in recreated:
             partition.handle(TopicRecreated())
         if self._reads_whole_topics:
-            there = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
+            existing = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
             self.assignment.remove(
-                [p for p in recreated if p.tp.partition not in there[p.tp.topic]]
+                [p for p in recreated if p.tp.partition not in existing[p.tp.topic]]
             )
         return recreated
 

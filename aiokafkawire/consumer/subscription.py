@@ -178,10 +178,10 @@ def validate_listener(listener: Any) -> RebalanceListener | None:
             f"a listener must be an object derived from RebalanceListener, not {listener!r}"
         )
     for name in dir(listener):
-        near = difflib.get_close_matches(name, LISTENER_METHODS, n=1, cutoff=TYPO_SIMILARITY)
-        if near and name not in LISTENER_METHODS and not name.startswith("_"):
+        similar = difflib.get_close_matches(name, LISTENER_METHODS, n=1, cutoff=TYPO_SIMILARITY)
+        if similar and name not in LISTENER_METHODS and not name.startswith("_"):
             raise TypeError(
-                f"the listener's method {name} is never called; did you mean {near[0]}?"
+                f"the listener's method {name} is never called; did you mean {similar[0]}?"
             )
     inherited = [
         getattr(getattr(listener, name), "__func__", None) is vars(RebalanceListener)[name]

@@ -56,19 +56,21 @@ def parse_commit_argument(
 
 def validate_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     """Return an offset to commit or to seek to. Raises `TypeError`, `ValueError`."""
-    whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-    for number in (whole.offset, whole.leader_epoch):
+    checked = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    for number in (checked.offset, checked.leader_epoch):
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"an offset must be a whole number, not {number!r}")
-    if not isinstance(whole.metadata, str):
-        raise TypeError(f"the metadata of an offset must be a string, not {whole.metadata!r}")
-    if not 0 <= whole.offset <= MAX_INT64:
-        raise ValueError(f"an offset must be from 0 to {MAX_INT64}, not {whole.offset}")
-    if not NO_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
-        raise ValueError(f"a leader epoch must be from -1 to {MAX_INT32}, not {whole.leader_epoch}")
-    if whole.metadata:
-        _check_metadata(whole.metadata)
-    return whole
+    if not isinstance(checked.metadata, str):
+        raise TypeError(f"the metadata of an offset must be a string, not {checked.metadata!r}")
+    if not 0 <= checked.offset <= MAX_INT64:
+        raise ValueError(f"an offset must be from 0 to {MAX_INT64}, not {checked.offset}")
+    if not NO_LEADER_EPOCH <= checked.leader_epoch <= MAX_INT32:
+        raise ValueError(
+            f"a leader epoch must be from -1 to {MAX_INT32}, not {checked.leader_epoch}"
+        )
+    if checked.metadata:
+        _check_metadata(checked.metadata)
+    return checked
 
 
 def _check_metadata(metadata: str) -> None:
