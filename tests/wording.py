@@ -59,7 +59,6 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/cluster": 129,
     "aiokafkawire/connection": 67,
     "aiokafkawire/consumer": 1,
-    "aiokafkawire/group": 131,
     "aiokafkawire/kafka07": 1,
     "aiokafkawire/producer": 108,
     "aiokafkawire/runtime": 76,

@@ -1,4 +1,4 @@
-"""Consumer groups: the membership machine, assignors, offsets kept at the coordinator."""
+"""Consumer groups: membership, assignors, committed offsets."""
 
 from aiokafkawire.group.assignors import (
     Assignor,

@@ -1,4 +1,4 @@
-"""Steps that handlers of several states take. See `membership_machine` for the table."""
+"""Actions shared by the handlers of several states. `membership_machine` has the table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AnyInGeneration = TypeVar("AnyInGeneration", bound=states.InGeneration)
 Handler = Callable[["MembershipMachine", Any, Any, float], Outcome]
 
 LEAVE_RESPONSE_TIMEOUT_S = 0.75
-"""How long a member that is closed waits for the answer to LeaveGroup: it is as good as sent."""
+"""How long `close()` waits for the LeaveGroup response."""
 
 
 def ignore(
@@ -42,12 +42,12 @@ def ignore(
 def record_subscription(
     m: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
-    """Note the topics: the next JoinGroup carries them."""
+    """Store the topics for the next JoinGroup."""
     m.topics = event.topics
     return state, ()
 
 
-# --- on the way in ----------------------------------------------------------------------------
+# --- joining ----------------------------------------------------------------------------------
 
 
 def find_coordinator(m: MembershipMachine, identity: states.JoinIdentity) -> Outcome:
@@ -56,7 +56,7 @@ def find_coordinator(m: MembershipMachine, identity: states.JoinIdentity) -> Out
 
 
 def join(m: MembershipMachine, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
-    """Join at the coordinator, or look for it first."""
+    """Join at `node`, or find the coordinator first."""
     if node is None:
         return find_coordinator(m, identity)
     request = m.new_request()
@@ -79,7 +79,7 @@ def send_join(
         m.session_timeout_ms,
         identity.last_generation,
         owned,
-        m.reason,
+        m.join_reason,
     )
 
 
@@ -92,7 +92,7 @@ def back_off_join(
 
 
 def join_identity(state: states.MembershipState) -> states.JoinIdentity:
-    """As whom a state would join again."""
+    """Return the member id and generation that a state would rejoin with."""
     if isinstance(state, states.AttemptingJoin):
         return state.identity
     if isinstance(state, states.InGeneration):
@@ -109,13 +109,13 @@ def with_heartbeat(state: AnyInGeneration, heartbeat: states.HeartbeatState) -> 
     return replace(state, heartbeat=heartbeat)  # type: ignore[type-var]
 
 
-# --- into the next generation -----------------------------------------------------------------
+# --- rejoining --------------------------------------------------------------------------------
 
 
 def partitions_to_revoke(m: MembershipMachine, state: states.Assigned) -> states.Assignment:
-    """What has to go before this member may join again: all of it in the eager protocol.
+    """Return the partitions that must be revoked before the member may rejoin.
 
-    In the cooperative one that is only what is not subscribed to any more.
+    The eager protocol revokes all of them, the cooperative one those of unsubscribed topics.
     """
     if not m.settings.cooperative:
         return state.assignment
@@ -124,15 +124,15 @@ def partitions_to_revoke(m: MembershipMachine, state: states.Assigned) -> states
 
 
 def rebalance(m: MembershipMachine, state: states.Assigned, reason: str, now: float) -> Outcome:
-    """Join again, and tell the coordinator why."""
-    m.reason = reason
-    # The heartbeat under way, if there is one, is dropped: its answer would say nothing new.
+    """Rejoin and give the coordinator the reason (KIP-800)."""
+    m.join_reason = reason
+    # The response to a heartbeat in flight is ignored: it would report the same rebalance.
     heartbeat = m.new_heartbeat(state.heartbeat.node, now)
     return rejoin(m, states.Stable(state.generation, heartbeat, state.assignment), now)
 
 
 def rejoin(m: MembershipMachine, state: states.InGeneration, now: float) -> Outcome:
-    """Join again as the same member, once what has to go is given back."""
+    """Rejoin as the same member, after revoking what must be revoked."""
     identity = join_identity(state)
     node = state.heartbeat.node
     if not isinstance(state, states.Assigned) or not state.assignment:
@@ -158,7 +158,7 @@ def revoke_when_polled(
     to_revoke: states.Assignment,
     to_add: states.Assignment | None,
 ) -> Outcome:
-    """Revoke, as soon as the application is not at work on what it was given."""
+    """Revoke now if the application waits in a poll, otherwise at its next poll."""
     if m.poll_timer.open_polls:
         return revoke(m, state, to_revoke, states.NextAction.JOIN, to_add)
     revocation_due = states.RevocationDue(
@@ -184,7 +184,7 @@ def revoke(
 def back_off_rejoin(
     m: MembershipMachine, state: states.CooperativeRejoin, node: NodeId | None, now: float
 ) -> Outcome:
-    """Join again after a pause, with what is owned; None as the node: look for it first."""
+    """Rejoin with the owned partitions after a backoff. Without a node, find the coordinator."""
     attempt = state.attempt + 1
     until = now + m.backoff_s(attempt)
     heartbeat = m.new_heartbeat(node, now)
@@ -200,7 +200,7 @@ def retry_join(
     node: NodeId | None,
     now: float,
 ) -> Outcome:
-    """After a failed JoinGroup or SyncGroup: as the same member, with what it owns, if it does."""
+    """Retry as the same member after a failed JoinGroup or SyncGroup."""
     if not isinstance(state, states.CooperativeRejoin):
         return back_off_join(m, join_identity(state), node, now)
     if state.pending_leave is not None:
@@ -208,7 +208,7 @@ def retry_join(
     return back_off_rejoin(m, state, node, now)
 
 
-# --- out --------------------------------------------------------------------------------------
+# --- leaving ----------------------------------------------------------------------------------
 
 
 def lose_partitions(state: states.MembershipState, reason: str) -> Sequence[MembershipEffect]:
@@ -220,7 +220,7 @@ def lose_partitions(state: states.MembershipState, reason: str) -> Sequence[Memb
 def or_finish_leave(
     m: MembershipMachine, state: states.MembershipState, outcome: Outcome
 ) -> Outcome:
-    """What follows on the end of a membership, unless the member was about to leave anyway."""
+    """Return `outcome`, or leave the group if the member was leaving already."""
     next_action = states.NextAction.JOIN
     if isinstance(state, states.CooperativeRejoin) and state.pending_leave is not None:
         next_action = state.pending_leave.next_action
@@ -240,7 +240,7 @@ def or_finish_leave(
 def leave_no_wait(
     m: MembershipMachine, member_id: str, now: float, reason: str
 ) -> Sequence[MembershipEffect]:
-    """LeaveGroup whose answer nobody waits for. A static member's place is kept for it."""
+    """Send LeaveGroup without waiting for the response. Static members do not leave (KIP-345)."""
     if not member_id or m.settings.group_instance_id is not None:
         return ()
     deadline = now + m.settings.request_timeout_ms / 1000
@@ -270,5 +270,5 @@ def leave(
 def close_or_join(m: MembershipMachine, next_action: states.NextAction) -> Outcome:
     if next_action is states.NextAction.CLOSE:
         return states.MembershipClosed(), ()
-    m.reason = "the consumer subscribed"
+    m.join_reason = "the consumer subscribed"
     return find_coordinator(m, states.NEW_MEMBER) if m.topics else (states.Unjoined(), ())

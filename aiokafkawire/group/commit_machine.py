@@ -1,8 +1,8 @@
-"""Which offsets to commit, and when it is known that they are.
+"""State machine of a group's offset commits.
 
-One OffsetCommit of a group is under way at a time. What is asked for meanwhile replaces, partition
-by partition, what was asked for before; after an outcome that nobody knows the newest offset is
-sent again until it is acknowledged. Protocol source: OffsetCommit of Kafka's protocol guide.
+At most one OffsetCommit per group is in flight. Commits submitted meanwhile are merged: the newest
+offset per partition wins. If the outcome of a request is unknown, the newest offsets are sent again
+until they are acknowledged. Protocol source: OffsetCommit of Kafka's protocol guide.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
+from .effects import ForgetCoordinator
 from .states import NO_GENERATION
 
 __all__ = (
@@ -48,10 +49,10 @@ __all__ = (
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 REBALANCE_CHECK_INTERVAL_S = 1.0
-"""How often it is looked whether the rebalance that a commit waits for is still on."""
+"""Interval of the checks whether the rebalance that a commit waits for continues."""
 
 MAX_UNKNOWN_TOPIC_RESPONSES = 3
-"""So often in a row may the coordinator not know a topic that a commit is for: it may be new."""
+"""Fail a commit after this many consecutive UNKNOWN_TOPIC responses: the topic may be new."""
 
 _FENCED_CODES = frozenset(
     {
@@ -67,7 +68,7 @@ _UNKNOWN_TOPIC_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCod
 
 
 class PendingOffset(NamedTuple):
-    """An offset that is not acknowledged yet; `commit_id` is the newest one that asks for it."""
+    """An unacknowledged offset. `commit_id` is the newest commit that contains it."""
 
     offset: OffsetAndMetadata
     commit_id: int
@@ -91,9 +92,10 @@ class CommitIdle(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class CommitInFlight(CommitState):
-    """`rejoined` is set once a rebalance ended while the answer was on its way.
+    """OffsetCommit is in flight.
 
-    `unknown_topic_responses` counts the answers in a row in which a topic was not known.
+    `rejoined` is the end of a rebalance that happened meanwhile. `unknown_topic_responses` counts
+    consecutive responses with an unknown topic.
     """
 
     request: int
@@ -106,7 +108,7 @@ class CommitInFlight(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class CommitBackoff(CommitState):
-    """Waits after a failure that a repetition may mend."""
+    """Waits after a retriable error."""
 
     until: float
     attempt: int
@@ -119,9 +121,9 @@ class CommitBackoff(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class AwaitingRebalance(CommitState):
-    """A rebalance is on: only what is still owned in the very next generation is sent again.
+    """Waits for the end of a rebalance, then commits what is owned in the next generation.
 
-    At `until` it is time to see whether there is one at all.
+    At `until` it checks whether the rebalance continues.
     """
 
     generation: int
@@ -137,7 +139,7 @@ class AwaitingRebalance(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class CommitSubmitted:
-    """`last` is a commit before the partitions are given back: no later one can mend it."""
+    """Offsets were submitted. After a commit `before_revocation` no other can follow."""
 
     commit_id: int
     offsets: Offsets
@@ -146,17 +148,17 @@ class CommitSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CommitDue:
-    """Time to send, if there is something to send; `generation` is the present one."""
+    """Pending offsets may be sent in the current `generation`."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResponseReceived:
-    """The error code of each partition that was in the request.
+    """Error codes per partition.
 
     `in_cooperative_rejoin`: the member is rejoining and keeps its partitions (KIP-429).
-    `broker` is the name of the one that answered.
+    `broker` is the name of the coordinator.
     """
 
     request: int
@@ -167,10 +169,7 @@ class CommitResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class ChunkCommitted:
-    """The coordinator keeps these partitions' offsets; the answer for the others follows.
-
-    A commit of very many partitions goes out in several requests, each answered by itself.
-    """
+    """One of several requests of a large commit succeeded; the others follow."""
 
     request: int
     partitions: Collection[TopicPartition]
@@ -184,7 +183,7 @@ class CommitRequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipEnded:
-    """The partitions are not owned any more: given back, or `lost`."""
+    """The partitions were revoked or `lost`."""
 
     partitions: Collection[TopicPartition]
     lost: bool
@@ -199,7 +198,7 @@ class Rejoined:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceContinues:
-    """The rebalance is still on."""
+    """The rebalance has not ended yet."""
 
 
 CommitEvent = (
@@ -225,14 +224,14 @@ class SendCommit:
 
 @dataclass(frozen=True, slots=True)
 class ReportCommitted:
-    """The coordinator keeps these offsets now, whether somebody waits for that or not."""
+    """The coordinator stored these offsets."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteCommit:
-    """A ticket's outcome; `error` is None once all of its offsets, or newer ones, are kept."""
+    """A commit completed. `error` is None if all its offsets, or newer ones, are committed."""
 
     commit_id: int
     error: KafkaError | None
@@ -240,12 +239,7 @@ class CompleteCommit:
 
 @dataclass(frozen=True, slots=True)
 class VerifyMembership:
-    """The coordinator refused this member: find out what has become of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetCoordinator:
-    pass
+    """The coordinator rejected the member: send a heartbeat to find out why."""
 
 
 CommitEffect = SendCommit | ReportCommitted | CompleteCommit | VerifyMembership | ForgetCoordinator
@@ -259,7 +253,7 @@ class PendingCommit:
 
 
 class CommitMachine:
-    """The commits of one group."""
+    """The commits of one group. `handle` takes an event and returns the effects."""
 
     def __init__(self, backoff: Backoff, rng: random.Random) -> None:
         self.state: CommitState = CommitIdle()
@@ -279,11 +273,11 @@ class CommitMachine:
         )
 
     def abandon(self, commit_id: int) -> None:
-        """Nobody waits for the ticket any more; its offsets are still committed."""
+        """Stop reporting the outcome of a commit. Its offsets are still committed."""
         self.pending_commits.pop(commit_id, None)
 
     def handle(self, event: CommitEvent, now: float) -> Sequence[CommitEffect]:
-        """Go to the next state. An answer to a request that is not under way has no effect."""
+        """Go to the next state and return its effects. Ignore late responses."""
         if isinstance(
             event, ChunkCommitted | CommitResponseReceived | CommitRequestFailed
         ) and not (isinstance(self.state, CommitInFlight) and self.state.request == event.request):
@@ -294,13 +288,13 @@ class CommitMachine:
         return effects
 
     def can_send(self, now: float) -> bool:
-        """Whether `CommitDue` would send something."""
+        """Return whether `CommitDue` would send a request."""
         if isinstance(self.state, CommitBackoff):
             return bool(self.pending_offsets) and now >= self.state.until
         return bool(self.pending_offsets) and isinstance(self.state, CommitIdle)
 
     def needs_rebalance_check(self, now: float) -> bool:
-        """Whether it is time to tell (`Rejoined`, or `RebalanceContinues`) if a rebalance is on."""
+        """Return whether `Rejoined` or `RebalanceContinues` is due."""
         return (
             isinstance(self.state, AwaitingRebalance)
             and now >= self.state.until
@@ -310,7 +304,7 @@ class CommitMachine:
     def next_deadline(self) -> float:
         return self.state.deadline if self.pending_offsets else NEVER
 
-    # What handlers share ------------------------------------------------------------------------
+    # For handlers -------------------------------------------------------------------------------
 
     def new_id(self) -> int:
         self._last += 1
@@ -334,7 +328,7 @@ class CommitMachine:
     def fail_commits(
         self, tp: TopicPartition, error: KafkaError, up_to: int | None = None
     ) -> Iterable[CompleteCommit]:
-        """Fail the tickets that wait for a partition, those after number `up_to` left alone."""
+        """Fail the commits that contain a partition, except those newer than `up_to`."""
         pending = self.pending_offsets.get(tp)
         if pending is not None and (up_to is None or pending.commit_id <= up_to):
             del self.pending_offsets[tp]
@@ -366,7 +360,7 @@ def _submit_while_rebalancing(
     m: CommitMachine, state: AwaitingRebalance, event: CommitSubmitted, now: float
 ) -> Outcome:
     next_state, effects = _submit(m, state, event, now)
-    # Partitions that are being given back cannot wait for the next generation.
+    # Partitions that are being revoked cannot wait for the next generation.
     return CommitIdle() if event.before_revocation else next_state, effects
 
 
@@ -396,7 +390,7 @@ def _chunk_committed(
     m: CommitMachine, state: CommitInFlight, event: ChunkCommitted, now: float
 ) -> Outcome:
     sent = dict(state.sent)
-    # Partitions that ended meanwhile are not in it any more.
+    # Partitions whose ownership ended meanwhile are no longer in `sent`.
     chunk = {tp: sent.pop(tp) for tp in event.partitions if tp in sent}
     for tp, pending in chunk.items():
         if m.pending_offsets.get(tp) is pending:
@@ -436,7 +430,7 @@ def _response_received(
             committed[tp] = sent.offset
             effects += m.acknowledge(tp, sent)
         elif code == ErrorCode.ILLEGAL_GENERATION and rejoins and not m.is_before_revocation(sent):
-            # The next generation has begun, and what this member keeps it can commit there.
+            # The next generation has begun. Kept partitions can be committed there.
             must_await_rebalance = True
         elif code in _FENCED_CODES or (
             rebalancing and not not_member and m.is_before_revocation(sent)
@@ -473,7 +467,7 @@ def _response_received(
 
 
 def _await_rebalance(m: CommitMachine, state: CommitInFlight, now: float) -> Outcome:
-    """Wait for the end of the rebalance, unless it is over, or something cannot wait for it."""
+    """Wait for the end of the rebalance, unless it ended or a commit cannot wait for it."""
     awaiting = AwaitingRebalance(state.generation, now + REBALANCE_CHECK_INTERVAL_S)
     if state.rejoined is not None:
         return _resume_after_rebalance(m, awaiting, state.rejoined, now)
@@ -486,7 +480,7 @@ def _request_failed(
     m: CommitMachine, state: CommitInFlight, event: CommitRequestFailed, now: float
 ) -> Outcome:
     if event.error.retriable:
-        # Whether the offsets are kept is not known: the newest ones go out again.
+        # The outcome is unknown, so the newest offsets are sent again.
         return _back_off(m, state.attempt, now, state.unknown_topic_responses), (
             ForgetCoordinator(),
         )
@@ -505,8 +499,8 @@ def _back_off(
 def _fenced_error(tp: TopicPartition, code: int, broker: str | None) -> CommitFailed:
     name = ErrorCode(code).name
     return CommitFailed(
-        f"the group went on without this member ({name}): what it read since its last commit"
-        " is delivered again",
+        f"the member was removed from the group ({name}); records since its last commit"
+        " are delivered again",
         api="OffsetCommit",
         broker=broker,
         topic=tp.topic,
@@ -526,8 +520,8 @@ def _end_while_in_flight(
     m: CommitMachine, state: CommitInFlight, event: OwnershipEnded, now: float
 ) -> Outcome:
     _, effects = _end(m, state, event, now)
-    committed = {tp: pending for tp, pending in state.sent.items() if tp not in event.partitions}
-    return replace(state, sent=committed), effects
+    still_owned = {tp: pending for tp, pending in state.sent.items() if tp not in event.partitions}
+    return replace(state, sent=still_owned), effects
 
 
 def _end_while_rebalancing(
@@ -539,12 +533,15 @@ def _end_while_rebalancing(
 def _resume_after_rebalance(
     m: CommitMachine, state: AwaitingRebalance, event: Rejoined, now: float
 ) -> Outcome:
-    # In the generation after the next somebody else may have read further in between.
+    # After a missed generation, another member may have read and committed further.
     still_owned = set(event.owned) if event.generation <= state.generation + 1 else set()
     # mutation: held-commits-sent-without-ownership
     not_owned = [tp for tp in m.pending_offsets if tp not in still_owned]
     _, effects = _end(
-        m, state, OwnershipEnded(not_owned, True, "the partition went to another member"), now
+        m,
+        state,
+        OwnershipEnded(not_owned, True, "the partition was assigned to another member"),
+        now,
     )
     return CommitIdle(), effects
 

@@ -1,4 +1,4 @@
-"""What a member of a consumer group asks for; `coordinator` carries it out."""
+"""Effects of the membership machine. `member` performs them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class FindCoordinator(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class ForgetCoordinator(MembershipEffect):
-    """`silent` is the node that answered nothing: what waits there would wait for long."""
+    """`unresponsive_node` did not respond: requests that wait for it need another connection."""
 
     unresponsive_node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SendJoin(MembershipEffect):
-    """`owned` are the partitions that the member keeps, as of `generation`."""
+    """`owned` are the partitions that the member keeps from `generation`."""
 
     request: int
     node: NodeId
@@ -67,7 +67,7 @@ class ComputeAssignment(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class WatchPartitionCounts(MembershipEffect):
-    """The coordinator keeps the old assignment: only changes of the topics matter."""
+    """Watch the topics without an assignment: the coordinator keeps the previous one (KIP-814)."""
 
     members: tuple[JoinResponseMember, ...]
 
@@ -90,7 +90,7 @@ class SendHeartbeat(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class SendLeave(MembershipEffect):
-    """`request` is answered by `GroupLeft` in any case."""
+    """`GroupLeft` follows whether or not the request succeeds."""
 
     request: int
     member_id: str
@@ -100,7 +100,7 @@ class SendLeave(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class RevokePartitions(MembershipEffect):
-    """Run the callback, commit, give the partitions back; answer with `PartitionsRevoked`."""
+    """Run the callback, commit and release the partitions. `PartitionsRevoked` follows."""
 
     request: int
     partitions: Assignment
@@ -108,12 +108,12 @@ class RevokePartitions(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class InterruptPoll(MembershipEffect):
-    """A revocation is due: the application's next call must be heard of."""
+    """A revocation is due: the next poll must call `GroupMember.poll_started`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LosePartitions(MembershipEffect):
-    """The partitions are not this member's any more; nothing may be committed for them."""
+    """The member lost the partitions and must not commit them."""
 
     partitions: Assignment
     reason: str
@@ -121,9 +121,9 @@ class LosePartitions(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class EnterGeneration(MembershipEffect):
-    """The rebalance is over. `owned` is what may be committed in the new generation.
+    """The rebalance is over. Offsets of `owned` may be committed in the new generation.
 
-    That is all that was assigned, and what is still to be given back.
+    `owned` are the assigned partitions and those that are still to be revoked.
     """
 
     generation: Generation
@@ -132,14 +132,14 @@ class EnterGeneration(MembershipEffect):
 
 @dataclass(frozen=True, slots=True)
 class AssignPartitions(MembershipEffect):
-    """These are the member's from now on, beside what it kept; the application is to be told."""
+    """The member owns these partitions in addition. The rebalance listener is called."""
 
     partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class LogMessage(MembershipEffect):
-    """A line for the log."""
+    """Write a log line."""
 
     text: str
     warning: bool = False

@@ -1,4 +1,4 @@
-"""What a member of a consumer group can hear.
+"""Events of the membership machine.
 
 A `RequestCompleted` event has the number of its request, so that late events are recognized.
 """
@@ -53,7 +53,7 @@ class MembershipEvent:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(MembershipEvent):
-    """The topics to read are these from now on (sorted; not empty)."""
+    """The subscription is now `topics`, which is sorted and not empty."""
 
     topics: tuple[str, ...]
 
@@ -70,33 +70,33 @@ class CloseRequested(MembershipEvent):
 
 @dataclass(frozen=True, slots=True)
 class PollStarted(MembershipEvent):
-    """The application called: what it was given before counts as processed."""
+    """The application polled. Records returned before are processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejoinRequested(MembershipEvent):
-    """What was assigned is out of date: the leader saw that a topic's partitions changed."""
+    """The number of partitions of a topic changed, so the leader's assignment is outdated."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRejected(MembershipEvent):
-    """A commit was refused: a heartbeat at once tells why."""
+    """A commit was rejected. An immediate heartbeat finds out why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReported(MembershipEvent):
-    """The application was told why nothing comes any more."""
+    """The final error was reported to the application."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineReached(MembershipEvent):
-    """A deadline may have come."""
+    """A deadline may have passed."""
 
 
 class RequestCompleted(MembershipEvent):
-    """An event that answers the request of this number."""
+    """Base of the events that complete the request with this number."""
 
     __slots__ = ()
     request: int
@@ -110,7 +110,7 @@ class CoordinatorFound(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorNotFound(RequestCompleted):
-    """No broker could say who the coordinator is; later one may."""
+    """No broker knows the coordinator at present."""
 
     request: int
 
@@ -125,7 +125,7 @@ class JoinedAsFollower(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class JoinedAsLeader(RequestCompleted):
-    """`skip_assignment` is set for a static member that came back: the old assignment stands."""
+    """`skip_assignment`: a static member came back and its assignment remains (KIP-814)."""
 
     request: int
     member_id: str
@@ -137,7 +137,7 @@ class JoinedAsLeader(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class MemberIdAssigned(RequestCompleted):
-    """MEMBER_ID_REQUIRED: join again under this id."""
+    """MEMBER_ID_REQUIRED: rejoin with this member id (KIP-394)."""
 
     request: int
     member_id: str
@@ -151,7 +151,7 @@ class SessionTimeoutRejected(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentComputed(RequestCompleted):
-    """The assignor's result: the encoded assignment of each member id."""
+    """The assignor returned. `assignments` has the encoded assignment per member id."""
 
     request: int
     assignments: Mapping[str, bytes]
@@ -175,14 +175,14 @@ class RebalanceInProgress(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorUnavailable(RequestCompleted):
-    """It is another broker, or it cannot be reached, or did not answer."""
+    """The coordinator moved, is unreachable or did not respond."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLoadInProgress(RequestCompleted):
-    """It is the right broker, and is reading the group's state."""
+    """The coordinator is still loading the group's state."""
 
     request: int
 
@@ -199,7 +199,7 @@ class IllegalGeneration(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class ProtocolViolation(RequestCompleted):
-    """The answer contradicts itself or what was asked."""
+    """A response contradicts itself or its request."""
 
     request: int
     reason: str
@@ -213,7 +213,7 @@ class InstanceFenced(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class UnknownServerErrorReceived(RequestCompleted):
-    """The coordinator failed inside, and does not say of what: it may pass, or not."""
+    """UNKNOWN_SERVER_ERROR: the cause is unknown and may be temporary."""
 
     request: int
     error: KafkaError
@@ -221,7 +221,7 @@ class UnknownServerErrorReceived(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class FatalErrorOccurred(RequestCompleted):
-    """An error that no repetition mends."""
+    """A request failed with an error that is not retriable."""
 
     request: int
     error: KafkaError
@@ -229,13 +229,13 @@ class FatalErrorOccurred(RequestCompleted):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRevoked(RequestCompleted):
-    """The application gave its partitions back."""
+    """The rebalance callback and the last commit are complete."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLeft(RequestCompleted):
-    """LeaveGroup was answered, or could not be."""
+    """LeaveGroup succeeded or failed."""
 
     request: int

@@ -1,4 +1,4 @@
-"""Handlers of heartbeats, which a member of a generation sends in every state."""
+"""Handlers of heartbeats, which a member sends in all states of a generation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def send_due_heartbeat(
     m: MembershipMachine, state: AnyInGeneration, now: float
 ) -> tuple[AnyInGeneration, Sequence[MembershipEffect]]:
-    """Send what is due: a heartbeat, or a look-up of the coordinator."""
+    """Send a heartbeat, or FindCoordinator if the coordinator is unknown, when it is due."""
     heartbeat = state.heartbeat
     effects: tuple[MembershipEffect, ...] = ()
     if now >= heartbeat.session_ends:
-        text = "no heartbeat was answered for a whole session timeout: looking for the coordinator"
+        text = "no heartbeat response for a whole session timeout; finding the coordinator"
         log: tuple[MembershipEffect, ...] = (
             () if heartbeat.timeout_logged else (LogMessage(text, warning=True),)
         )
@@ -82,12 +82,12 @@ def retry_heartbeat_after_error(
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
-    """The session goes on as long as nobody says that it is over."""
+    """Keep the membership: the session lasts until its timeout or a fatal error code."""
     next_state, effects = retry_heartbeat(m, state, event, now)
     if state.heartbeat.attempt:
         return next_state, effects
     return next_state, (
-        LogMessage(f"heartbeat failed: {event.error}; trying again", warning=True),
+        LogMessage(f"heartbeat failed: {event.error}; retrying", warning=True),
         *effects,
     )
 

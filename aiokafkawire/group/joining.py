@@ -1,7 +1,7 @@
-"""Handlers of the way into a generation, the first or the next: from the look-up to the assignment.
+"""Handlers of joining and rejoining: FindCoordinator, JoinGroup, assignment, SyncGroup.
 
-A member in a `CooperativeRejoin` state keeps its partitions meanwhile; any other has none until
-it is `Stable`.
+A member in a `CooperativeRejoin` state keeps its partitions meanwhile. Any other member owns none
+until it is `Stable`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from .membership_machine import MembershipMachine
 
 OLD_BROKERS_SESSION_TIMEOUT_MS = 30_000
-"""The highest session timeout that a broker of release 0.9 grants with its own defaults."""
+"""Highest session timeout that a 0.9 broker allows by default."""
 
 MAX_PROTOCOL_VIOLATIONS = 5
-"""So many contradicting answers in a row, and the member gives up."""
+"""The member fails after this many consecutive protocol violations."""
 
 MAX_UNKNOWN_SERVER_ERRORS = 10
-"""So many failures inside of the coordinator in a row, and the application is told."""
+"""The member fails after this many consecutive UNKNOWN_SERVER_ERROR responses."""
 
-REVOKED_FOR_OTHERS = "it gave back partitions that others are to have"
+REVOKED_FOR_OTHERS = "revoked partitions that are assigned to other members"
 
 NO_ASSIGNMENTS: Mapping[str, bytes] = {}
 
@@ -79,7 +79,7 @@ def on_unknown_server_error(
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
-    """An error without a reason may pass; if it stays it is one that the application hears of."""
+    """Retry, because the error may be temporary, and fail if it persists."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
         return heartbeats.retry_heartbeat_after_error(m, state, event, now)
     m.unknown_server_errors += 1
@@ -89,7 +89,7 @@ def on_unknown_server_error(
     if m.unknown_server_errors > 1:
         return next_state, effects
     return next_state, (
-        LogMessage(f"JoinGroup or SyncGroup failed: {event.error}; joining again", warning=True),
+        LogMessage(f"JoinGroup or SyncGroup failed: {event.error}; rejoining", warning=True),
         *effects,
     )
 
@@ -97,7 +97,7 @@ def on_unknown_server_error(
 def join_as_new_member_later(
     m: MembershipMachine, state: states.Joining, event: events.RequestCompleted, now: float
 ) -> Outcome:
-    """The coordinator does not know the member id: it has to give another one."""
+    """Join without a member id: the coordinator does not know the current one."""
     return actions.back_off_join(
         m, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
     )
@@ -125,7 +125,7 @@ def reject_member_id(
     event: events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    reason = f"it requires another member id than {actions.join_identity(state).member_id!r}"
+    reason = f"MEMBER_ID_REQUIRED for member {actions.join_identity(state).member_id!r}"
     return on_protocol_violation(m, state, events.ProtocolViolation(event.request, reason), now)
 
 
@@ -135,13 +135,13 @@ def lower_session_timeout(
     event: events.SessionTimeoutRejected,
     now: float,
 ) -> Outcome:
-    refused = m.session_timeout_ms
-    if not m.settings.session_timeout_is_default or refused <= OLD_BROKERS_SESSION_TIMEOUT_MS:
+    rejected = m.session_timeout_ms
+    if not m.settings.session_timeout_is_default or rejected <= OLD_BROKERS_SESSION_TIMEOUT_MS:
         return leaving.fail(m, state, events.FatalErrorOccurred(event.request, event.error), now)
     m.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
     text = (
-        f"the coordinator refuses the default session timeout of {refused} ms;"
-        f" asking for {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
+        f"the coordinator rejected the default session timeout of {rejected} ms;"
+        f" retrying with {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
     )
     if isinstance(state, states.Rejoining):
         next_state, effects = actions.retry_join(m, state, state.node, now)
@@ -153,21 +153,23 @@ def lower_session_timeout(
 def find_violation(
     identity: states.JoinIdentity, event: events.JoinedAsFollower | events.JoinedAsLeader
 ) -> str | None:
-    """What is violation with an answer to JoinGroup that says that it went well."""
+    """Return how a successful JoinGroup response violates the protocol, or None."""
     if not event.member_id:
-        return "it joins a member without an id"
+        return "JoinGroup response without a member id"
     if identity.member_id and event.member_id != identity.member_id:
-        return f"it joins member {event.member_id!r} instead of {identity.member_id!r}"
+        return (
+            f"JoinGroup response for member {event.member_id!r} instead of {identity.member_id!r}"
+        )
     if event.generation < 0:
-        return f"it gives generation {event.generation}"
+        return f"generation {event.generation}"
     if identity.member_id and event.generation < identity.last_generation:
-        return f"generation {event.generation} comes after {identity.last_generation}"
+        return f"generation {event.generation} follows generation {identity.last_generation}"
     if isinstance(event, events.JoinedAsLeader) and not event.skip_assignment:
         ids = [member.member_id for member in event.members]
         if event.member_id not in ids:
-            return "it makes this member the leader without naming it among the members"
+            return "this member is the leader, but not in the list of members"
         if len(set(ids)) != len(ids):
-            return "it names a member twice"
+            return "a member is listed twice"
     return None
 
 
@@ -184,7 +186,7 @@ def joined(
         )
     attempt = state.identity.attempt
     if m.topics != state.topics:
-        # Subscribed to other topics meanwhile: this generation's assignment is of no use.
+        # The subscription changed meanwhile: an assignment of this generation would not match.
         return actions.join(
             m, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
         )
@@ -203,7 +205,7 @@ def rejoined(
     event: events.JoinedAsFollower | events.JoinedAsLeader,
     now: float,
 ) -> Outcome:
-    """As `joined`, with partitions of the generation before."""
+    """Continue as `joined`, with the partitions of the previous generation."""
     violation = find_violation(actions.join_identity(state), event)
     if violation is not None:
         return on_protocol_violation(
@@ -211,12 +213,12 @@ def rejoined(
         )
     # mutation: missed-generation-ignored
     if event.generation > state.generation.number + 1:
-        # In between, what this member has may have been assigned to others.
-        m.reason = "the group had a generation without this member"
+        # In the missed generation, the partitions may have been assigned to other members.
+        m.join_reason = "the group had a generation without this member"
         identity = states.JoinIdentity(event.member_id, event.generation, state.attempt)
         next_state, effects = actions.join(m, state.node, identity)
         return actions.or_finish_leave(
-            m, state, (next_state, (*actions.lose_partitions(state, m.reason), *effects))
+            m, state, (next_state, (*actions.lose_partitions(state, m.join_reason), *effects))
         )
     generation = new_generation(event, state.topics)
     request = m.new_request()
@@ -242,7 +244,7 @@ def next_requests(
     node: NodeId,
     generation: states.Generation,
 ) -> Sequence[MembershipEffect]:
-    """Divide the partitions, or ask for those of this member."""
+    """Return the effects that follow JoinGroup: run the assignor, or send SyncGroup."""
     sync = SendSync(request, node, generation, NO_ASSIGNMENTS)
     if not isinstance(event, events.JoinedAsLeader):
         return (sync,)
@@ -259,7 +261,7 @@ def send_assignments(
 ) -> Outcome:
     node = state.heartbeat.node
     if node is None:
-        # The coordinator moved while the assignor ran; by now the group may have changed too.
+        # The coordinator moved while the assignor ran, and the group may have changed.
         return actions.retry_join(m, state, None, now)
     request = m.new_request()
     send = SendSync(request, node, state.generation, event.assignments)
@@ -278,7 +280,7 @@ def send_assignments(
 def find_unsubscribed(
     state: states.AwaitingAssignment, event: events.Synced
 ) -> TopicPartition | None:
-    """Something in an assignment that this member cannot have asked for."""
+    """Return an assigned partition that is not subscribed; None if there is none."""
     subscribed = set(state.generation.topics)
     for tp in event.assignment:
         if tp.topic not in subscribed or tp.partition < 0:
@@ -293,17 +295,17 @@ def reject_assignment(
     unsubscribed: TopicPartition,
     now: float,
 ) -> Outcome:
-    """Take nothing of it, and have the partitions divided anew.
+    """Ignore the assignment and rejoin, so that the leader computes another one.
 
-    A static member that comes back with another subscription gets what it had with the old one.
+    A static member that comes back with another subscription gets the assignment of the old one.
     """
-    violation = f"it assigns {unsubscribed}, which was not subscribed to"
+    violation = f"{unsubscribed} is assigned, but not subscribed"
     m.protocol_violations += 1
     if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return on_protocol_violation(
             m, state, events.ProtocolViolation(event.request, violation), now
         )
-    m.reason = "the assignment does not fit the subscription"
+    m.join_reason = "the assignment does not match the subscription"
     next_state, effects = actions.retry_join(m, state, state.heartbeat.node, now)
     return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
 
@@ -362,7 +364,7 @@ def apply_cooperative_assignment(
             m, state, state.assignment, state.pending_leave.next_action
         )
     else:
-        m.reason = REVOKED_FOR_OTHERS
+        m.join_reason = REVOKED_FOR_OTHERS
         next_state, effects = actions.revoke_when_polled(m, state, to_revoke, to_add)
     return next_state, (enter, *effects)
 
@@ -373,13 +375,13 @@ def on_protocol_violation(
     event: events.ProtocolViolation,
     now: float,
 ) -> Outcome:
-    """Start over as somebody new; too often in a row is too often."""
+    """Rejoin as a new member; fail after too many consecutive violations."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
         return heartbeats.coordinator_lost(m, state, event, now)
-    text = f"the group coordinator contradicts itself: {event.reason}"
+    text = f"the group coordinator violated the protocol: {event.reason}"
     identity = actions.join_identity(state)
     lost = actions.lose_partitions(state, text)
-    leave = actions.leave_no_wait(m, identity.member_id, now, "contradicting answers")
+    leave = actions.leave_no_wait(m, identity.member_id, now, "protocol violation")
     m.protocol_violations += 1
     if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return actions.or_finish_leave(
@@ -388,11 +390,11 @@ def on_protocol_violation(
     next_state, effects = actions.back_off_join(
         m, states.JoinIdentity(attempt=identity.attempt), None, now
     )
-    note = LogMessage(text, warning=True)
-    return actions.or_finish_leave(m, state, (next_state, (note, *lost, *leave, *effects)))
+    log = LogMessage(text, warning=True)
+    return actions.or_finish_leave(m, state, (next_state, (log, *lost, *leave, *effects)))
 
 
-# --- a member of a generation that has no assignment of it yet --------------------------------
+# --- errors before the assignment -------------------------------------------------------------
 
 
 def rejoin_later(
@@ -423,12 +425,12 @@ def reset_and_rejoin(
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
-    """Forget the generation; the id as well, unless it is the generation alone that is over.
+    """Rejoin without a generation, and without a member id unless only the generation is wrong.
 
-    Under a new id the group would wait for the old member until its session ends.
+    With a new member id, the group would wait for the old member until its session times out.
     """
-    known = isinstance(event, events.IllegalGeneration)
-    member_id = state.generation.member_id if known else ""
+    keeps_id = isinstance(event, events.IllegalGeneration)
+    member_id = state.generation.member_id if keeps_id else ""
     identity = states.JoinIdentity(member_id, attempt=state.attempt)
     return actions.back_off_join(m, identity, state.heartbeat.node, now)
 
@@ -439,7 +441,10 @@ def on_rebalance_in_progress(
     event: events.RebalanceInProgress,
     now: float,
 ) -> Outcome:
-    """Old brokers answer heartbeats so until SyncGroup is done: only its own answer counts."""
+    """Rejoin if SyncGroup returned the error.
+
+    Old brokers return it to heartbeats until SyncGroup completes, so those are ignored.
+    """
     if event.request != state.request:
         return heartbeats.heartbeat_succeeded(m, state, event, now)
     if state.attempt or isinstance(state, states.CooperativeRejoin):

@@ -1,4 +1,4 @@
-"""The leader's part of the group protocol: whose subscription says what, and who gets what."""
+"""The leader's part of the group protocol: decode subscriptions and assign partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("aiokafkawire.group")
 
 
 class GroupLeader:
-    """Divides the partitions of a group, and watches whether there are more or fewer of them.
+    """Assigns the partitions of a group and watches their numbers.
 
     The topics of all members stay in the metadata until `stop_watching`.
     """
@@ -48,7 +48,7 @@ class GroupLeader:
         fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         self._fields = fields
-        self._limit = RateLimit()
+        self._rate_limit = RateLimit()
         self._cluster = cluster
         self._clock = clock
         self._group_id = group_id
@@ -58,37 +58,41 @@ class GroupLeader:
     async def assign(
         self, protocol: str, joined: Sequence[states.JoinResponseMember]
     ) -> dict[str, bytes]:
-        """The encoded assignment of each member. Raises `GroupFailed`."""
-        members = self._read(joined)
-        counts = await self._count(topics_of(members))
+        """Return the encoded assignment per member id.
+
+        Raises:
+            GroupFailed: The assignor failed or returned an invalid assignment.
+        """
+        members = self._decode(joined)
+        counts = await self._count_partitions(subscribed_topics(members))
         racks = replica_racks(self._cluster.metadata, counts)
         return compute_assignments(self._assignors[protocol], counts, members, racks)
 
     async def watch(self, joined: Sequence[states.JoinResponseMember]) -> None:
-        """Watch without having assigned."""
-        await self._count(topics_of(self._read(joined)))
+        """Watch the members' topics without computing an assignment."""
+        await self._count_partitions(subscribed_topics(self._decode(joined)))
 
     def stop_watching(self) -> None:
-        """Another one leads, or nobody does."""
+        """Remove the topics from the metadata: this member is no longer the leader."""
         if self._counts:
             self._cluster.remove_topics(self._counts)
             self._counts = {}
 
     def find_changed_topic(self) -> str | None:
-        """Why what was assigned is out of date, if it is."""
+        """Return a reason to rejoin if the number of partitions of a topic changed, else None."""
         metadata = self._cluster.metadata
         for topic, count in self._counts.items():
             now = len(metadata.partitions(topic))
-            gone = metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if now != count and (now or gone):
-                return f"topic {topic!r} has {now} partitions, not {count}"
+            deleted = metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if now != count and (now or deleted):
+                return f"topic {topic!r} has {now} partitions instead of {count}"
         return None
 
-    def _read(self, joined: Sequence[states.JoinResponseMember]) -> list[MemberSubscription]:
+    def _decode(self, joined: Sequence[states.JoinResponseMember]) -> list[MemberSubscription]:
         members, unreadable = decode_subscriptions(joined)
         for member_id, error in unreadable.items():
             logger.log(
-                self._limit.level(logging.WARNING, member_id, self._clock.now()),
+                self._rate_limit.level(logging.WARNING, member_id, self._clock.now()),
                 "Group %s: member %s gets no partitions: its subscription cannot be decoded: %s",
                 self._group_id,
                 member_id,
@@ -99,8 +103,8 @@ class GroupLeader:
             )
         return members
 
-    async def _count(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many partitions each topic has; topics that do not exist (yet) are left out."""
+    async def _count_partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return the number of partitions per existing topic, and watch all `topics`."""
         self.stop_watching()
         self._counts = dict.fromkeys(topics, 0)
         self._cluster.add_topics(topics)
@@ -121,9 +125,9 @@ class GroupLeader:
 def decode_subscriptions(
     members: Iterable[states.JoinResponseMember],
 ) -> tuple[list[MemberSubscription], dict[str, MalformedMessage]]:
-    """What the members subscription the leader, and whose words cannot be read.
+    """Return the members' subscriptions, and the error per member id that cannot be decoded.
 
-    Such a member is taken for one that subscribes to nothing: the others are not to suffer for it.
+    Such a member gets an empty subscription, so that the other members can go on.
     """
     subscriptions: list[MemberSubscription] = []
     unreadable: dict[str, MalformedMessage] = {}
@@ -132,8 +136,8 @@ def decode_subscriptions(
             subscription = decode_subscription(member.metadata)
         except MalformedMessage as error:
             unreadable[member.member_id] = error
-            nothing = MemberSubscription(member.member_id, (), member.group_instance_id)
-            subscriptions.append(nothing)
+            empty = MemberSubscription(member.member_id, (), member.group_instance_id)
+            subscriptions.append(empty)
             continue
         subscriptions.append(
             MemberSubscription(
@@ -149,15 +153,15 @@ def decode_subscriptions(
     return subscriptions, unreadable
 
 
-def topics_of(members: Sequence[MemberSubscription]) -> list[str]:
-    """All topics that some member subscribes to, sorted."""
+def subscribed_topics(members: Sequence[MemberSubscription]) -> list[str]:
+    """Return all subscribed topics, sorted."""
     return sorted({topic for member in members for topic in member.topics})
 
 
 def replica_racks(
     metadata: MetadataSnapshot, topics: Iterable[str]
 ) -> dict[TopicPartition, tuple[str, ...]]:
-    """The racks of the replicas of each partition of these topics; empty if none is known."""
+    """Return the replicas' racks per partition; empty if no rack is known."""
     racks = {id: node.rack for id, node in metadata.nodes.items() if node.rack}
     if not racks:
         return {}
@@ -173,7 +177,7 @@ def replica_racks(
 
 @contextmanager
 def raising_group_failed(assignor: Assignor) -> Iterator[None]:
-    """What an assignor raises is `GroupFailed`: it may be the application's own."""
+    """Raise `GroupFailed` from any exception of an assignor, which may be the application's."""
     try:
         yield
     except Exception as error:
@@ -186,7 +190,11 @@ def compute_assignments(
     members: Sequence[MemberSubscription],
     racks: Mapping[TopicPartition, tuple[str, ...]],
 ) -> dict[str, bytes]:
-    """Run an assignor, and hold its result to what it must be. Raises `GroupFailed`."""
+    """Run an assignor, check its result and encode it per member id.
+
+    Raises:
+        GroupFailed: The assignor failed or returned an invalid assignment.
+    """
     with raising_group_failed(assignor):
         assignment = assignor.assign(counts, members, racks)
     known = {member.member_id: member for member in members}
@@ -194,7 +202,9 @@ def compute_assignments(
     for member_id, partitions in assignment.items():
         for tp in partitions:
             if member_id not in known or owners.setdefault(tp, member_id) != member_id:
-                raise GroupFailed(f"the assignor {assignor.name!r} gives {tp} to the wrong member")
+                raise GroupFailed(
+                    f"the assignor {assignor.name!r} assigned {tp} to two members or an unknown one"
+                )
     if assignor.cooperative:
         _check_not_taken(assignor, members, owners)
     return {
@@ -208,20 +218,21 @@ def _check_not_taken(
     members: Sequence[MemberSubscription],
     owners: Mapping[TopicPartition, str],
 ) -> None:
-    """What a member still owns goes to nobody else before that one has given it back (KIP-429).
+    """Check that no partition is assigned to another member while it is still owned (KIP-429).
 
-    Of several that say so the newest generation is believed, and none if that is not one member.
+    If several members claim a partition, the newest generation owns it; if that is not exactly one
+    member, nobody does.
     """
     newest: dict[TopicPartition, int] = {}
-    owners_by_claim: dict[TopicPartition, list[str]] = {}
+    claims: dict[TopicPartition, list[str]] = {}
     for member in members:
         for tp in member.owned:
             if member.generation > newest.get(tp, -2):
-                newest[tp], owners_by_claim[tp] = member.generation, []
+                newest[tp], claims[tp] = member.generation, []
             if member.generation == newest[tp]:
-                owners_by_claim[tp].append(member.member_id)
-    for tp, held_by in owners_by_claim.items():
-        if len(held_by) == 1 and owners.get(tp, held_by[0]) != held_by[0]:
+                claims[tp].append(member.member_id)
+    for tp, claiming in claims.items():
+        if len(claiming) == 1 and owners.get(tp, claiming[0]) != claiming[0]:
             raise GroupFailed(
-                f"the assignor {assignor.name!r} gives {tp} away while another member owns it"
+                f"the assignor {assignor.name!r} assigned {tp} while another member still owns it"
             )

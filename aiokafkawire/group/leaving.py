@@ -1,4 +1,4 @@
-"""Handlers of the ends: leaving, being fenced, being refused."""
+"""Handlers of the end of a membership: leaving, fencing, fatal errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 LEAVE_DURING_REBALANCE_TIMEOUT_S = 0.3
-"""How long a member that shall leave in the middle of a rebalance waits for its end."""
+"""How long a leaving member waits for the end of a rebalance."""
 
 
 def fence(
     m: MembershipMachine, state: states.MembershipState, event: events.InstanceFenced, now: float
 ) -> Outcome:
     error = FencedInstanceId(
-        f"another member runs with group_instance_id {m.settings.group_instance_id!r}",
+        f"another member uses group_instance_id {m.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,
     )
@@ -39,8 +39,8 @@ def fail(
 ) -> Outcome:
     effects = actions.lose_partitions(state, str(event.error))
     if isinstance(state, states.AwaitingAssignment):
-        # The others wait for this member until its session ends, unless it says goodbye.
-        leave = actions.leave_no_wait(m, state.generation.member_id, now, "it failed")
+        # Without LeaveGroup, the rebalance would wait for this member until its session times out.
+        leave = actions.leave_no_wait(m, state.generation.member_id, now, "the member failed")
         effects = (*effects, *leave)
     return actions.or_finish_leave(m, state, (states.JoinFailed(event.error), effects))
 
@@ -57,7 +57,7 @@ def mark_reported(
 def retry_after_failure(
     m: MembershipMachine, state: states.JoinFailed, event: events.PollStarted, now: float
 ) -> Outcome:
-    """What it failed of may be mended by now: rights, settings of the other members."""
+    """Join again: the cause may be fixed, such as permissions or other members' settings."""
     if not state.reported:
         return state, ()
     m.protocol_violations = m.unknown_server_errors = 0
@@ -83,7 +83,8 @@ def leave_without_partitions(
     identity = actions.join_identity(state)
     static = m.settings.group_instance_id is not None
     if isinstance(state, states.Joining) and not identity.member_id and not static:
-        # Left alone, the member that this JoinGroup makes would be a ghost in the group.
+        # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
+        # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
     return actions.leave(m, identity.member_id, next_action, deadline, now)
 

@@ -1,4 +1,4 @@
-"""The group member at work: carries out what the membership machine asks for."""
+"""Group member: performs the effects of the membership machine."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ __all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "group_settings")
 logger = logging.getLogger("aiokafkawire.group")
 
 JOIN_SLACK_S = 5.0
-"""How long after its limit an answer to JoinGroup or SyncGroup may still come."""
+"""Extra time for responses to JoinGroup and SyncGroup after the rebalance timeout."""
 
 PROTOCOL_TYPE = "consumer"
 
 MAX_REASON_LENGTH = 255
-"""What Kafka takes of the reason of a JoinGroup or LeaveGroup (KIP-800)."""
+"""Longest reason in JoinGroup and LeaveGroup (KIP-800)."""
 
 FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
     ApiKey.JOIN_GROUP: 5,
@@ -70,47 +70,49 @@ FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
 }
 FIRST_WITH_MEMBERS_TO_LEAVE = 3
 FIRST_WITH_MEMBER_ID_REQUIRED = 4
-"""JoinGroup versions that tell a new member its id before they let it join (KIP-394)."""
+"""First JoinGroup version that assigns a member id before the join (KIP-394)."""
 
 R = TypeVar("R", bound=Response)
 
 
 class PartitionOwner(Protocol):
-    """Who uses the partitions of a member: the consumer. All but `revoke` return at once."""
+    """Owner of a member's partitions: the consumer. All methods but `revoke` return immediately."""
 
     def on_generation_joined(self, generation: states.Generation, owned: states.Assignment) -> None:
-        """A rebalance is over, and these may be committed in the new generation."""
+        """Offsets of `owned` may be committed in the new generation, after a rebalance."""
         ...
 
     def assign(self, partitions: states.Assignment) -> None:
-        """These come to what is owned, if there are any; each rebalance ends with it."""
+        """Add partitions, possibly none, at the end of each rebalance."""
         ...
 
     def prepare_revoke(self, partitions: states.Assignment) -> None:
-        """Give the application nothing of them any more; `revoke` follows."""
+        """Stop delivering records of these partitions. `revoke` follows."""
         ...
 
     async def revoke(self, partitions: states.Assignment) -> None:
-        """Call back, commit, give the partitions up. Bounded; does not raise."""
+        """Call the listener, commit, release the partitions. Bounded in time; does not raise."""
         ...
 
-    def lose(self, partitions: states.Assignment, reason: str) -> None: ...
+    def lose(self, partitions: states.Assignment, reason: str) -> None:
+        """Release partitions that were lost. They cannot be committed."""
+        ...
 
     def interrupt_poll(self) -> None:
-        """A revocation is due: the next call of the application must reach `entered`."""
+        """A revocation is due: the application's next poll must call `GroupMember.poll_started`."""
         ...
 
     def on_coordinator_result(self, failure: KafkaError | None) -> None:
-        """The coordinator answered, or could not be reached."""
+        """A request to the coordinator succeeded (None) or failed."""
         ...
 
     def on_state_changed(self) -> None:
-        """The state may be another one now; `GroupMember.error` says if it is the end."""
+        """The state may have changed. `GroupMember.error` is set if the membership ended."""
         ...
 
 
 def group_settings(config: ConsumerConfig, assignors: Collection[Assignor]) -> GroupSettings:
-    """What of a consumer's options concerns its membership."""
+    """Return the options that affect the membership."""
     return GroupSettings(
         cooperative=all(assignor.cooperative for assignor in assignors),
         group_instance_id=config.group_instance_id,
@@ -125,7 +127,7 @@ def group_settings(config: ConsumerConfig, assignors: Collection[Assignor]) -> G
 
 
 class GroupMember:
-    """One membership. Methods that are not async may be called from any task of the consumer."""
+    """A member of a consumer group. The consumer's tasks may call all synchronous methods."""
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class GroupMember:
         self._lost_generation: states.Generation | None = None
         self._logged_assignment: states.Assignment = ()
 
-    # --- what the consumer says and asks ---
+    # --- for the consumer ---
 
     @property
     def state(self) -> states.MembershipState:
@@ -166,12 +168,12 @@ class GroupMember:
 
     @property
     def error(self) -> KafkaError | None:
-        """Why this member will own nothing any more, if so."""
+        """The error that ended the membership; None while it can go on."""
         return self._machine.error
 
     @property
     def unreported_error(self) -> KafkaError | None:
-        """`error`, unless the application has heard it."""
+        """`error`, unless it was reported to the application."""
         state = self._machine.state
         return (
             None
@@ -181,34 +183,35 @@ class GroupMember:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What was last subscribed to."""
+        """The current subscription."""
         return self._machine.topics
 
     @property
     def is_stable(self) -> bool:
-        """Whether no rebalance is under way."""
+        """True if the member is assigned and not in a rebalance."""
         return isinstance(self._machine.state, states.Stable)
 
     @property
     def in_cooperative_rejoin(self) -> bool:
-        """Whether a rebalance is under way that takes partitions along into the next generation."""
+        """True while the member is rejoining and keeps its partitions (KIP-429)."""
         return isinstance(self._machine.state, states.CooperativeRejoin)
 
     @property
     def is_outside_group(self) -> bool:
-        """Whether this is no member, and on no way to become one."""
+        """True if this is neither a member nor joining."""
         return isinstance(self._machine.state, states.Unjoined | states.MembershipClosed)
 
     @property
     def awaiting_member_id(self) -> bool:
-        """Whether only the answer to a JoinGroup under way will say as whom to leave.
+        """True if the member id for LeaveGroup is only known after the JoinGroup in flight.
 
-        Brokers before 2.2 make a member before they answer; left alone, it would be a ghost.
+        Brokers before 2.2 add a member before they respond. Without LeaveGroup it would stay in the
+        group until its session times out.
         """
         state = self._machine.state
         if not isinstance(state, states.Joining) or state.identity.member_id:
             return False
-        # The coordinator's own may not be known yet, while the connection for the join is made.
+        # The coordinator's versions may be unknown while the connection for JoinGroup is opening.
         known = [
             self._cluster.broker_client(node).versions for node in self._cluster.metadata.nodes
         ]
@@ -219,7 +222,7 @@ class GroupMember:
         )
 
     def commit_identity(self) -> CommitIdentity | None:
-        """As whom to commit at present; None while no partitions are owned."""
+        """Return generation and member id for OffsetCommit; None while no partitions are owned."""
         generation = self._machine.generation
         if generation is None:
             return None
@@ -235,11 +238,10 @@ class GroupMember:
         return self._machine.generation
 
     def metadata(self) -> GroupMetadata:
-        """As whom a transaction is to commit offsets.
+        """Return the group metadata for a transaction's offsets (KIP-447).
 
-        A member that has lost its place names the one that it had, until the application calls for
-        records: the coordinator then refuses what it would accept from nobody in particular, or of
-        the generation that came after.
+        After the partitions were lost, this is the lost generation until the next poll, so that
+        the coordinator fences the transaction.
         """
         # mutation: lost-member-offsets-sent-in-new-generation
         generation = self._lost_generation or self._machine.generation or self._last_generation
@@ -253,37 +255,37 @@ class GroupMember:
         )
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Join for these topics, or again if they are others than before; none means leaving."""
+        """Join with these topics, rejoin if they changed, or leave if there are none."""
         if topics:
             self._handle(events.Subscribed(tuple(sorted(topics))))
         else:
             self._handle(events.Unsubscribed())
 
     def poll_started(self) -> None:
-        """The application called, and waits; what it was given before counts as processed."""
+        """Record the start of a poll. Records returned before are processed."""
         self._lost_generation = None
         self._machine.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
     def poll_finished(self) -> None:
-        """The application's call returns."""
-        # The next heartbeat looks at the deadline that this sets.
+        """Record the end of a poll."""
+        # The poll timer is checked with the next heartbeat.
         self._machine.poll_timer.finish_poll(self._clock.now())
 
     def record_poll(self) -> None:
-        """The application called, and was answered from what is there."""
+        """Restart the poll timer: a poll returned buffered records."""
         self._machine.poll_timer.last_poll = self._clock.now()
 
     def verify_membership(self) -> None:
-        """A commit was refused."""
+        """Send a heartbeat, because a commit was rejected."""
         self._handle(events.CommitRejected())
 
     def mark_error_reported(self) -> None:
-        """The application was told of `error`: its next call may try anew."""
+        """Record that `error` was reported. The next poll may join again."""
         self._handle(events.ErrorReported())
 
     def metadata_changed(self) -> None:
-        """If this member leads, the group joins again when partitions were added."""
+        """Rejoin if this member is the leader and the number of partitions changed."""
         generation = self._machine.generation
         if generation is None or not generation.is_leader or not self.is_stable:
             return
@@ -292,12 +294,16 @@ class GroupMember:
             self._handle(events.RejoinRequested(reason))
 
     async def close(self, deadline: float) -> bool:
-        """Revoke, leave, and wait for it; False if the deadline came first."""
+        """Revoke, leave, and wait until both are done.
+
+        Returns:
+            False at the deadline.
+        """
         self._handle(events.CloseRequested(deadline))
         return await wait_until(self._closed, deadline)
 
     async def run(self) -> None:
-        """Wake the machine when a deadline comes, for ever."""
+        """Handle deadlines until the member is closed."""
         while not self._machine.is_closed:
             if not await self._deadline_moved.wait(self._machine.next_deadline()):
                 self._handle(events.DeadlineReached())
@@ -305,7 +311,7 @@ class GroupMember:
     # --- the machine ---
 
     def _handle(self, event: events.MembershipEvent) -> None:
-        """Handle an event and all that follow from it, in their order."""
+        """Handle an event, its effects, and the events that these cause, in order."""
         if self._machine.is_closed:
             return
         self._events.append(event)
@@ -329,7 +335,7 @@ class GroupMember:
         if self._machine.state is not before:
             self._deadline_moved.set()
         if type(self._machine.state) is not type(before):
-            # A heartbeat alone changes nothing for the owner.
+            # The owner does not need to know about heartbeats.
             self._owner.on_state_changed()
 
     def _perform(self, effect: MembershipEffect) -> None:
@@ -372,7 +378,7 @@ class GroupMember:
                 self.metadata_changed()
             case AssignPartitions(partitions):
                 if partitions and partitions[0] not in self._logged_assignment:
-                    # A cooperative member gets them after it has given back others (KIP-429).
+                    # A cooperative member gets these after it has revoked others (KIP-429).
                     self._log(
                         f"assigned {count_partitions(partitions)} more: "
                         f"{list_partitions(partitions)}",
@@ -411,7 +417,7 @@ class GroupMember:
     def _start(self, name: str, work: Callable[[], Awaitable[events.MembershipEvent]]) -> None:
         async def run() -> None:
             event = await work()
-            # What ends with the client says nothing of the coordinator.
+            # Requests that fail because the client closes say nothing about the coordinator.
             if self._supervisor.is_running:
                 self._handle(event)
 
@@ -472,9 +478,9 @@ class GroupMember:
         return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
 
     def _sync_deadline(self) -> float:
-        """All have joined: only the leader is waited for, which asks for metadata, or is dead.
+        """Return the deadline for SyncGroup, which only waits for the leader's assignor.
 
-        An answer that is lost must not hold up the group for as long as applications may work.
+        It is shorter than that of JoinGroup, so that a lost response does not delay the group.
         """
         config = self._config
         limit_ms = max(config.effective_session_timeout_ms, config.request_timeout_ms)
@@ -488,10 +494,10 @@ class GroupMember:
         except GroupFailed as error:
             failed = events.FatalErrorOccurred(effect.request, error)
 
-            async def refused() -> events.RequestCompleted:
+            async def fail() -> events.RequestCompleted:
                 return failed
 
-            return refused
+            return fail
         message = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=effect.session_timeout_ms,
@@ -596,7 +602,7 @@ class GroupMember:
             except KafkaError as error:
                 self._log(
                     f"left ({effect.reason}), but LeaveGroup failed: {error}; the coordinator"
-                    " notices it when the session times out",
+                    " removes the member when its session times out",
                     error=error,
                     member_id=effect.member_id,
                 )
@@ -615,7 +621,7 @@ class GroupMember:
 
         return revoke
 
-    # --- the leader's part ---
+    # --- for the leader ---
 
     def _compute_assignment(
         self, effect: ComputeAssignment

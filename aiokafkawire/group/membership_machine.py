@@ -1,11 +1,10 @@
-"""The membership of a consumer group: one table of (state, event) pairs.
+"""State machine of a group member: a table with a handler per state and event.
 
-A pair that is not in `TRANSITIONS` cannot happen, and raises. The cooperative protocol is a matter
-of rows: where an eager member gives everything back and joins with nothing (`AttemptingJoin`), a
-cooperative one enters a `CooperativeRejoin` state and keeps its partitions until it is assigned
-others.
+A pair that is missing in `TRANSITIONS` is impossible and raises `ImpossibleEvent`. The eager and
+the cooperative protocol share the table: an eager member revokes all partitions and joins without
+them (`AttemptingJoin`), a cooperative member keeps them while it rejoins (`CooperativeRejoin`).
 
-Protocol source: "Consumer group" APIs of Kafka's protocol guide (JoinGroup, SyncGroup, Heartbeat,
+Protocol source: consumer group APIs of Kafka's protocol guide (JoinGroup, SyncGroup, Heartbeat,
 LeaveGroup), KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 """
 
@@ -34,7 +33,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What of a consumer's options the membership hangs on."""
+    """Consumer options that affect the membership."""
 
     cooperative: bool
     group_instance_id: str | None
@@ -48,9 +47,9 @@ class GroupSettings:
 
 
 class PollTimer:
-    """Whether the application is here: in a call now, or when it last was.
+    """Timer for max_poll_interval_ms. It stops while a poll is running.
 
-    `interval_s` is max_poll_interval_ms in seconds.
+    `interval_s` is max_poll_interval_ms in seconds, `open_polls` the number of running polls.
     """
 
     __slots__ = ("interval_s", "last_poll", "open_polls")
@@ -70,15 +69,15 @@ class PollTimer:
 
     @property
     def deadline(self) -> float:
-        """When the application counts as gone."""
+        """When the poll interval ends; `NEVER` during a poll."""
         return NEVER if self.open_polls else self.last_poll + self.interval_s
 
 
 class MembershipMachine:
-    """Holds the state; `handle` is given what happened and says what is to be done.
+    """The state of a group member. `handle` takes an event and returns the effects.
 
-    Whoever drives it performs the effects in their order, answers each request with one event of
-    its number (`Answer`), and calls `handle(Tick(), now)` when `next_deadline()` has come.
+    The caller performs the effects in order, completes each request with one `RequestCompleted`
+    event, and calls `handle(DeadlineReached(), now)` at `next_deadline()`.
     """
 
     def __init__(self, settings: GroupSettings, rng: random.Random, now: float) -> None:
@@ -92,7 +91,7 @@ class MembershipMachine:
         self._last_request = 0
         self.protocol_violations = 0
         self.unknown_server_errors = 0
-        self.reason = ""
+        self.join_reason = ""
         self.must_rejoin = False
 
     @property
@@ -101,20 +100,20 @@ class MembershipMachine:
 
     @property
     def error(self) -> KafkaError | None:
-        """Why nothing will come any more, if so."""
+        """The error that ended the membership; None while it can go on."""
         return (
             self.state.error if isinstance(self.state, states.JoinFailed | states.Fenced) else None
         )
 
     @property
     def generation(self) -> states.Generation | None:
-        """The generation in which this member owns partitions, if it does."""
+        """The generation in which the member owns partitions; None if it owns none."""
         if isinstance(self.state, states.Assigned) and self.state.generation.member_id:
             return self.state.generation
         return None
 
     def handle(self, event: events.MembershipEvent, now: float) -> Sequence[MembershipEffect]:
-        """Go to the next state. An answer that the state does not wait for is late: no effect."""
+        """Go to the next state and return its effects. Ignore late results of earlier requests."""
         if isinstance(event, events.RequestCompleted) and event.request not in self.state.awaited:
             return ()
         handler = transition(TRANSITIONS, self.state, event)
@@ -122,23 +121,23 @@ class MembershipMachine:
         return effects
 
     def next_deadline(self) -> float:
-        """When to call `handle(Tick(), now)` at the latest."""
+        """Return when `DeadlineReached` is due."""
         state = self.state
         if not isinstance(state, states.Stable | states.RevocationDue | states.CooperativeRejoin):
             return state.deadline
         if isinstance(state, states.CooperativeRejoin) and state.pending_leave is not None:
-            # It leaves soon anyway.
+            # The member is leaving, so its poll timeout does not matter.
             return state.deadline
         return min(state.deadline, self.poll_timer.deadline)
 
-    # What handlers share ------------------------------------------------------------------------
+    # For handlers -------------------------------------------------------------------------------
 
     def new_request(self) -> int:
         self._last_request += 1
         return self._last_request
 
     def backoff_s(self, attempt: int) -> float:
-        """Seconds before attempt number `attempt` (1 is the first repetition)."""
+        """Return the backoff in seconds before retry number `attempt`, which starts at 1."""
         return self._backoff.delay(attempt, self._rng)
 
     def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:

@@ -1,4 +1,4 @@
-"""Offsets of a group, committed to and fetched from its coordinator."""
+"""Commit and fetch of a group's offsets."""
 
 from __future__ import annotations
 
@@ -78,25 +78,25 @@ FIRST_WITH_GROUPS = 8
 FIRST_WITH_REQUIRE_STABLE = 7
 
 MAX_OFFSETS = 10_000
-"""Partitions of one request. More would keep the event loop for tens of milliseconds, and of
-OffsetCommit make a batch of records that brokers refuse (INVALID_COMMIT_OFFSET_SIZE)."""
+"""Most partitions in one request. More would block the event loop for tens of milliseconds, and
+brokers would reject the OffsetCommit (INVALID_COMMIT_OFFSET_SIZE)."""
 
 
 class CommitIdentity(NamedTuple):
-    """As whom to commit. The defaults are those of a consumer that assigns its own partitions."""
+    """Generation and member id for OffsetCommit. Without a membership: the defaults."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
     in_cooperative_rejoin: bool = False
-    """Whether the member is on its way into the next generation, with what it owns."""
+    """True while the member is rejoining and keeps its partitions (KIP-429)."""
 
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 class OffsetStorage(NamedTuple):
-    """Where offsets are committed: whom to ask for them, and in which versions of both APIs."""
+    """Destination of offsets: broker, and versions of OffsetCommit and OffsetFetch."""
 
     route: ToCoordinator | ToAnyNode
     min_version: int
@@ -104,7 +104,10 @@ class OffsetStorage(NamedTuple):
 
     @classmethod
     def from_option(cls, kind: str, group_id: str) -> OffsetStorage:
-        """Version 0 means ZooKeeper, which any broker writes to; later ones mean Kafka."""
+        """Return the storage for the option `offsets_storage`.
+
+        Version 0 of both APIs stores in ZooKeeper, through any broker; later versions in Kafka.
+        """
         if kind == "zookeeper":
             return cls(ToAnyNode(), 0, 0)
         return cls(ToCoordinator(group_id), 1, None)
@@ -116,11 +119,16 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class GroupOffsets:
-    """Commits one at a time and fetches what was committed.
+    """Commits and fetches offsets of one group.
 
-    `storage` is "kafka" or "zookeeper". `commit_identity` gives the current membership, None while
-    there is none. `on_rejected` is called when the coordinator refuses it, `on_committed` with the
-    offsets of each acknowledged commit.
+    Args:
+        cluster: Finds the coordinator and sends requests.
+        runtime: Clock and random numbers.
+        group_id: Name of the group.
+        commit_identity: Returns the current membership, None while there is none.
+        on_rejected: Called when the coordinator rejects the membership.
+        on_committed: Called with the offsets of each acknowledged commit.
+        storage: "kafka" or "zookeeper".
     """
 
     def __init__(
@@ -149,7 +157,7 @@ class GroupOffsets:
         self._progressed = AutoResetEvent()
 
     async def run(self) -> None:
-        """Send commits as they become due, for ever."""
+        """Send commits when they are due, until cancelled."""
         while True:
             now = self._runtime.clock.now()
             if self._machine.needs_rebalance_check(now):
@@ -168,35 +176,40 @@ class GroupOffsets:
         current = self._commit_identity()
         event: RebalanceContinues | Rejoined = RebalanceContinues()
         if current is not None and not current.in_cooperative_rejoin:
-            # Whatever made the coordinator refuse the commit, this member is in no rebalance.
+            # The coordinator rejected the commit, but this member is not in a rebalance.
             event = Rejoined(current.generation, list(self._machine.pending_offsets))
         self._perform(self._machine.handle(event, now))
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a call waits for a commit; one that timed out or was cancelled does not."""
+        """True while a call waits for a commit. Cancelled and timed-out calls do not count."""
         return bool(self._waiters)
 
     def pending_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was asked to be committed of these and is not acknowledged yet."""
+        """Return the submitted offsets of these partitions that are not acknowledged yet."""
         pending = self._machine.pending_offsets
         if not pending:
             return {}
         return {tp: pending[tp].offset for tp in partitions if tp in pending}
 
     async def wait_idle(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Wait until no commit of these partitions is under way or still to be sent.
+        """Wait until no commit of these partitions is pending.
 
-        What is fetched before would be older than what was processed. Raises `RequestTimedOut`.
+        Offsets fetched earlier would be older than the processed records.
+
+        Raises:
+            RequestTimedOut: At the deadline.
         """
         while self._machine.pending_offsets and any(
             tp in self._machine.pending_offsets for tp in partitions
         ):
             if not await self._progressed.wait(deadline):
                 raise RequestTimedOut(
-                    "a commit is not acknowledged yet", api="OffsetCommit", group=self._group_id
+                    "an earlier commit was not acknowledged before the deadline",
+                    api="OffsetCommit",
+                    group=self._group_id,
                 )
 
     async def commit(
@@ -208,8 +221,18 @@ class GroupOffsets:
     ) -> None:
         """Commit, and wait until these or newer offsets are acknowledged.
 
-        Cancelling the wait does not take the commit back. Raises `CommitFailed`, `BrokerError`,
-        `RequestTimedOut` at the deadline.
+        Cancellation stops waiting but does not revert the commit.
+
+        Args:
+            offsets: Offset of the next record to read, per partition.
+            deadline: Time of the runtime's clock, in seconds.
+            before_revocation: Send the commit during a rebalance too, as the last one of its
+                partitions.
+
+        Raises:
+            CommitFailed: The member does not own a partition any more.
+            BrokerError: The coordinator returned an error that is not retriable.
+            RequestTimedOut: No acknowledgement before the deadline. The outcome is unknown.
         """
         await self.wait_acknowledged(
             [self.submit(offsets, before_revocation=before_revocation)], deadline
@@ -221,7 +244,7 @@ class GroupOffsets:
         *,
         before_revocation: bool = False,
     ) -> int:
-        """Begin to commit, as `commit`, and return the commit_id for `acknowledged`."""
+        """Start a commit. Return its id for `wait_acknowledged`."""
         commit_id, effects = self._machine.submit(
             offsets, self._runtime.clock.now(), before_revocation=before_revocation
         )
@@ -231,7 +254,7 @@ class GroupOffsets:
         return commit_id
 
     async def wait_acknowledged(self, commit_ids: Sequence[int], deadline: float) -> None:
-        """Wait until what `submit` began is acknowledged. Raises as `commit`."""
+        """Wait for submitted commits. Raises the errors of `commit`."""
         try:
             for commit_id in commit_ids:
                 await self._waiters[commit_id].wait(deadline)
@@ -251,7 +274,7 @@ class GroupOffsets:
     def end_ownership(
         self, partitions: Collection[TopicPartition], reason: str, *, lost: bool
     ) -> None:
-        """These partitions are not owned any more: their commits fail."""
+        """Fail the pending commits of partitions that were revoked or `lost`."""
         self._perform(
             self._machine.handle(
                 OwnershipEnded(partitions, lost, reason), self._runtime.clock.now()
@@ -259,17 +282,24 @@ class GroupOffsets:
         )
 
     def on_rejoined(self, generation: int, owned: Collection[TopicPartition]) -> None:
-        """A rebalance is over, or the group was left (`NO_GENERATION`, nothing owned)."""
+        """Continue after a rebalance or after leaving (`NO_GENERATION`, nothing owned)."""
         self._perform(self._machine.handle(Rejoined(generation, owned), self._runtime.clock.now()))
         self._changed.set()
 
     async def fetch(
         self, partitions: Sequence[TopicPartition], deadline: float, *, stable: bool = False
     ) -> Committed:
-        """What is committed for each partition; None for nothing.
+        """Return the committed offset per partition; None where nothing is committed.
 
-        `stable` refuses a broker that does not wait for open transactions. Raises `BrokerError`,
-        `RequestTimedOut` at the deadline, `UnsupportedVersion`.
+        Args:
+            partitions: Partitions to look up.
+            deadline: Time of the runtime's clock, in seconds.
+            stable: Require offsets without open transactions (KIP-447, OffsetFetch v7+).
+
+        Raises:
+            BrokerError: The coordinator returned an error that is not retriable.
+            RequestTimedOut: No response before the deadline.
+            UnsupportedVersion: The broker does not support the storage, or `stable`.
         """
         attempt = 0
         route, low, high = self._storage
@@ -290,8 +320,7 @@ class GroupOffsets:
             except UnsupportedVersion as error:
                 if stable:
                     error.reason += (
-                        "; brokers from 2.5 on wait for transactions that are about to change what"
-                        " is committed (KIP-447)"
+                        "; brokers from 2.5 exclude offsets of open transactions (KIP-447)"
                     )
                 else:
                     _explain_unsupported(error)
@@ -311,7 +340,7 @@ class GroupOffsets:
         self, effect: SendCommit, commit_identity: CommitIdentity | None
     ) -> CommitResponseReceived | CommitRequestFailed:
         if commit_identity is None:
-            error = CommitFailed("this consumer is not a member of its group at present")
+            error = CommitFailed("this consumer is not a member of its group")
             return CommitRequestFailed(effect.request, error)
         if len(effect.offsets) <= MAX_OFFSETS:
             return await self._send_request(effect, commit_identity)
@@ -364,11 +393,11 @@ class GroupOffsets:
     ) -> None:
         if not logger.isEnabledFor(logging.DEBUG):
             return
-        refused = {tp: code for tp, code in codes.items() if code != ErrorCode.NONE}
-        committed = {tp: offset.offset for tp, offset in offsets.items() if tp not in refused}
+        rejected = {tp: code for tp, code in codes.items() if code != ErrorCode.NONE}
+        committed = {tp: offset.offset for tp, offset in offsets.items() if tp not in rejected}
         text = f"committed {list_offsets(committed)}"
-        if refused:
-            text += f"; refused (error codes): {list_offsets(refused)}"
+        if rejected:
+            text += f"; rejected (error codes): {list_offsets(rejected)}"
         logger.debug(
             "Group %s: %s",
             self._group_id,
@@ -410,8 +439,8 @@ class GroupOffsets:
 
 def _explain_unsupported(error: UnsupportedVersion) -> None:
     error.reason += (
-        '; brokers from 0.8.2 keep offsets in Kafka (offsets_storage="kafka"), those from 0.8.1 to'
-        ' 2.8 in ZooKeeper (offsets_storage="zookeeper"), and 0.8.0 keeps none'
+        '; brokers from 0.8.2 store offsets in Kafka (offsets_storage="kafka"), those from 0.8.1 to'
+        ' 2.8 in ZooKeeper (offsets_storage="zookeeper"), and 0.8.0 stores none'
     )
 
 
@@ -424,7 +453,7 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, UUID],
 ) -> OffsetCommitRequest:
-    """One OffsetCommit; topics bear their names and, where known, their ids."""
+    """Return an OffsetCommit request. Topics have their names and, where known, their ids."""
 
     def partition(tp: TopicPartition) -> OffsetCommitRequestPartition:
         offset = offsets[tp]
@@ -452,9 +481,9 @@ def commit_request(
 def merge_results(
     request: int, results: Iterable[CommitResponseReceived | CommitRequestFailed]
 ) -> CommitResponseReceived | CommitRequestFailed:
-    """The answer of a commit that went out in parts, for all that was not committed.
+    """Merge the results of a commit that was sent in several requests.
 
-    What went wrong with one part alone is the answer for all: they are sent again, or refused.
+    If one request failed, its error is the result of all, which are then retried or failed.
     """
     merged = CommitResponseReceived(request, {})
     for result in results:
@@ -467,7 +496,7 @@ def merge_results(
 def read_commit_codes(
     response: OffsetCommitResponse, ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, int]:
-    """The error code of each partition."""
+    """Return the error code per partition."""
     return {
         TopicPartition(name, partition.partition_index): partition.error_code
         for name, partitions in _with_topic_names(response.topics, ids)
@@ -480,9 +509,9 @@ def fetch_request(
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
 ) -> tuple[ByVersion[OffsetFetchResponse], int | None]:
-    """One OffsetFetch, and the highest version that it may go out in.
+    """Return an OffsetFetch request and its highest version.
 
-    Offsets that an open transaction is about to replace are waited for (KIP-447, brokers from 2.5).
+    From v7 the broker rejects offsets of open transactions with a retriable error (KIP-447).
     """
     grouped = partitions_by_topic(partitions)
 
@@ -519,13 +548,18 @@ def read_committed_offsets(
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
 ) -> Committed:
-    """The committed offsets. A partition that the answer leaves out is a `ProtocolError`."""
+    """Return the committed offsets of an OffsetFetch response.
+
+    Raises:
+        ProtocolError: The response lacks the group or a partition.
+        BrokerError: The response has an error code.
+    """
     topics: Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics] = response.topics
     error_code = response.error_code
     if response.groups:
         group = next((group for group in response.groups if group.group_id == group_id), None)
         if group is None:
-            raise ProtocolError(f"the answer is not about the group {group_id!r}")
+            raise ProtocolError(f"the response does not contain group {group_id!r}")
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
         raise group_error(error_code, "OffsetFetch")
@@ -540,7 +574,7 @@ def read_committed_offsets(
         entry = returned.get(tp)
         if entry is None:
             raise ProtocolError(
-                "the answer leaves a partition out",
+                "the response does not contain the partition",
                 api="OffsetFetch",
                 topic=tp.topic,
                 partition=tp.partition,
@@ -550,7 +584,7 @@ def read_committed_offsets(
             raise error_for(
                 entry.error_code, api="OffsetFetch", topic=tp.topic, partition=tp.partition
             )
-        # Nothing committed: error 0 and -1, or error 3 where ZooKeeper has no node for it.
+        # Without a committed offset, brokers return offset -1, or for ZooKeeper error code 3.
         committed[tp] = (
             None
             if unknown or entry.committed_offset < 0
@@ -562,7 +596,7 @@ def read_committed_offsets(
 
 
 class _ResponseTopic(Protocol[P_co]):
-    """A topic in a response; from some version on it bears its id alone."""
+    """A topic in a response. Newer versions have its id instead of its name."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Handlers of rebalances: what a member with partitions revokes, loses and rejoins with."""
+"""Handlers of rebalances of a member with partitions: revocation, loss, rejoin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .membership_machine import MembershipMachine
 
 
-# --- an owner of partitions -------------------------------------------------------------------
+# --- a member with an assignment --------------------------------------------------------------
 
 
 def resubscribe(
@@ -30,7 +30,7 @@ def resubscribe(
 def resubscribe_before_revocation(
     m: MembershipMachine, state: states.RevocationDue, event: events.Subscribed, now: float
 ) -> Outcome:
-    """What is subscribed to again need not go for that; what is not any more has to go too."""
+    """Update the partitions to revoke to the changed subscription (cooperative)."""
     m.topics = event.topics
     if not m.settings.cooperative or state.to_add is not None:
         return state, ()
@@ -40,19 +40,20 @@ def resubscribe_before_revocation(
 def rebalance(
     m: MembershipMachine, state: states.Assigned, event: events.RebalanceInProgress, now: float
 ) -> Outcome:
-    return actions.rebalance(m, state, "the group rebalances", now)
+    return actions.rebalance(m, state, "the group is rebalancing", now)
 
 
 def rebalance_before_revocation(
     m: MembershipMachine, state: states.RevocationDue, event: events.RebalanceInProgress, now: float
 ) -> Outcome:
-    """Another rebalance began before the application let go of what the last one took.
+    """Rejoin before the pending revocation (cooperative).
 
-    A keeper joins with that: it is nobody else's yet. The others need not wait for it.
+    The partitions to revoke are not assigned to another member yet, so this member rejoins with
+    them and the others need not wait for the application.
     """
     if not m.settings.cooperative:
         return heartbeats.heartbeat_succeeded(m, state, event, now)
-    return actions.rebalance(m, state, "the group rebalances", now)
+    return actions.rebalance(m, state, "the group is rebalancing", now)
 
 
 def rejoin_on_request(
@@ -84,14 +85,16 @@ def revoked(
     if state.to_add is not None:
         remaining = tuple(sorted((*remaining, *state.to_add)))
         assign = (AssignPartitions(state.to_add),)
-    next_state, effects = actions.rebalance(m, replace(state, assignment=remaining), m.reason, now)
+    next_state, effects = actions.rebalance(
+        m, replace(state, assignment=remaining), m.join_reason, now
+    )
     return next_state, (*assign, *effects)
 
 
 def forget_member_id(
     m: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
 ) -> Outcome:
-    """The partitions are lost while they are given back: only the new beginning differs."""
+    """Complete the revocation, then join as a new member: the membership is lost."""
     generation = replace(state.generation, member_id="", number=states.NO_GENERATION)
     heartbeat = states.HeartbeatState(state.heartbeat.node, None, NEVER, NEVER)
     to_revoke = set(state.to_revoke)
@@ -106,8 +109,8 @@ def forget_member_id(
 
 def loss_reason(event: events.RequestCompleted) -> str:
     if isinstance(event, events.IllegalGeneration):
-        return "its generation is over"
-    return "the coordinator does not know this member"
+        return "its generation has ended (ILLEGAL_GENERATION)"
+    return "the coordinator does not know this member (UNKNOWN_MEMBER_ID)"
 
 
 def lose_and_rejoin(
@@ -116,9 +119,11 @@ def lose_and_rejoin(
     identity = states.NEW_MEMBER
     if isinstance(event, events.IllegalGeneration):
         identity = replace(actions.join_identity(state), last_generation=states.NO_GENERATION)
-    m.reason = loss_reason(event)
+    m.join_reason = loss_reason(event)
     next_state, _ = actions.back_off_join(m, identity, state.heartbeat.node, now)
-    return actions.or_finish_leave(m, state, (next_state, actions.lose_partitions(state, m.reason)))
+    return actions.or_finish_leave(
+        m, state, (next_state, actions.lose_partitions(state, m.join_reason))
+    )
 
 
 def check_poll_timer(
@@ -127,9 +132,12 @@ def check_poll_timer(
     if now < m.poll_timer.deadline:
         return heartbeats.send_due_heartbeat(m, state, now)
     limit = m.settings.max_poll_interval_ms
-    reason = f"the application did not call for max_poll_interval_ms ({limit})"
-    leave = actions.leave_no_wait(m, state.generation.member_id, now, "max_poll_interval_ms passed")
-    # A static member finds its generation as it was: what that took from it is still nobody's.
+    reason = f"the application did not poll within max_poll_interval_ms ({limit})"
+    leave = actions.leave_no_wait(
+        m, state.generation.member_id, now, "max_poll_interval_ms exceeded"
+    )
+    # A static member returns to the same generation. Partitions that it should have revoked there
+    # are unassigned until it rejoins once more.
     m.must_rejoin = m.settings.cooperative and not isinstance(state, states.Stable)
     return states.PollTimedOut(), (
         LogMessage(reason, warning=True),
@@ -138,7 +146,7 @@ def check_poll_timer(
     )
 
 
-# --- an owner on its way into the next generation ----------------------------------------------
+# --- a member in a cooperative rejoin ---------------------------------------------------------
 
 
 def check_pending_leave(
@@ -163,7 +171,7 @@ def rejoin_when_due(
 def rejoin_at_new_coordinator(
     m: MembershipMachine, state: states.Rejoining, event: events.CoordinatorFound, now: float
 ) -> Outcome:
-    """Where the JoinGroup went nobody answers it any more, if that is not the coordinator now."""
+    """Send JoinGroup again if the coordinator moved: the old one does not respond to it."""
     next_state, _ = heartbeats.coordinator_found(m, state, event, now)
     assert isinstance(next_state, states.Rejoining)
     if event.node == state.node:
@@ -174,7 +182,7 @@ def rejoin_at_new_coordinator(
 def illegal_generation_while_rejoining(
     m: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
 ) -> Outcome:
-    """All have joined: the answer to JoinGroup is on its way, unless the session ends first."""
+    """Wait for the JoinGroup response: the error for a heartbeat means that all have joined."""
     if event.request == state.request:
         return lose_and_rejoin(m, state, event, now)
     next_at = now + m.settings.heartbeat_interval_ms / 1000

@@ -1,4 +1,4 @@
-"""What the coordinator's answers mean to a member: responses and failures become events."""
+"""Conversion of the coordinator's responses and of failures to events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _GROUP_FAILURE_CODES = frozenset(
 
 
 def group_error(code: int, api: str, broker: str | None = None) -> KafkaError:
-    """The exception for an error code of a group API."""
+    """Return the exception for an error code of a group API."""
     error = error_for(code, api=api, broker=broker)
     if code not in _GROUP_FAILURE_CODES:
         return error
@@ -68,7 +68,7 @@ def _error_event(request: int, code: int, api: str, broker: str | None) -> event
 
 
 def failure_event(request: int, error: KafkaError) -> events.RequestCompleted:
-    """The event of a request that got no answer."""
+    """Return the event for a request without a response."""
     if error.retriable:
         return events.CoordinatorUnavailable(request)
     if isinstance(error, ProtocolError):
@@ -79,7 +79,10 @@ def failure_event(request: int, error: KafkaError) -> events.RequestCompleted:
 def join_event(
     request: int, response: JoinGroupResponse, offered: Collection[str], broker: str | None = None
 ) -> events.RequestCompleted:
-    """Read an answer to JoinGroup; `offered` are the names of the assignors that were listed."""
+    """Return the event for a JoinGroup response.
+
+    `offered` are the names of the assignors in the request.
+    """
     code = response.error_code
     if code == ErrorCode.MEMBER_ID_REQUIRED:
         return events.MemberIdAssigned(request, response.member_id)
@@ -89,9 +92,7 @@ def join_event(
         return _error_event(request, code, "JoinGroup", broker)
     protocol = response.protocol_name or ""
     if protocol not in offered:
-        return events.ProtocolViolation(
-            request, f"it chose the assignor {protocol!r}, not one of ours"
-        )
+        return events.ProtocolViolation(request, f"assignor {protocol!r} was not offered")
     if response.leader != response.member_id:
         return events.JoinedAsFollower(
             request, response.member_id, response.generation_id, protocol
@@ -115,13 +116,13 @@ def join_event(
 def sync_event(
     request: int, response: SyncGroupResponse, broker: str | None = None
 ) -> events.RequestCompleted:
-    """Read an answer to SyncGroup."""
+    """Return the event for a SyncGroup response."""
     if response.error_code != ErrorCode.NONE:
         return _error_event(request, response.error_code, "SyncGroup", broker)
     try:
         assignment = consumer_protocol.decode_assignment(response.assignment)
     except ProtocolError as error:
-        return events.ProtocolViolation(request, f"its assignment cannot be read: {error}")
+        return events.ProtocolViolation(request, f"invalid assignment: {error}")
     partitions = consumer_protocol.flatten_by_topic(assignment.assigned_partitions)
     return events.Synced(request, tuple(partitions))
 
@@ -129,7 +130,7 @@ def sync_event(
 def heartbeat_event(
     request: int, response: HeartbeatResponse, broker: str | None = None
 ) -> events.RequestCompleted:
-    """Read an answer to Heartbeat."""
+    """Return the event for a Heartbeat response."""
     if response.error_code != ErrorCode.NONE:
         return _error_event(request, response.error_code, "Heartbeat", broker)
     return events.HeartbeatSucceeded(request)

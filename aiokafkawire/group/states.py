@@ -1,6 +1,6 @@
-"""What a member of a consumer group can be in. A state owns its data.
+"""States of a group member. A state owns the data that is valid only in it.
 
-`membership_machine` holds the table that binds states and events.
+`membership_machine` has the table of transitions.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ __all__ = (
 )
 
 NO_GENERATION = -1
-"""The generation of whoever is not a member; also that of commits outside a group."""
+"""Generation of a consumer that is not a member, and of commits outside a membership."""
 
 Assignment = tuple[TopicPartition, ...]
 
 
 class NextAction(enum.Enum):
-    """What a member does once its partitions are given back."""
+    """Next action of a member after its partitions are revoked."""
 
     JOIN = "join"
     LEAVE = "leave"
@@ -66,30 +66,30 @@ class NextAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A membership: what a broker checks at each Heartbeat, SyncGroup and OffsetCommit."""
+    """Membership in one generation. A broker checks it in Heartbeat, SyncGroup and OffsetCommit."""
 
     member_id: str
     number: int
     protocol: str
     topics: tuple[str, ...]
-    """The subscription that it was joined with."""
+    """Topics that JoinGroup subscribed to."""
     is_leader: bool
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """The heartbeats of a member. Times are absolute seconds."""
+    """Heartbeats of a member. Times are in seconds of the runtime's clock."""
 
     node: NodeId | None
-    """The coordinator; None while it is being looked for."""
+    """The coordinator; None while it is unknown."""
     request: int | None
-    """The heartbeat or the look-up that is under way."""
+    """Number of the Heartbeat or FindCoordinator request in flight."""
     next_at: float
     session_ends: float
-    """Without an answer by then the coordinator has forgotten the member, or is not there."""
+    """Without a response by then, the coordinator removed the member or is unreachable."""
     attempt: int = 0
     timeout_logged: bool = False
-    """Whether a whole session has passed without an answer, and that was told."""
+    """True after a session timeout without a response has been logged."""
 
     @property
     def deadline(self) -> float:
@@ -100,7 +100,7 @@ class HeartbeatState:
 
 @dataclass(frozen=True, slots=True)
 class JoinResponseMember:
-    """One member as the leader sees it; `metadata` is its encoded subscription."""
+    """A member in the leader's JoinGroup response. `metadata` is its encoded subscription."""
 
     member_id: str
     group_instance_id: str | None
@@ -108,7 +108,10 @@ class JoinResponseMember:
 
 
 class MembershipState:
-    """What all states answer: which requests they wait for, and when they want to be woken."""
+    """Base of all states.
+
+    `awaited` are the numbers of the requests in flight. `DeadlineReached` is due at `deadline`.
+    """
 
     __slots__ = ()
 
@@ -123,25 +126,25 @@ class MembershipState:
 
 @dataclass(frozen=True, slots=True)
 class Unjoined(MembershipState):
-    """No subscription, no membership."""
+    """Neither subscribed nor a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinIdentity:
-    """Who wants to come in: "" until the coordinator gave a member id."""
+    """Member id and generation for JoinGroup. The id is "" until the coordinator assigns one."""
 
     member_id: str = ""
     last_generation: int = NO_GENERATION
-    """The last generation that this member id had."""
+    """Last generation of this member id."""
     attempt: int = 0
-    """Failures in a row."""
+    """Consecutive failures."""
 
 
 NEW_MEMBER = JoinIdentity()
 
 
 class AttemptingJoin(MembershipState):
-    """On the way in."""
+    """Joining without partitions: finding the coordinator, backing off, or JoinGroup in flight."""
 
     __slots__ = ()
     identity: JoinIdentity
@@ -159,7 +162,7 @@ class FindingCoordinator(AttemptingJoin):
 
 @dataclass(frozen=True, slots=True)
 class BackingOff(AttemptingJoin):
-    """Waits before the next attempt: at `node` if that is known, else it is looked for."""
+    """Waits for the next attempt. Without a `node`, the coordinator is found first."""
 
     identity: JoinIdentity
     node: NodeId | None
@@ -172,7 +175,7 @@ class BackingOff(AttemptingJoin):
 
 @dataclass(frozen=True, slots=True)
 class Joining(AttemptingJoin):
-    """A JoinGroup is under way; the coordinator may park it for the whole rebalance timeout."""
+    """JoinGroup is in flight. The coordinator may delay it for the whole rebalance timeout."""
 
     identity: JoinIdentity
     node: NodeId
@@ -185,7 +188,7 @@ class Joining(AttemptingJoin):
 
 
 class InGeneration(MembershipState):
-    """A member of a generation; its heartbeats go on in every such state."""
+    """Base of the states of a member of a generation, which sends heartbeats."""
 
     __slots__ = ()
     generation: Generation
@@ -201,7 +204,7 @@ class InGeneration(MembershipState):
 
 
 class AwaitingAssignment(InGeneration):
-    """A member that waits for what the generation gives it; `request` is for that."""
+    """Base of the states before the assignment arrives. `request` is for the assignment."""
 
     __slots__ = ()
     request: int
@@ -214,7 +217,7 @@ class AwaitingAssignment(InGeneration):
 
 @dataclass(frozen=True, slots=True)
 class Assigning(AwaitingAssignment):
-    """The leader: its assignor divides the partitions."""
+    """The leader's assignor is running."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -224,7 +227,7 @@ class Assigning(AwaitingAssignment):
 
 @dataclass(frozen=True, slots=True)
 class Syncing(AwaitingAssignment):
-    """A SyncGroup is under way; its answer brings the partitions."""
+    """SyncGroup is in flight. Its response has the assignment."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -233,7 +236,7 @@ class Syncing(AwaitingAssignment):
 
 
 class Assigned(InGeneration):
-    """A member that owns partitions; only a `Stable` one may own none."""
+    """Base of the states with an assignment. Only in `Stable` it may be empty."""
 
     __slots__ = ()
     assignment: Assignment
@@ -241,7 +244,7 @@ class Assigned(InGeneration):
 
 @dataclass(frozen=True, slots=True)
 class Stable(Assigned):
-    """A member with its partitions, and no rebalance that it knows of."""
+    """Assigned, and no rebalance is known."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -250,10 +253,10 @@ class Stable(Assigned):
 
 @dataclass(frozen=True, slots=True)
 class RevocationDue(Assigned):
-    """Partitions have to go, and the application is still at work on what it was given.
+    """Partitions must be revoked, but the application still processes their records.
 
-    `to_revoke` are all of them (eager), or those that the new generation takes away (cooperative):
-    `to_add` are then what it brings, to be told of afterwards.
+    `to_revoke` are all partitions (eager) or those that the new assignment lacks (cooperative). In
+    the latter case `to_add` are the new ones, which are assigned after the revocation.
     """
 
     generation: Generation
@@ -265,7 +268,7 @@ class RevocationDue(Assigned):
 
 @dataclass(frozen=True, slots=True)
 class Revoking(Assigned):
-    """The application's callback and the commit run; then `to_revoke` is given back."""
+    """The rebalance callback and the commit are running. `to_revoke` is revoked afterwards."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -282,9 +285,9 @@ class Revoking(Assigned):
 
 @dataclass(frozen=True, slots=True)
 class PendingLeave:
-    """A member that shall leave lets the rebalance come to its end first, up to `by` (seconds).
+    """A member that leaves after the rebalance, at the latest at `deadline`.
 
-    In the middle of it the coordinator takes no commits.
+    During a rebalance the coordinator rejects commits.
     """
 
     next_action: NextAction
@@ -292,7 +295,7 @@ class PendingLeave:
 
 
 class CooperativeRejoin(Assigned):
-    """A member on its way into the next generation, which goes on with what it owns (KIP-429)."""
+    """Base of the states of a member that rejoins and keeps its partitions (KIP-429)."""
 
     __slots__ = ()
     attempt: int
@@ -303,7 +306,7 @@ class CooperativeRejoin(Assigned):
 
 
 class CooperativeRejoinInFlight(CooperativeRejoin):
-    """A keeper that waits for an answer."""
+    """Base of the cooperative rejoin states with a request in flight."""
 
     __slots__ = ()
     request: int
@@ -321,7 +324,7 @@ class CooperativeRejoinInFlight(CooperativeRejoin):
 
 @dataclass(frozen=True, slots=True)
 class RejoinBackoff(CooperativeRejoin):
-    """Waits before it joins again, and for the coordinator if that is being looked for."""
+    """Waits to rejoin, until `until` and until the coordinator is known."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -338,7 +341,7 @@ class RejoinBackoff(CooperativeRejoin):
 
 @dataclass(frozen=True, slots=True)
 class Rejoining(CooperativeRejoinInFlight):
-    """A JoinGroup is under way at `node`, of a member of an earlier generation."""
+    """JoinGroup with owned partitions is in flight to `node`."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -352,7 +355,7 @@ class Rejoining(CooperativeRejoinInFlight):
 
 @dataclass(frozen=True, slots=True)
 class Reassigning(CooperativeRejoinInFlight, AwaitingAssignment):
-    """As `Assigning`, with the partitions of the generation before."""
+    """As `Assigning`, with the partitions of the previous generation."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -364,7 +367,7 @@ class Reassigning(CooperativeRejoinInFlight, AwaitingAssignment):
 
 @dataclass(frozen=True, slots=True)
 class Resyncing(CooperativeRejoinInFlight, AwaitingAssignment):
-    """As `Syncing`, with the partitions of the generation before."""
+    """As `Syncing`, with the partitions of the previous generation."""
 
     generation: Generation
     heartbeat: HeartbeatState
@@ -376,12 +379,12 @@ class Resyncing(CooperativeRejoinInFlight, AwaitingAssignment):
 
 @dataclass(frozen=True, slots=True)
 class PollTimedOut(MembershipState):
-    """Left, because the application did not call for max_poll_interval_ms; joins when it does."""
+    """Left the group after max_poll_interval_ms without a poll. The next poll rejoins."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitingMemberId(MembershipState):
-    """Wants to leave, but only the answer to its first JoinGroup says as whom."""
+    """Leaves as soon as the response to its first JoinGroup has the member id."""
 
     request: int
     next_action: NextAction
@@ -413,7 +416,7 @@ class Leaving(MembershipState):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(MembershipState):
-    """Another member runs under the same group_instance_id."""
+    """Another member uses the same group_instance_id. Final."""
 
     error: KafkaError
     reported: bool = False
@@ -421,7 +424,7 @@ class Fenced(MembershipState):
 
 @dataclass(frozen=True, slots=True)
 class JoinFailed(MembershipState):
-    """The group could not be joined. Once the application was `told`, its next call tries anew."""
+    """Joining failed. After the error is `reported`, the next poll tries again."""
 
     error: KafkaError
     reported: bool = False

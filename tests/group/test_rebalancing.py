@@ -194,7 +194,7 @@ def test_a_heartbeat_that_fails_inside_of_the_coordinator_is_told_once_and_repea
 def test_a_keeper_joins_at_once_with_what_it_owns_though_the_application_is_at_work() -> None:
     membership, join = keeper()
     assert (join.member_id, join.generation, join.owned) == ("me", 1, (P0, P1))
-    assert "rebalances" in join.reason
+    assert "rebalancing" in join.reason
     assert membership.generation is not None
     assert membership.generation.number == 1
 
@@ -238,7 +238,7 @@ def test_the_difference_waits_for_the_application_and_the_rest_does_not() -> Non
     assert told == AssignPartitions(())
     assert isinstance(join, SendJoin)
     assert (join.generation, join.owned) == (2, (P1,))
-    assert "gave back" in join.reason
+    assert "revoked" in join.reason
 
 
 def test_what_is_new_is_told_of_after_what_goes() -> None:

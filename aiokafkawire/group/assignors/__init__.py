@@ -1,4 +1,4 @@
-"""Who of a group reads which partitions: the leader's part of the group protocol."""
+"""Partition assignors, which the leader of a group runs."""
 
 from .base import Assignor, MemberSubscription
 from .range import RangeAssignor

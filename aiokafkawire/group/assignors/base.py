@@ -1,4 +1,4 @@
-"""What an assignor is: the leader's part of the group protocol."""
+"""Base class of assignors, and helpers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from aiokafkawire.types import TopicPartition
 __all__ = (
     "Assignor",
     "MemberSubscription",
-    "by_topic",
     "java_order",
     "java_table_order",
     "member_order",
+    "members_by_topic",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member told the leader.
+    """Subscription of one member, as the leader receives it in JoinGroup.
 
-    `owned` and `generation` are what the member had before (-1: nothing known); members that
-    follow the eager protocol own nothing when they join. `rack` is the member's `client_rack`.
+    Attributes:
+        member_id: Member id that the coordinator assigned.
+        topics: Subscribed topics.
+        group_instance_id: Instance id of a static member (KIP-345), else None.
+        user_data: Bytes that the member's assignor returned from `user_data`.
+        owned: Partitions that the member still owns (KIP-429). Empty in the eager protocol.
+        generation: Generation of `owned` (KIP-792), -1 if unknown.
+        rack: The member's `client_rack` (KIP-881).
     """
 
     member_id: str
@@ -36,28 +42,32 @@ class MemberSubscription:
 
 
 class Assignor(ABC):
-    """Divides partitions among the members of a group. Subclass it to write your own.
+    """Assigns partitions to the members of a group. Subclass it to write your own.
 
-    `name` stands in JoinGroup: the group uses an assignor that all of its members list. One object
-    serves one consumer; a class in `partition_assignment_strategy` is called without arguments.
+    The group uses an assignor whose `name` all members list in JoinGroup. Each consumer needs its
+    own object; a class in `partition_assignment_strategy` is instantiated without arguments.
     """
 
     cooperative: bool = False
-    """Whether members may keep their partitions while they join again (KIP-429).
+    """True if members keep their partitions while they rejoin (KIP-429).
 
-    Such an assignor gives no partition away in the generation in which another member still owns
-    it. A consumer follows the cooperative protocol when all the assignors it lists are so.
+    A cooperative assignor must not assign a partition that another member still owns. A consumer
+    uses the cooperative protocol if all its assignors are cooperative.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name that all members share, e.g. `range`."""
+        """Name in JoinGroup, for example `range`. The same for all members."""
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """Bytes of the assignor's own for the leader to see; None for none.
+        """Return bytes for the leader's assignor. Called before each JoinGroup.
 
-        Called before each JoinGroup with the topics subscribed to.
+        Args:
+            topics: Subscribed topics.
+
+        Returns:
+            The bytes, which the leader finds in `MemberSubscription.user_data`, or None.
         """
         return None
 
@@ -68,28 +78,38 @@ class Assignor(ABC):
         members: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Partitions by member id.
+        """Return the partitions per member id. Runs on the leader only and must not block.
 
-        `partitions` has the number of partitions of each topic that exists, `racks` the racks of
-        each partition's replicas (empty when none is known). Runs on the leader only, must not
-        block, and must not trust `user_data` and `owned`, which other members wrote. A member
-        that is left out gets no partitions. An exception ends the leader's consumer with
-        `GroupFailed`, and so does a partition that is given twice.
+        An exception, or a partition assigned twice, ends the leader's consumer with `GroupFailed`.
+
+        Args:
+            partitions: Number of partitions per existing topic.
+            members: Subscriptions of all members. Other programs may have written `user_data` and
+                `owned`, so do not trust them.
+            racks: Racks of the replicas per partition. Empty if no rack is known.
+
+        Returns:
+            The assignment. Members that are missing in it get no partitions.
         """
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: B027
-        """This member got these partitions in this generation. Called after each SyncGroup."""
+        """Receive this member's assignment. Called after each SyncGroup.
+
+        Args:
+            partitions: Partitions assigned to this member.
+            generation_id: Generation of the assignment.
+        """
 
 
 def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java does: by UTF-16 code unit."""
+    """Return a sort key that orders strings as Java does: by UTF-16 code unit."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def java_table_order(texts: Sequence[str]) -> list[str]:
-    """The order in which a hash table of Java's holds these strings.
+    """Return the strings in the iteration order of a Java HashMap.
 
-    Some results of Java's assignors follow it; it does not depend on the order of `texts`.
+    Some results of Java's assignors depend on it. The order of `texts` does not matter.
     """
     buckets = 16
     while len(texts) > buckets * 3 // 4:
@@ -105,16 +125,16 @@ def java_table_order(texts: Sequence[str]) -> list[str]:
 
 
 def member_order(member: MemberSubscription) -> tuple[bool, bytes]:
-    """Static members first, by their instance id; the others by their member id."""
+    """Return a sort key: static members first, by instance id, then the others, by member id."""
     if member.group_instance_id is not None:
         return False, java_order(member.group_instance_id)
     return True, java_order(member.member_id)
 
 
-def by_topic(
+def members_by_topic(
     members: Iterable[MemberSubscription],
 ) -> list[tuple[str, list[MemberSubscription]]]:
-    """The topics that are subscribed to, in Java's order, each with its members as they come."""
+    """Return the subscribed topics in Java's order, each with its members in the given order."""
     subscribers: dict[str, list[MemberSubscription]] = {}
     for member in members:
         for topic in dict.fromkeys(member.topics):

@@ -1,4 +1,4 @@
-"""The sticky division among members that all subscribe to the same topics."""
+"""Sticky assignment for members that all subscribe to the same topics."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def assign_constrained(
     owned: Mapping[str, Sequence[TopicPartition]],
     rack_info: RackInfo,
 ) -> dict[str, list[TopicPartition]]:
-    """Give each member its share, and of what it owned as much as the share allows.
+    """Return an assignment in which members keep owned partitions up to their quota.
 
-    `partitions` are all, by topic and number; `owned` has all members. Numbers differ
-    by one at most. Where racks matter, partitions are given within racks first.
+    `partitions` are all partitions, by topic and number; `owned` has all members. The numbers of
+    partitions differ by one at most. With known racks, members get partitions of their rack first.
     """
     quotas = _Quotas(len(partitions), owned)
     kept: set[TopicPartition] = set()
@@ -39,10 +39,11 @@ def assign_constrained(
 
 
 class _Quotas:
-    """Who has how much of a share.
+    """Assigned partitions and quotas of the members.
 
-    All get `least` partitions, and `extra` of the members one more. Members in `lacking` have
-    fewer than `least`; those in `spare` have `least`, and may get the one more.
+    Each member gets `_min_quota` partitions; `_over_min_quota_left` more members get one in
+    addition. `_under_min_quota` are the members with fewer than the minimum, `_at_min_quota` those
+    that have it and may get one more.
     """
 
     def __init__(self, count: int, members: Iterable[str]) -> None:
@@ -55,7 +56,7 @@ class _Quotas:
     def keep(
         self, member_id: str, owned_before: Sequence[TopicPartition]
     ) -> Sequence[TopicPartition]:
-        """Let a member keep what it had, as far as its share allows."""
+        """Let a member keep partitions up to its quota, and return these."""
         if len(owned_before) < self._min_quota:
             self._under_min_quota.append(member_id)
         elif len(owned_before) > self._min_quota and self._over_min_quota_left:
@@ -69,7 +70,7 @@ class _Quotas:
         return owned_before
 
     def sort(self) -> None:
-        """Order the members before they are given what they did not have."""
+        """Sort the members before unassigned partitions are distributed."""
         self._under_min_quota.sort(key=java_order)
         self._at_min_quota = deque(sorted(self._at_min_quota, key=java_order))
 
@@ -79,7 +80,7 @@ class _Quotas:
             self._at_min_quota.clear()
 
     def assign_in_rack(self, tp: TopicPartition, rack_info: RackInfo) -> bool:
-        """Give the partition to a member near it, if one has room; lacking ones take turns."""
+        """Assign the partition to a member in a replica's rack that is below its quota, in turn."""
         under = self._under_min_quota
         count = len(under)
         for step in range(count):
@@ -96,7 +97,7 @@ class _Quotas:
         return False
 
     def _assign_under_min_quota(self, tp: TopicPartition, at: int) -> int:
-        """Give to one that lacks partitions; returns the place of the next."""
+        """Assign to a member under the minimum quota. Return the index of the next such member."""
         member_id = self._under_min_quota[at]
         self.assignment[member_id].append(tp)
         if len(self.assignment[member_id]) < self._min_quota:
@@ -107,7 +108,7 @@ class _Quotas:
         return at
 
     def assign_round_robin(self, unassigned: Iterable[TopicPartition]) -> None:
-        """Give all the rest: in turn to those that lack some, then one each to the others."""
+        """Assign the rest: in turn to members under the minimum quota, then one to each other."""
         at = 0
         for tp in unassigned:
             if self._under_min_quota:

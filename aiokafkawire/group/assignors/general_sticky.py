@@ -1,4 +1,4 @@
-"""The sticky division among members of different subscriptions."""
+"""Sticky assignment for members with different subscriptions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .racks import RackInfo
 __all__ = ("MAX_SWAPS_PER_PARTITION", "assign_general")
 
 MAX_SWAPS_PER_PARTITION = 4
-"""How often, for each partition, another one may be moved in its stead; then no more are."""
+"""Limit of movements of another partition instead, per partition."""
 
 Subscribers = Sequence[int]
-"""Members of one topic, as indexes."""
+"""Indexes of the members that subscribe to a topic."""
 
 
 def assign_general(
@@ -25,9 +25,9 @@ def assign_general(
     previous: PreviousAssignment,
     rack_info: RackInfo,
 ) -> dict[str, list[TopicPartition]]:
-    """Balance the members as far as their subscriptions allow, moving as little as possible.
+    """Return an assignment as balanced as the subscriptions allow, with few movements.
 
-    `partitions` has the topics that somebody subscribes to; members come in order.
+    `partitions` has the number of partitions per subscribed topic; `members` are sorted.
     """
     subscribers: dict[str, list[int]] = {topic: [] for topic in partitions}
     for index, member in enumerate(members):
@@ -55,7 +55,7 @@ def assign_general(
     movable = [tp for tp in all_partitions if len(subscribers[tp.topic]) > 1]
     movements = _PartitionMovements(owners, previous_owners, MAX_SWAPS_PER_PARTITION * len(movable))
     if not revoked:
-        # What is new to its owner moves first; often nothing else has to.
+        # Newly assigned partitions move first, which is often enough.
         movements.improve([tp for tp in unassigned if len(subscribers[tp.topic]) > 1])
     movements.improve(movable)
     assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in ids}
@@ -65,7 +65,7 @@ def assign_general(
 
 
 class _PartitionOwners:
-    """Who has which partition, and who of the readers of a topic has the fewest."""
+    """Current owner of each partition, and the load of each member."""
 
     def __init__(
         self, members: Sequence[MemberSubscription], subscribers: Mapping[str, Subscribers]
@@ -73,8 +73,8 @@ class _PartitionOwners:
         self.subscribers = subscribers
         self.owner: dict[TopicPartition, int] = {}
         self._members = len(members)
-        # Numbers of partitions times the number of members, plus the index: one comparison
-        # finds the member with the fewest partitions, and of these the first.
+        # Number of partitions times number of members, plus the index: the minimum is the first
+        # of the members with the fewest partitions.
         self._weights = list(range(self._members))
 
     def count(self, index: int) -> int:
@@ -88,7 +88,7 @@ class _PartitionOwners:
         self.owner[tp] = index
 
     def least_loaded(self, subscribers: Subscribers) -> int:
-        """The one with the fewest partitions."""
+        """Return the member with the fewest partitions."""
         return min(map(self._weights.__getitem__, subscribers)) % self._members
 
 
@@ -98,7 +98,7 @@ def _assign_unassigned(
     rack_info: RackInfo,
     ids: Sequence[str],
 ) -> None:
-    """Give the free partitions to those that have the fewest; within racks first."""
+    """Assign the partitions to the least loaded members, first to those in a replica's rack."""
     in_rack: dict[tuple[str, frozenset[str]], Subscribers] = {}
     for tp in unassigned if rack_info else ():
         key = tp.topic, rack_info.replica_racks(tp)
@@ -114,7 +114,7 @@ def _assign_unassigned(
 
 
 class _PartitionMovements:
-    """Moves of partitions between members, and which were made."""
+    """Movements of partitions between members."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _PartitionMovements:
         self._by_route: dict[tuple[str, int, int], dict[TopicPartition, None]] = {}
 
     def improve(self, movable: Sequence[TopicPartition]) -> None:
-        """Move these partitions as long as it brings members nearer to each other."""
+        """Move these partitions while that improves the balance."""
         again = True
         while again:
             again = False
@@ -140,7 +140,7 @@ class _PartitionMovements:
                     again = True
 
     def _find_better_owner(self, tp: TopicPartition) -> int | None:
-        """Who had better have it: its former owner, or who has the fewest."""
+        """Return a less loaded owner: the previous or the least loaded one. None without such."""
         owners = self._owners
         most = owners.count(owners.owner[tp]) - 1
         previous_owner = self._previous_owners.get(tp)

@@ -1,4 +1,4 @@
-"""What members had before, as they tell it: input of the sticky assignors, not to be trusted."""
+"""Previous assignment according to the members. Untrusted input of the sticky assignors."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = (
 NO_GENERATION = -1
 
 MAX_OWNED_PARTITIONS = 200_000
-"""What one member may say it had; no cluster has more."""
+"""Most partitions in one member's user data."""
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
 
 class OwnedPartitions(NamedTuple):
-    """What a member says that it got, and in which generation."""
+    """Partitions of one member, and the generation that assigned them."""
 
     partitions: Iterable[TopicPartition] = ()
     generation: int = NO_GENERATION
 
 
 def encode_owned(partitions: Iterable[TopicPartition], generation: int) -> bytes:
-    """User data of `sticky`, version 1: the partitions by topic, then the generation."""
+    """Encode user data of `sticky`, version 1: partitions by topic, then the generation."""
     topics = group_by_topic(partitions)
     parts = [_INT.pack(len(topics))]
     for entry in topics:
@@ -53,7 +53,7 @@ def encode_owned(partitions: Iterable[TopicPartition], generation: int) -> bytes
 
 
 def decode_owned(data: bytes | None) -> OwnedPartitions:
-    """Read user data of `sticky`. Version 0 has no generation; what cannot be read owns nothing."""
+    """Decode user data of `sticky`; malformed data is ignored. Version 0 has no generation."""
     if not data:
         return OwnedPartitions()
     try:
@@ -72,11 +72,11 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
         (length,) = _SHORT.unpack_from(data, at)
         at += _SHORT.size
         if length < 0 or length > len(data) - at:
-            raise ValueError("a topic's name is longer than what is there")
+            raise ValueError("topic name is longer than the data")
         topic = data[at : at + length].decode()
         size, at = _count(data, at + length, _INT.size)
         if len(partitions) + size > MAX_OWNED_PARTITIONS:
-            raise ValueError("no member has so many partitions")
+            raise ValueError("too many partitions")
         numbers = struct.unpack_from(f">{size}i", data, at)
         at += size * _INT.size
         partitions += (TopicPartition(topic, number) for number in numbers)
@@ -87,17 +87,17 @@ def _count(data: bytes, at: int, least_bytes_each: int) -> tuple[int, int]:
     (count,) = _INT.unpack_from(data, at)
     at += _INT.size
     if count < 0 or count * least_bytes_each > len(data) - at:
-        raise ValueError("an array is longer than what is there")
+        raise ValueError("array is longer than the data")
     return count, at
 
 
 def encode_generation(generation: int) -> bytes:
-    """User data of `cooperative-sticky`."""
+    """Encode user data of `cooperative-sticky`."""
     return _INT.pack(generation)
 
 
 def decode_generation(data: bytes | None) -> int:
-    """Read user data of `cooperative-sticky`; -1 for what cannot be read."""
+    """Decode user data of `cooperative-sticky`; -1 if it is malformed."""
     if data is None or len(data) < _INT.size:
         return NO_GENERATION
     generation: int = _INT.unpack_from(data)[0]
@@ -106,11 +106,13 @@ def decode_generation(data: bytes | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PreviousAssignment:
-    """Who had what, of the partitions that exist.
+    """Previous owners of the existing partitions.
 
-    A partition that several members claim belongs to the one of the newest generation; if these
-    are several, to none of them, and it is `disputed`. `former` has, for partitions that somebody
-    of an older generation claims, the newest of these.
+    Attributes:
+        owned: Partitions per member id. If several members claim a partition, the one of the newest
+            generation owns it.
+        disputed: Partitions that several members of the newest generation claim. Nobody owns them.
+        previous_owners: Owners in an older generation, the newest of them per partition.
     """
 
     owned: Mapping[str, Sequence[TopicPartition]]
@@ -123,7 +125,7 @@ def resolve_previous_assignment(
     counts: Mapping[str, int],
     owned_by: Callable[[MemberSubscription], OwnedPartitions],
 ) -> PreviousAssignment:
-    """Decide between the claims of members. `counts` has the partitions of each topic."""
+    """Resolve conflicting claims of members. `counts` has the number of partitions per topic."""
     reported = {member.member_id: owned_by(member) for member in members}
     newest = max((owned.generation for owned in reported.values()), default=NO_GENERATION)
     owners: dict[TopicPartition, tuple[int, str]] = {}

@@ -1,7 +1,7 @@
 """Racks of members and of replicas (KIP-881).
 
-A consumer that reads from a replica of its own rack saves traffic between racks (KIP-392). So, as
-far as balance allows, a partition goes to a member in whose rack it has a replica.
+Consumers that fetch from a replica in their rack avoid traffic between racks (KIP-392). So
+partitions are assigned to members in a rack of a replica, as far as balance allows.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ NO_RACKS: frozenset[str] = frozenset()
 def use_rack_aware_assignment(
     members: Collection[str], partitions: Collection[frozenset[str]]
 ) -> bool:
-    """Whether it matters to members in these racks which partitions they get.
+    """Return whether racks can influence the assignment.
 
-    It does not where no replica is in a rack of a member, or where all partitions have replicas
-    in the same racks.
+    They cannot if no replica is in a member's rack, or if all partitions have replicas in the same
+    racks.
     """
     everywhere = NO_RACKS.union(*partitions)
     return not everywhere.isdisjoint(members) and any(racks != everywhere for racks in partitions)
 
 
 class RackInfo:
-    """Who is where, of members and partitions that may meet; false where it does not matter."""
+    """Racks of members and replicas. False if racks do not influence the assignment."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class RackInfo:
         return bool(self._member_racks)
 
     def replica_racks(self, tp: TopicPartition) -> frozenset[str]:
-        """Where this partition has replicas."""
+        """Return the racks of the partition's replicas."""
         return self._partition_racks.get(tp, NO_RACKS)
 
     def racks_match(self, member_id: str, tp: TopicPartition) -> bool:
-        """Whether the member is where a replica is. False for a member of unknown rack."""
+        """Return whether a replica is in the member's rack. False if that is unknown."""
         return self._member_racks.get(member_id) in self.replica_racks(tp)
 
     def racks_mismatch(self, member_id: str, tp: TopicPartition) -> bool:
-        """Whether the member would read this partition across racks."""
+        """Return whether the member would fetch the partition from another rack."""
         return member_id in self._member_racks and not self.racks_match(member_id, tp)
 
     def count_members_in_rack(self, tp: TopicPartition) -> int:
-        """How many members are where a replica of this partition is."""
+        """Return the number of members in the racks of the partition's replicas."""
         return sum(self._members_per_rack[rack] for rack in self.replica_racks(tp))

@@ -7,7 +7,7 @@ from itertools import islice
 
 from aiokafkawire.types import TopicPartition
 
-from .base import Assignor, MemberSubscription, by_topic, member_order
+from .base import Assignor, MemberSubscription, member_order, members_by_topic
 from .racks import use_rack_aware_assignment
 
 __all__ = ("RangeAssignor",)
@@ -16,13 +16,15 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class RangeAssignor(Assignor):
-    """Each topic for itself: its members, in order, get consecutive partitions.
+    """Assigns consecutive partitions of each topic to its members, in order.
 
-    The first ones get one more where it does not come out even. Topics with the same number of
-    partitions and the same members are divided alike (what joins of streams count on).
+    The first members get one partition more if the number is not divisible. Topics with the same
+    number of partitions and the same members (co-partitioned topics) get the same assignment, which
+    stream joins rely on.
 
-    Where members and replicas tell their racks, members first get partitions of their own rack,
-    within the same numbers (KIP-881); partitions of one number of such alike topics stay together.
+    With known racks, members first get partitions with a replica in their rack, without changing
+    the number of partitions per member (KIP-881). Partitions of the same number of co-partitioned
+    topics stay together.
     """
 
     name = "range"
@@ -36,7 +38,7 @@ class RangeAssignor(Assignor):
         assignment: Assignment = {member.member_id: [] for member in members}
         topics = [
             _TopicAssignmentState(topic, partitions[topic], subscribers, racks)
-            for topic, subscribers in by_topic(sorted(members, key=member_order))
+            for topic, subscribers in members_by_topic(sorted(members, key=member_order))
             if partitions.get(topic, 0) > 0
         ]
         if any(topic.is_rack_aware for topic in topics):
@@ -51,7 +53,10 @@ class RangeAssignor(Assignor):
 
 
 class _TopicAssignmentState:
-    """One topic being divided. A member gets `each` partitions, `more` of them one more."""
+    """State of the assignment of one topic.
+
+    Each member gets `_per_member` partitions, `_members_with_extra` of them one more.
+    """
 
     def __init__(
         self,
@@ -82,12 +87,12 @@ class _TopicAssignmentState:
         return TopicPartition(self.name, number)
 
     def racks_match(self, subscriber: str, number: int) -> bool:
-        """Whether the reader's rack, if it has one, has a replica of this partition."""
+        """Return whether a replica is in the member's rack. True if that is unknown."""
         rack = self._member_racks.get(subscriber)
         return rack is None or (bool(self._replica_racks) and rack in self._replica_racks[number])
 
     def max_assignable(self, subscriber: str) -> int:
-        """How many partitions the reader may still get."""
+        """Return how many more partitions the member may get."""
         return max(
             0, self._per_member + (self._members_with_extra > 0) - self._assigned_count[subscriber]
         )
@@ -102,7 +107,7 @@ class _TopicAssignmentState:
         self._assigned_numbers.update(numbers)
 
     def assign_with_rack_matching(self, assignment: Assignment) -> None:
-        """Give each reader, in order, the first free partitions near it, as far as it has room."""
+        """Assign each member the first unassigned partitions of its rack, up to its quota."""
         for subscriber in self.subscribers:
             matching = (
                 n
@@ -114,7 +119,7 @@ class _TopicAssignmentState:
             )
 
     def assign_ranges(self, assignment: Assignment) -> None:
-        """Give each reader, in order, the next free partitions, until it has its share."""
+        """Assign each member the next unassigned partitions, up to its quota."""
         unassigned = (
             number for number in range(self.count) if number not in self._assigned_numbers
         )
@@ -129,7 +134,7 @@ class _TopicAssignmentState:
 def _co_partitioned(
     topics: Iterable[_TopicAssignmentState],
 ) -> Iterable[list[_TopicAssignmentState]]:
-    """Topics grouped by readers and number of partitions."""
+    """Group topics by members and number of partitions."""
     groups: dict[tuple[tuple[str, ...], int], list[_TopicAssignmentState]] = {}
     for topic in topics:
         groups.setdefault((topic.subscribers, topic.count), []).append(topic)
@@ -137,7 +142,7 @@ def _co_partitioned(
 
 
 def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], assignment: Assignment) -> None:
-    """Give partitions of one number, of all these topics, to a reader that is near them all."""
+    """Assign partitions of one number of all topics to a member whose rack matches all of them."""
     subscribers = list(topics[0].subscribers)
     for number in range(topics[0].count):
         for subscriber in subscribers:

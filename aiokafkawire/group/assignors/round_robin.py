@@ -1,4 +1,4 @@
-"""The round-robin assignor: one partition after the other."""
+"""The round-robin assignor."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from aiokafkawire.types import TopicPartition
 
-from .base import Assignor, MemberSubscription, by_topic, member_order
+from .base import Assignor, MemberSubscription, member_order, members_by_topic
 
 __all__ = ("RoundRobinAssignor",)
 
 
 class RoundRobinAssignor(Assignor):
-    """All partitions of all topics, in order, go to the members in turn.
+    """Assigns the partitions of all topics to the members in turn.
 
-    A member that does not subscribe to a partition's topic is passed over, so members with
-    different subscriptions may get unequal numbers.
+    Members that do not subscribe to the topic are skipped, so members with different subscriptions
+    may get different numbers of partitions.
     """
 
     name = "roundrobin"
@@ -31,7 +31,7 @@ class RoundRobinAssignor(Assignor):
         ordered = sorted(members, key=member_order)
         index_of = {member.member_id: index for index, member in enumerate(ordered)}
         next_index = 0
-        for topic, subscribers in by_topic(ordered):
+        for topic, subscribers in members_by_topic(ordered):
             indexes = [index_of[subscriber.member_id] for subscriber in subscribers]
             position = bisect_left(indexes, next_index) % len(indexes)
             for number in range(partitions.get(topic, 0)):

@@ -1,4 +1,4 @@
-"""The sticky assignors: balance first, and then what members have they keep (KIP-54, KIP-429)."""
+"""The sticky assignors: balanced, with as few partition movements as possible (KIP-54, KIP-429)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from aiokafkawire.types import TopicPartition
 
-from .base import Assignor, MemberSubscription, by_topic, java_order
+from .base import Assignor, MemberSubscription, java_order, members_by_topic
 from .constrained_sticky import assign_constrained
 from .general_sticky import assign_general
 from .previous_assignment import (
@@ -28,7 +28,7 @@ __all__ = ("CooperativeStickyAssignor", "StickyAssignor")
 class _Sticky(Assignor):
     @abstractmethod
     def _owned(self, member: MemberSubscription) -> OwnedPartitions:
-        """What a member says it had."""
+        """Return the partitions that a member owned according to its subscription."""
 
     def assign(
         self,
@@ -44,11 +44,11 @@ class _Sticky(Assignor):
         members: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> tuple[dict[str, list[TopicPartition]], frozenset[TopicPartition]]:
-        """The assignment, and what of it nobody may go on with, because several claim it."""
+        """Return the assignment, and the partitions that several members claim to own."""
         ordered = sorted(members, key=lambda member: java_order(member.member_id))
         counts = {
             topic: partitions[topic]
-            for topic, _ in by_topic(ordered)
+            for topic, _ in members_by_topic(ordered)
             if partitions.get(topic, 0) > 0
         }
         previous = resolve_previous_assignment(ordered, counts, self._owned)
@@ -62,11 +62,11 @@ class _Sticky(Assignor):
 
 
 class StickyAssignor(_Sticky):
-    """As balanced as can be, and what balance allows to stay where it is stays (KIP-54).
+    """Balances partitions and moves as few as possible (KIP-54).
 
-    Members give everything up at each rebalance all the same, and get most of it back; see
-    `CooperativeStickyAssignor` for members that go on working meanwhile. Where racks are known,
-    a partition may move to a member of a replica's rack.
+    Members still revoke all partitions in each rebalance and get most of them back. With
+    `CooperativeStickyAssignor` they keep them. With known racks, a partition may move to a member
+    in a replica's rack.
     """
 
     name = "sticky"
@@ -85,10 +85,10 @@ class StickyAssignor(_Sticky):
 
 
 class CooperativeStickyAssignor(_Sticky):
-    """Sticky, for members that keep their partitions while they join again (KIP-429).
+    """Sticky assignor for members that keep their partitions while they rejoin (KIP-429).
 
-    A partition that changes hands is given to nobody in the generation in which its old owner
-    learns to give it up; that one joins again, and the next generation gives it to the new owner.
+    A partition moves in two generations: the first revokes it from its owner, which rejoins; the
+    second assigns it to the new owner.
     """
 
     name = "cooperative-sticky"

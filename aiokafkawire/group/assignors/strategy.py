@@ -23,9 +23,10 @@ BY_NAME: Mapping[str, type[Assignor]] = {
 
 
 def create_assignors(strategy: Iterable[Any]) -> tuple[Assignor, ...]:
-    """The assignors that an option lists: names of ours, objects or classes of `Assignor`.
+    """Return the assignors of an option: names of built-in ones, `Assignor` objects or classes.
 
-    Raises `InvalidOption`.
+    Raises:
+        InvalidOption: An item is not an assignor, or two have the same name.
     """
     if isinstance(strategy, str):
         strategy = [strategy]
@@ -48,7 +49,7 @@ def _create_assignor(item: Any) -> Assignor:
             item = item()
         except TypeError as error:
             raise InvalidOption(
-                f"partition_assignment_strategy has {item!r}, which cannot be made: {error}"
+                f"partition_assignment_strategy has {item!r}, which cannot be instantiated: {error}"
             ) from error
     if not isinstance(item, Assignor):
         known = ", ".join(map(repr, BY_NAME))

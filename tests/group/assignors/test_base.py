@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from aiokafkawire.group.assignors import Assignor, MemberSubscription
-from aiokafkawire.group.assignors.base import by_topic, java_order, java_table_order, member_order
+from aiokafkawire.group.assignors.base import (
+    java_order,
+    java_table_order,
+    member_order,
+    members_by_topic,
+)
 from aiokafkawire.types import TopicPartition
 
 
@@ -73,4 +78,4 @@ def test_static_members_come_first() -> None:
 
 def test_readers_of_each_topic_once_in_order() -> None:
     one, two = MemberSubscription("1", ("b", "a", "b")), MemberSubscription("2", ("b",))
-    assert by_topic([one, two]) == [("a", [one]), ("b", [one, two])]
+    assert members_by_topic([one, two]) == [("a", [one]), ("b", [one, two])]
