@@ -60,7 +60,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/connection": 67,
     "aiokafkawire/consumer": 1,
     "aiokafkawire/kafka07": 1,
-    "aiokafkawire/producer": 108,
+    "aiokafkawire/producer": 101,
     "aiokafkawire/runtime": 76,
     "aiokafkawire/testing": 22,
     "benchmarks": 92,

@@ -222,17 +222,19 @@ class Accumulator:
         """Return the builder of an open batch, with memory reserved for one more record."""
         builder = batch.builder
         assert builder is not None
-        lacking = builder.body_bytes + size_bytes - batch.reserved_bytes
-        if lacking > 0:
-            self._reserve(batch, builder, lacking)
+        missing_bytes = builder.body_bytes + size_bytes - batch.reserved_bytes
+        if missing_bytes > 0:
+            self._reserve(batch, builder, missing_bytes)
         return builder
 
-    def _reserve(self, batch: Batch, builder: BatchBuilder, lacking: int) -> None:
+    def _reserve(self, batch: Batch, builder: BatchBuilder, missing_bytes: int) -> None:
         """Reserve the memory that a batch lacks, and more for later records if available."""
         used = self.used_bytes
-        more = max(lacking, min(self._reservation_bytes, self._buffer_bytes - used))
-        self.used_bytes = used + more
-        batch.reserved_bytes = reserved = batch.reserved_bytes + more
+        additional_bytes = max(
+            missing_bytes, min(self._reservation_bytes, self._buffer_bytes - used)
+        )
+        self.used_bytes = used + additional_bytes
+        batch.reserved_bytes = reserved = batch.reserved_bytes + additional_bytes
         self._reserving[batch] = None
         builder.limit_bytes = min(self._body_bytes, reserved)
         builder.is_full = False
@@ -312,20 +314,20 @@ class Accumulator:
     def _queue_lengths(self, topic: TopicQueues, now: float) -> list[int | None]:
         """Return the number of waiting batches per partition, None for excluded partitions."""
         adaptive = self.config.adaptive
-        led = [
+        lengths = [
             None if queue.leader is None else len(queue.waiting) if adaptive else 0
             for queue in topic.queues
         ]
         if not self.config.availability_timeout_s:
-            return led
-        stuck = {
+            return lengths
+        unavailable = {
             node for node in self._active if node is not None and self._is_unavailable(node, now)
         }
-        free = [
-            None if queue.leader in stuck else length
-            for queue, length in zip(topic.queues, led, strict=True)
+        available = [
+            None if queue.leader in unavailable else length
+            for queue, length in zip(topic.queues, lengths, strict=True)
         ]
-        return led if free.count(None) == len(free) else free
+        return lengths if available.count(None) == len(available) else available
 
     def _is_unavailable(self, node: NodeId, now: float) -> bool:
         """Return whether batches have waited for a broker for `availability_timeout_s`.

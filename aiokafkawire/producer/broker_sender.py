@@ -532,31 +532,31 @@ class BrokerSender:
             assert isinstance(result.error, KafkaError)
             context.on_missing_producer_ids(result.error)
         # The result of an expired batch may concern an earlier epoch.
-        late = batch.done
+        expired = batch.done
         context.accumulator.handle_result(batch, result, now, now + wait_s)
-        if logger.isEnabledFor(logging.DEBUG) and not late:
+        if logger.isEnabledFor(logging.DEBUG) and not expired:
             self._log_result(batch, result, wait_s)
-        if late and context.transactions is not None:
+        if expired and context.transactions is not None:
             context.transactions.landed()
-        if result.action is BatchAction.FATAL and not late:
+        if result.action is BatchAction.FATAL and not expired:
             assert isinstance(result.error, KafkaError)
             context.fail(result.error)
 
     def _log_result(self, batch: Batch, result: AttemptResult, wait_s: float) -> None:
         outcome = batch.future.value
         if outcome is None:
-            what = f"retrying in {wait_s:.3f} s"
+            outcome_text = f"retrying in {wait_s:.3f} s"
         elif isinstance(outcome, BatchSplit):
-            what = f"split into {len(outcome.parts)} batches"
+            outcome_text = f"split into {len(outcome.parts)} batches"
         else:
-            what = "delivered" if isinstance(outcome, BatchAppended) else "failed"
+            outcome_text = "delivered" if isinstance(outcome, BatchAppended) else "failed"
         tp = TopicPartition(batch.future.topic, batch.future.partition)
         logger.debug(
             "%s: batch for %s, attempt %d: %s: %s",
             self._context.supervisor.name,
             tp,
             batch.attempts,
-            what,
+            outcome_text,
             result.error,
             extra=log_fields(
                 self._context.supervisor.fields,

@@ -70,8 +70,8 @@ class BatchSplit:
 
     def part_of(self, index: int) -> tuple[BatchFuture, int]:
         """Return the future of the part with a record of the batch, and its index there."""
-        which = bisect_right(self.starts, index) - 1
-        return self.parts[which], index - self.starts[which]
+        position = bisect_right(self.starts, index) - 1
+        return self.parts[position], index - self.starts[position]
 
 
 BatchOutcome = BatchAppended | BatchFailed | BatchSplit
@@ -242,12 +242,12 @@ class BatchFuture(Future["BatchOutcome"]):
             self.unreported_failures.add(self, self.count - len(self.waiting_counts), outcome.error)
         elif isinstance(outcome, BatchSplit):
             for index in sorted(self.waiting_counts):
-                part, inner = outcome.part_of(index)
-                part.waiting_counts[inner] = self.waiting_counts[index]
+                part, part_index = outcome.part_of(index)
+                part.waiting_counts[part_index] = self.waiting_counts[index]
         self.set_result(outcome)
-        for waited in waiters:
-            if not waited.done():
-                waited.set_result(None)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def add_waiter(self, delivery: Delivery) -> SingleWaiterFuture[RecordMetadata | None] | None:
         """Return a future of a record's metadata; asyncio only.
@@ -262,20 +262,19 @@ class BatchFuture(Future["BatchOutcome"]):
         """
         if self.done:
             return None
-        waited: SingleWaiterFuture[RecordMetadata | None] = SingleWaiterFuture()
+        waiter: SingleWaiterFuture[RecordMetadata | None] = SingleWaiterFuture()
         if self.waiters is None:
-            self.waiters = {waited: delivery}
+            self.waiters = {waiter: delivery}
         else:
-            self.waiters[waited] = delivery
-        return waited
+            self.waiters[waiter] = delivery
+        return waiter
 
-    def remove_waiter(self, waited: Awaitable[object], delivery: Delivery) -> None:
+    def remove_waiter(self, waiter: Awaitable[object], delivery: Delivery) -> None:
         """Remove the waiter of a call that was interrupted."""
         if self.waiters is not None:
-            self.waiters.pop(waited, None)  # type: ignore[call-overload]
-        elif (
-            delivery.index in self.waiting_counts
-        ):  # the batch failed, or was split, in the same moment
+            self.waiters.pop(waiter, None)  # type: ignore[call-overload]
+        elif delivery.index in self.waiting_counts:
+            # The batch failed or was split at the same time.
             delivery._waiter_left()
 
     def transfer_waiter(self, delivery: Delivery) -> None:
@@ -292,16 +291,16 @@ class BatchFuture(Future["BatchOutcome"]):
         self.waiters = None
         self.boundary_yielded = True
         topic, partition = self.topic, self.partition
-        offset, appended_at = appended
-        for waited, delivery in waiters.items():
-            if not waited.done():  # The waiting call may have been cancelled.
-                found = (
+        offset, append_time_ms = appended
+        for waiter, delivery in waiters.items():
+            if not waiter.done():  # The waiting call may have been cancelled.
+                metadata = (
                     topic,
                     partition,
                     offset + delivery.index if offset >= 0 else -1,
-                    appended_at if appended_at >= 0 else delivery.timestamp_ms,
+                    append_time_ms if append_time_ms >= 0 else delivery.timestamp_ms,
                 )
-                waited.set_result(_metadata(RecordMetadata, found))
+                waiter.set_result(_metadata(RecordMetadata, metadata))
 
 
 class Delivery(RecordHandle):
@@ -347,14 +346,14 @@ class Delivery(RecordHandle):
             offset = future.base_offset
             if offset is None:
                 _raise_failure(future, index)
-        appended_at = future.log_append_time_ms
+        append_time_ms = future.log_append_time_ms
         return _metadata(
             RecordMetadata,
             (
                 future.topic,
                 future.partition,
                 offset + index if offset >= 0 else -1,
-                appended_at if appended_at >= 0 else self.timestamp_ms,
+                append_time_ms if append_time_ms >= 0 else self.timestamp_ms,
             ),
         )
 
@@ -455,10 +454,10 @@ class Deliveries(Sequence[Delivery]):
         number = index + self._count if index < 0 else index
         if not 0 <= number < self._count:
             raise IndexError(f"index {index} is out of range for {self._count} deliveries")
-        which = bisect_right(self._starts, number) - 1
-        first = self._runs[which]
+        position = bisect_right(self._starts, number) - 1
+        first = self._runs[position]
         return Delivery(
-            first.future, first.index + number - self._starts[which], first.timestamp_ms
+            first.future, first.index + number - self._starts[position], first.timestamp_ms
         )
 
     def __iter__(self) -> Iterator[Delivery]:

@@ -428,12 +428,12 @@ class PartitionQueue:
     def abort(self, error: KafkaError) -> None:
         """Fail all batches: with `error`, or as unknown if a broker may have the batch."""
         for batch in [*self.in_flight, *self.waiting]:
-            mine = copy_error(error)
-            mine.topic, mine.partition = self.topic_partition
+            batch_error = copy_error(error)
+            batch_error.topic, batch_error.partition = self.topic_partition
             if self._maybe_written(batch):
-                self._fail(batch, _delivery_unknown(batch, error.reason, mine))
+                self._fail(batch, _delivery_unknown(batch, error.reason, batch_error))
             else:
-                self._fail(batch, mine)
+                self._fail(batch, batch_error)
 
     def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
         """Fail all waiting batches with `error`; with `in_flight` also those in flight."""
@@ -441,9 +441,9 @@ class PartitionQueue:
             self._abort_batch(batch, error, self._maybe_written(batch))
 
     def _abort_batch(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
-        mine = copy_error(error)
-        mine.topic, mine.partition = self.topic_partition
-        self._fail(batch, mine, certain=not maybe_written)
+        batch_error = copy_error(error)
+        batch_error.topic, batch_error.partition = self.topic_partition
+        self._fail(batch, batch_error, certain=not maybe_written)
 
     def topic_recreated(self) -> None:
         """Restart the sequence numbers: the new topic's log does not know the old ones.

@@ -186,29 +186,29 @@ def parse_response(
         name = topic.name
         if not name:
             if names is None:
-                names = {asked.topic_id: asked.name for asked in request.topic_data}
+                names = {requested.topic_id: requested.name for requested in request.topic_data}
             name = names.get(topic.topic_id, "")
         for partition in topic.partition_responses:
             by_partition.setdefault((name, partition.index), partition)
     parsed = ParsedResponse([], [])
     for batch in batches:
         future = batch.future
-        response_part = by_partition.get((future.topic, future.partition))
-        if response_part is None:
+        partition_response = by_partition.get((future.topic, future.partition))
+        if partition_response is None:
             topic_partition = TopicPartition(future.topic, future.partition)
             parsed.results.append((batch, _missing_from_response(topic_partition, broker)))
             continue
-        if not response_part.error_code:
+        if not partition_response.error_code:
             result = AttemptResult(
                 BatchAction.APPENDED,
                 None,
-                response_part.base_offset,
-                response_part.log_append_time_ms,
+                partition_response.base_offset,
+                partition_response.log_append_time_ms,
             )
         else:
-            result = _result(response_part, batch, broker)
+            result = _result(partition_response, batch, broker)
         parsed.results.append((batch, result))
-        leader = response_part.current_leader
+        leader = partition_response.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch > NO_LEADER_EPOCH:
             parsed.hints.append(_hint(future, leader, response))
     return parsed
@@ -230,17 +230,19 @@ def _hint(future: BatchFuture, leader: LeaderIdAndEpoch, response: ProduceRespon
     )
 
 
-def _result(response_part: PartitionProduceResponse, batch: Batch, broker: str) -> AttemptResult:
+def _result(
+    partition_response: PartitionProduceResponse, batch: Batch, broker: str
+) -> AttemptResult:
     return result_from_code(
-        response_part.error_code,
+        partition_response.error_code,
         topic=batch.future.topic,
         partition=batch.future.partition,
         broker=broker,
         attempt=batch.attempts,
-        base_offset=response_part.base_offset,
-        log_append_time_ms=response_part.log_append_time_ms,
-        message=response_part.error_message,
-        record_errors=response_part.record_errors,
+        base_offset=partition_response.base_offset,
+        log_append_time_ms=partition_response.log_append_time_ms,
+        message=partition_response.error_message,
+        record_errors=partition_response.record_errors,
     )
 
 

@@ -147,7 +147,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
     async def stop(self) -> None:
         """Send the buffered records for up to `close_timeout_ms`, then close all connections.
 
-        An open transaction is aborted instead. With an empty buffer no broker is waited for. May
+        An open transaction is aborted instead. With an empty buffer it waits for no broker. May
         be called in any task of the event loop, and again without effect.
 
         Raises:
@@ -228,15 +228,15 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             ClientClosed: The producer is closed.
             KafkaError: The producer failed permanently.
         """
-        life = self._lifecycle
-        appender = (life.open_session or life.raise_not_running()).appender
+        lifecycle = self._lifecycle
+        appender = (lifecycle.open_session or lifecycle.raise_not_running()).appender
         yield_budget = appender.yield_budget
         if timestamp_ms is None and not headers and yield_budget.calls_left > 0:
             delivery = appender.append_fast(topic, value, key, partition)
             if delivery is not None:
                 yield_budget.calls_left -= 1
                 return delivery
-        life.check_loop()
+        lifecycle.check_loop()
         record = validate_record(
             topic, value, key, partition, timestamp_ms, headers, max_bytes=appender.max_bytes
         )
@@ -267,14 +267,14 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             UnknownTopic: The topic's metadata is not known yet, or the partition does not exist.
                 Await `partitions_for` or `send` first.
         """
-        life = self._lifecycle
-        session = life.open_session or life.raise_not_running()
+        lifecycle = self._lifecycle
+        session = lifecycle.open_session or lifecycle.raise_not_running()
         appender = session.appender
         if timestamp_ms is None and not headers:
             delivery = appender.append_fast(topic, value, key, partition)
             if delivery is not None:
                 return delivery
-        life.check_loop()
+        lifecycle.check_loop()
         delivery = appender.append(
             validate_record(
                 topic, value, key, partition, timestamp_ms, headers, max_bytes=appender.max_bytes
@@ -327,15 +327,15 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await delivery
         future: BatchFuture = delivery.future
-        waited = future.add_waiter(delivery) if appender.on_asyncio else None
-        if waited is not None:
+        waiter = future.add_waiter(delivery) if appender.on_asyncio else None
+        if waiter is not None:
             try:
-                found = await waited
+                metadata = await waiter
             except BaseException:
-                future.remove_waiter(waited, delivery)
+                future.remove_waiter(waiter, delivery)
                 raise
-            if found is not None:
-                return found
+            if metadata is not None:
+                return metadata
             if delivery.done:
                 return delivery.result()
             future.transfer_waiter(delivery)

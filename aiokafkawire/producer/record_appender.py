@@ -47,7 +47,7 @@ class RecordAppender:
         self._log_limit = RateLimit()
         self._now = runtime.clock.now
         self._wall_ns = runtime.clock.wall_ns
-        self._home, self._here = get_loop_identity()
+        self._loop, self._current_loop_id = get_loop_identity()
 
     def append_fast(
         self, topic: str, value: Any, key: Any, partition: int | None
@@ -61,7 +61,7 @@ class RecordAppender:
         A batch that is open needs no check of `Sender.failure`, waiting callers or a flush: each of
         these calls `Accumulator.release_unused`, after which `RecordBuffer.put` returns None.
         """
-        if self._home._thread_id != self._here():
+        if self._loop._thread_id != self._current_loop_id():
             return None
         try:
             queues = self._fast_topics[topic]
@@ -103,8 +103,9 @@ class RecordAppender:
             or not accumulator.has_room(size)
         ):
             return None
-        send = accumulator.sends_immediately
-        append = accumulator.append_and_send if send else accumulator.append
+        append = (
+            accumulator.append_and_send if accumulator.sends_immediately else accumulator.append
+        )
         now_ms = self._wall_ns() // 1_000_000
         return append(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
 

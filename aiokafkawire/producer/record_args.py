@@ -75,7 +75,7 @@ def _validate_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
         if number is None:
             continue
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"{name} must be an integer or None, not {number!r:.80}")
+            raise TypeError(f"{name} must be a whole number or None, not {number!r:.80}")
         if not 0 <= number <= MAX_TIMESTAMP_MS:
             raise ValueError(f"{name} must not be negative or exceed 64 bits: {number}")
 

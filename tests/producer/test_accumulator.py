@@ -90,7 +90,7 @@ class Producing(RuleBasedStateMachine):
 
     @precondition(lambda self: self.cluster.producer_id_state.needs_producer_id)
     @rule()
-    def grant_identity(self) -> None:
+    def assign_producer_id(self) -> None:
         self.cluster.grant()
 
     @rule(node=NODES)
@@ -102,7 +102,7 @@ class Producing(RuleBasedStateMachine):
         self.cluster.process_next(node)
 
     @rule(node=NODES)
-    def answer(self, node: int) -> None:
+    def deliver_response(self, node: int) -> None:
         self.cluster.deliver_response(node)
 
     @rule(node=NODES)
@@ -115,7 +115,7 @@ class Producing(RuleBasedStateMachine):
     def refuse(self, node: int, refusal: tuple[int, bool]) -> None:
         request = next((r for r in self.cluster.connections[node] if r.results is None), None)
         if refusal[0] in SEQUENCE_CODES and request is not None:
-            # Of a batch that the log has a broker would say so.
+            # For a batch that is in the log a broker reports a duplicate.
             assume(all(sent.batch.attempts == 1 for sent in request.sent))
         self.cluster.refuse_next(node, *refusal)
 
@@ -146,9 +146,9 @@ class Producing(RuleBasedStateMachine):
     @rule(partition=PARTITIONS)
     def delete_records(self, partition: int) -> None:
         queue = self.cluster.topic.by_partition[partition]
-        # A log that forgot the numbers takes 0 for a first one.
+        # A log that lost its producer state accepts a wrapped 0 as a first sequence number.
         assume(not self.wraps)
-        # Else the log could have had, and lost, what the producer sends again.
+        # Otherwise the log may have had, and lost, a batch that the producer retries.
         assume(not queue.in_flight and not any(batch.uncertain for batch in queue.waiting))
         assume(not any(self.cluster.stale))
         self.cluster.logs[TopicPartition("t", partition)].delete_all()
@@ -219,7 +219,7 @@ ProducingOneByOne.TestCase.settings = Producing.TestCase.settings
 TestProducingOneByOne = ProducingOneByOne.TestCase
 
 
-# --- what each broker may get --------------------------------------------------------------------
+# --- batches by broker ---
 
 
 def ready_cluster(**changes: object) -> Cluster:
@@ -277,7 +277,7 @@ def test_a_partition_with_a_backlog_does_not_starve_the_others():
             cluster.append(partition, b"x" * 100)
     order = []
     for _ in range(9):
-        # Room for two batches a request, and each is answered before the next one.
+        # A request has space for two batches; its response arrives before the next one.
         batches = cluster.accumulator.drain(1, cluster.now, 400)
         order += [batch.future.partition for batch in batches]
         for batch in batches:
@@ -475,7 +475,7 @@ def test_the_key_cache_is_bounded():
     assert len(cluster.topic._key_cache) == 10
 
 
-# --- partitions of records without a key ---------------------------------------------------------
+# --- partitions of records without a key ---
 
 
 def chosen(cluster: Cluster, times: int = 300) -> set[int]:
@@ -516,7 +516,7 @@ def test_partitions_of_an_unavailable_broker_are_excluded():
     assert chosen(cluster) == {0, 1, 2, 3}
     cluster.append(1, b"x")
     cluster.now = 9.0
-    # When all are stuck, any will do.
+    # If all brokers are unavailable, none is excluded.
     assert chosen(cluster) == {0, 1, 2, 3}
 
 
@@ -527,7 +527,7 @@ def test_no_partition_is_excluded_without_availability_timeout():
     assert chosen(cluster) == {0, 1}
 
 
-# --- topics that nobody writes to any more -------------------------------------------------------
+# --- idle topics ---
 
 
 def test_an_idle_topic_is_removed_and_keeps_its_sequence_numbers():

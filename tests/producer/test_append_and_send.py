@@ -53,7 +53,7 @@ def append_without_key(cluster: Cluster, value: bytes, has_user_timestamp: bool)
         )
 
 
-def refused(cluster: Cluster) -> None:
+def retry_without_wakeup(cluster: Cluster) -> None:
     """Let a batch wait for a retry whose backoff is over."""
     cluster.append(2, b"again")
     cluster.refuse_next(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
@@ -61,7 +61,7 @@ def refused(cluster: Cluster) -> None:
     cluster.pass_time(1.0)
 
 
-def held(cluster: Cluster) -> None:
+def append_held(cluster: Cluster) -> None:
     cluster.accumulator.hold_ready_batches()
     cluster.append(0, b"1" * 8)
     cluster.append(0, b"2" * 8)
@@ -85,8 +85,8 @@ STEPS = st.lists(
         step("pass_time", st.sampled_from([0.01, 1.0, 9.0, 4_000.0])),
         step("grant"),
         st.sampled_from([-1, 1]).map(lambda by: lambda cluster: change_flushes(cluster, by)),
-        st.just(held),
-        st.just(refused),
+        st.just(append_held),
+        st.just(retry_without_wakeup),
         st.just(lambda cluster: cluster.accumulator.disable_idempotence()),
     ),
     max_size=40,
@@ -112,7 +112,7 @@ def state_of(batch: Batch) -> object:
     return kept, said, error, future.count, future.has_user_timestamp, str(future.value)
 
 
-def look(cluster: Cluster) -> object:
+def full_state(cluster: Cluster) -> object:
     """Return the whole state that a test can compare."""
     accumulator, topic = cluster.accumulator, cluster.topic
     queues = [
@@ -164,7 +164,7 @@ def test_the_fast_path_is_equivalent_to_the_queue(steps: list[Step], warm: bool,
     for one in steps:
         for cluster in clusters:
             one(cluster)
-        assert look(clusters[0]) == look(clusters[1])
+        assert full_state(clusters[0]) == full_state(clusters[1])
 
 
 def test_a_record_is_sent_in_the_call_that_appends_it():

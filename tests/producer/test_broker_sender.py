@@ -71,16 +71,16 @@ async def test_all_send_paths_write_the_same_requests(
             taken.append(send_batch is not None)
         return send_batch
 
-    def by_way_of_the_queue(
+    def through_the_queue(
         self: BrokerSender, topic: TopicQueues, now: float, *, due: bool = False
     ) -> object:
         return immediate_sender(self, topic, now, due=True) if due else None
 
-    def unusual(*_: object, **__: object) -> None:
+    def without_template(*_: object, **__: object) -> None:
         return None
 
     said: list[object] = []
-    for sender in (watched, by_way_of_the_queue, unusual):
+    for sender in (watched, through_the_queue, without_template):
         monkeypatch.setattr(BrokerSender, "immediate_sender", sender)
         before = len(broker.requests.of(ApiKey.PRODUCE))
         async with new_producer(linger_ms=0, acks=acks) as producer:
@@ -137,24 +137,24 @@ async def test_responses_are_handled_in_order_of_arrival(anyio_backend: object):
         ) as producer:
             await warm(producer)
             for _ in range(4):
-                await answered_at_once(kafka, producer)
+                await respond_together(kafka, producer)
             assert producer.metrics()["epochs_raised_total"] == 0
 
 
-async def answered_at_once(kafka: KafkaBroker, producer: Producer) -> None:
+async def respond_together(kafka: KafkaBroker, producer: Producer) -> None:
     """Refuse the first of five batches; return the other responses with that of its retry."""
     release = threading.Event()
 
     async def hold(_: SeenRequest) -> None:
         await anyio.to_thread.run_sync(release.wait)
 
-    def answers() -> int:
+    def responses() -> int:
         produced = kafka.requests.of(ApiKey.PRODUCE)
         return sum(seen.answered_at is not None for seen in produced)
 
     kafka.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS), times=1)
     holding = kafka.on(ApiKey.PRODUCE, hold)
-    resent, before = producer.metrics()["batches_resent_total"], answers()
+    resent, before = producer.metrics()["batches_resent_total"], responses()
     with anyio.fail_after(20):
         for _ in range(5):
             await producer.send("t", b"v", partition=0)
@@ -162,8 +162,8 @@ async def answered_at_once(kafka: KafkaBroker, producer: Producer) -> None:
             await anyio.lowlevel.checkpoint()
         await anyio.wait_all_tasks_blocked()
         release.set()
-        while answers() < before + 6:
-            pass  # nothing else may run meanwhile
+        while responses() < before + 6:
+            pass  # block the event loop
         holding.remove()
         await producer.flush()
 

@@ -36,13 +36,13 @@ def failed(error: Exception = ERROR, **single: Exception) -> BatchFailed:
     return BatchFailed(error, {int(index[1:]): own for index, own in single.items()})
 
 
-async def waiters(of: BatchFuture, count: int) -> None:
-    while len(of.waiting_counts) < count:
+async def wait_for_waiters(future: BatchFuture, count: int) -> None:
+    while len(future.waiting_counts) < count:
         await anyio.lowlevel.checkpoint()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
+async def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
         await anyio.lowlevel.checkpoint()
 
 
@@ -74,7 +74,7 @@ async def test_a_waiter_is_woken():
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         group.start_soon(wait)
-        await waiters(batch, 1)
+        await wait_for_waiters(batch, 1)
         batch.complete(BatchAppended(10))
     assert [metadata.offset for metadata in got] == [11, 11]
 
@@ -135,15 +135,15 @@ async def test_a_failure_is_counted_after_the_last_waiter_was_cancelled(split: b
     async with anyio.create_task_group() as group:
         for scope in scopes:
             group.start_soon(wait, scope)
-        await until(lambda: batch.waiting_counts.get(0) == 2)
+        await wait_until(lambda: batch.waiting_counts.get(0) == 2)
         scopes[leaving].cancel()
-        await until(lambda: scopes[leaving].cancelled_caught)
+        await wait_until(lambda: scopes[leaving].cancelled_caught)
         if split:
             batch.complete(BatchSplit((0,), (part,)))
             for _ in range(5):
                 await anyio.lowlevel.checkpoint()
         scopes[1 - leaving].cancel()
-        await until(lambda: scopes[1 - leaving].cancelled_caught)
+        await wait_until(lambda: scopes[1 - leaving].cancelled_caught)
         (part if split else batch).complete(failed())
     assert raised == []
     assert failures.count == 1
@@ -158,7 +158,7 @@ async def test_a_failure_that_result_raises_is_not_counted():
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
-        await waiters(batch, 1)
+        await wait_for_waiters(batch, 1)
         group.cancel_scope.cancel()
         batch.complete(failed())
         with pytest.raises(KafkaError, match="no luck"):
@@ -166,7 +166,7 @@ async def test_a_failure_that_result_raises_is_not_counted():
     assert batch.unreported_failures.count == 0
 
 
-# --- splits ------------------------------------------------------------------------------------
+# --- splits ---
 
 
 async def test_waiters_follow_the_parts_of_a_split_batch():
@@ -179,7 +179,7 @@ async def test_waiters_follow_the_parts_of_a_split_batch():
     async with anyio.create_task_group() as group:
         for index in range(5):
             group.start_soon(wait, index)
-        await waiters(batch, 5)
+        await wait_for_waiters(batch, 5)
         batch.complete(BatchSplit((0, 2), parts))
         late = Delivery(batch, 4, 0)
         assert not late.done
@@ -199,7 +199,7 @@ async def test_waiters_of_a_split_batch_raise_the_failure_of_its_part():
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
-        await waiters(batch, 1)
+        await wait_for_waiters(batch, 1)
         batch.complete(BatchSplit((0,), (part,)))
         part.complete(failed())
     assert failures.count == 2
@@ -240,10 +240,10 @@ async def test_a_failure_after_a_cancelled_await_is_counted():
     batch = batch_future(1, failures)
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
-            group.start_soon(waiters, batch, 1)
+            group.start_soon(wait_for_waiters, batch, 1)
 
             async def cancel() -> None:
-                await waiters(batch, 1)
+                await wait_for_waiters(batch, 1)
                 scope.cancel()
 
             group.start_soon(cancel)
@@ -261,7 +261,7 @@ async def test_a_failure_during_a_cancellation_is_counted_unless_raised():
         with anyio.CancelScope() as scope:
 
             async def fail_and_cancel() -> None:
-                await waiters(batch, 1)
+                await wait_for_waiters(batch, 1)
                 batch.complete(failed())
                 scope.cancel()
 
@@ -312,7 +312,7 @@ def test_many_failures_that_are_awaited_leave_no_count():
     assert failures.take() is None
 
 
-# --- letting others run ------------------------------------------------------------------------
+# --- yielding to other tasks ---
 
 
 async def test_awaiting_finished_deliveries_yields_from_time_to_time():
@@ -353,7 +353,7 @@ def test_repr_of_a_delivery_has_its_state():
     assert repr(delivery) == "<Delivery to t-1: failed>"
 
 
-# --- deliveries of columns ------------------------------------------------------------------------
+# --- deliveries of send_many ---
 
 
 def test_deliveries_are_created_on_access():

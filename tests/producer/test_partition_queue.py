@@ -185,7 +185,7 @@ def test_expiry_in_flight_is_unknown_and_bumps_the_epoch(cluster):
         0,
     )
     cluster.reply(following)
-    # What was on its way is refused for its old epoch, and changes nothing.
+    # The request in flight is refused for its old epoch, and changes nothing.
     cluster.reply(request)
     assert log(cluster) == [0, 2]
 
@@ -246,8 +246,8 @@ def test_out_of_order_behind_an_unknown_batch_leaves_an_uncertain_one_unknown(cl
     cluster.lose(second)
     cluster.pass_time(6)  # only the first one expires
     [again] = cluster.send_all()
-    cluster.reply(again)  # refused for its number: the first is not in the log yet
-    # Both were held up on the way, and are written after all.
+    cluster.reply(again)  # out of order: the first is not in the log yet
+    # Both requests were delayed, and are appended after all.
     cluster.process_stale(0)
     cluster.process_stale(1)
     with pytest.raises(DeliveryUnknown):
@@ -271,7 +271,7 @@ def test_while_draining_sequenced_batches_are_sent_first(cluster):
     assert request.sent[0].values == [b"00000003"]
     cluster.reply(request)
     cluster.settle_all()
-    # The third was refused for its number, and may yet have been on its way.
+    # The third was out of order, and an earlier attempt may still be in flight.
     assert middle.result().offset == 2
     with pytest.raises(DeliveryUnknown):
         last.result()
@@ -337,7 +337,7 @@ def test_other_partitions_keep_their_epoch_until_they_are_drained():
 def test_batches_sent_by_topic_id_are_retried_in_order_in_a_recreated_topic(cluster, three):
     deliveries, requests = three
     cluster.recreate_topic()
-    cluster.reply(requests[0])  # refused: there is no such id
+    cluster.reply(requests[0])  # refused: the topic id does not exist
     cluster.lose(requests[1])
     cluster.learn_topic()
     cluster.lose(requests[2])
@@ -423,7 +423,7 @@ def test_behind_a_stale_epoch_an_uncertain_batch_stays_unknown(cluster):
     assert following.sent[0].sequence.identity.epoch == 1
 
 
-def lose_large(cluster: Cluster) -> None:
+def disconnect_after_large_request(cluster: Cluster) -> None:
     """Send the due batch; the broker closes the connection after a large request."""
     [request] = cluster.send_all()
     cluster.connections[1].clear()
@@ -438,9 +438,9 @@ def lose_large(cluster: Cluster) -> None:
 def test_a_large_batch_fails_after_several_disconnects(cluster):
     delivery = cluster.append(0, b"00000001")
     for _ in range(MAX_OVERSIZE_DISCONNECTS - 1):
-        lose_large(cluster)
+        disconnect_after_large_request(cluster)
     assert not delivery.done
-    lose_large(cluster)
+    disconnect_after_large_request(cluster)
     with pytest.raises(DeliveryUnknown, match=r"4 times.*1048576 bytes.*socket.request.max.bytes"):
         delivery.result()
     cluster.append(0, b"00000002")
@@ -485,7 +485,7 @@ def test_sequence_numbers_wrap_inside_a_batch_and_its_parts():
     assert epoch(cluster) == 0
 
 
-# --- splitting -----------------------------------------------------------------------------------
+# --- splitting ---
 
 
 @pytest.fixture
@@ -541,7 +541,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_split(large):
             delivery.result()
 
 
-# --- every code, every state ---------------------------------------------------------------------
+# --- every error code in every state ---
 
 CODES = [*ErrorCode, 9999]
 
@@ -550,10 +550,10 @@ CODES = [*ErrorCode, 9999]
 @pytest.mark.parametrize("lost_before", [True, False])
 def test_the_partition_continues_after_every_error_code(idempotent, lost_before):
     for code in CODES:
-        check_that_it_goes_on(code, idempotent, lost_before)
+        check_that_it_continues(code, idempotent, lost_before)
 
 
-def check_that_it_goes_on(code, idempotent, lost_before):
+def check_that_it_continues(code, idempotent, lost_before):
     cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
     if idempotent:
         cluster.warm_up()

@@ -51,7 +51,7 @@ async def failing(producer: Producer, code: int, broker: Broker, count: int = 1)
     fault.remove()
 
 
-# --- life ----------------------------------------------------------------------------------------
+# --- start and stop ---
 
 
 def test_the_constructor_checks_the_options():
@@ -107,7 +107,7 @@ async def test_stop_ends_after_the_close_timeout(broker: Broker, new_producer: N
     with pytest.raises(DeliveriesFailed) as caught:
         await producer.aclose()
     assert caught.value.count == 1
-    with pytest.raises(DeliveryUnknown, match=r"sent, and the log may hold it .* was acknowledged"):
+    with pytest.raises(DeliveryUnknown, match=r"written is unknown: .* was acknowledged"):
         await sent
 
 
@@ -255,7 +255,7 @@ async def test_a_failure_that_was_awaited_is_not_raised_again(broker: Broker, ne
         await producer.flush()
 
 
-# --- sending -------------------------------------------------------------------------------------
+# --- sending ---
 
 
 async def test_send_nowait_needs_a_topic_that_is_known(new_producer: New):
@@ -379,7 +379,7 @@ async def test_columns_of_send_many(broker: Broker, new_producer: New):
     assert got[0].partition == got[1].partition
 
 
-# --- room ----------------------------------------------------------------------------------------
+# --- buffer space ---
 
 
 async def test_a_full_buffer_blocks_send(broker: Broker, new_producer: New):
@@ -418,7 +418,7 @@ async def test_a_full_buffer_fails_after_max_block(broker: Broker, new_producer:
         fault.remove()
 
 
-# --- bad days ------------------------------------------------------------------------------------
+# --- faults ---
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ async def test_a_record_that_no_broker_acknowledged_is_delivery_timed_out(
     broker: Broker, new_producer: New
 ):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
-    # It expires between two attempts: of one that is under way the outcome would not be known.
+    # It expires between two attempts; with one in flight the outcome would be unknown.
     patient = {"retry_backoff_ms": 2_000, "retry_backoff_max_ms": 2_000}
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=500, **patient) as producer:
         with pytest.raises(DeliveryTimedOut, match="the record was not written"):
@@ -547,7 +547,7 @@ async def test_flush_gives_up_after_its_timeout(broker: Broker, new_producer: Ne
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer() as producer:
         delivery = await producer.send("t", b"v")
-        with pytest.raises(RequestTimedOut, match="still on their way: 1"):
+        with pytest.raises(RequestTimedOut, match="incomplete batches: 1"):
             await producer.flush(0.05)
         assert not delivery.done
         fault.remove()

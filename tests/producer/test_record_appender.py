@@ -136,7 +136,7 @@ async def test_the_fast_path_uses_the_same_memory(
         await producer.partitions_for("t")
         first = appender.append_fast("t", b"v" * 30, key, partition)
         if key is None and partition is None:
-            assert first is None  # where such records go is chosen on the long way
+            assert first is None  # The general path chooses the partition.
             first = producer.send_nowait("t", b"v" * 30)
         assert first is not None
         taken = accumulator.used_bytes
@@ -203,9 +203,9 @@ async def test_the_fast_path_is_closed_while_a_caller_waits_or_the_producer_clos
         await producer.send("t", b"v", partition=0)
         session = producer._lifecycle.session
         appender, accumulator = session.appender, session.sender.accumulator
-        assert appender.append_fast("t", b"v" * 300, None, 0) is None  # there is no room
+        assert appender.append_fast("t", b"v" * 300, None, 0) is None  # no space
         assert appender.append_fast("other", b"v", None, 0) is None
-        accumulator.begin_flush()  # somebody may wait for room
+        accumulator.begin_flush()  # A caller may wait for space.
         producer.send_nowait("t", b"v", partition=0)
         assert appender.append_fast("t", b"v", None, 0) is None
         accumulator.end_flush()
@@ -221,7 +221,7 @@ async def test_the_fast_path_fills_batches_to_the_same_size(broker: Broker, new_
             await producer.send("t", b"%03d" % number * 10, partition=0)
         await producer.flush()
     batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
-    # 9, or 8 where the machine let a record wait so long that its time takes a byte more.
+    # 9, or 8 if a delayed record needs one more byte for its timestamp.
     assert {batch.count for batch in batches[:-1]} <= {8, 9}
     assert sum(batch.count for batch in batches) == 100
     assert all(batch.size_bytes <= 400 for batch in batches)
@@ -233,7 +233,9 @@ async def test_the_fast_path_needs_an_open_transaction(new_producer: New):
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
         assert appender.append_fast("t", b"v", None, 0) is not None
-        assert appender.append_fast("t", b"v", None, 1) is None  # a partition that is new in it
+        assert (
+            appender.append_fast("t", b"v", None, 1) is None
+        )  # The partition is new in the transaction.
         await producer.commit_transaction()
         assert appender.append_fast("t", b"v", None, 0) is None
         with pytest.raises(InvalidTxnState):

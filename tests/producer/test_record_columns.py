@@ -38,7 +38,7 @@ def test_an_arrow_array_is_a_column():
     "given",
     [
         {"values": [b"a", bytearray(b"b")]},
-        {"values": [b"a", b"b"], "keys": [b"k", b"k"]},  # each key has its partition
+        {"values": [b"a", b"b"], "keys": [b"k", b"k"]},  # The key decides the partition.
         {"values": [b"a", b"b"], "timestamps_ms": [1, None]},
         {"values": [b"a", b"b"], "headers": [(), ()]},
     ],
@@ -90,7 +90,7 @@ def test_a_wrong_record_fails_before_any_is_appended(given: Any, error: type[Exc
 
 def test_large_parts_of_different_records_do_not_add_up():
     taken = columns([b"x" * 700, b"a"], [b"k", b"k" * 700], 0)
-    assert not taken.is_fast  # looked at one by one
+    assert not taken.is_fast  # checked one by one
     assert taken.count == 2
 
 

@@ -282,7 +282,7 @@ async def test_the_task_of_a_removed_broker_ends(broker: Broker, new_producer: N
                 await task.wait()
         assert tasks(sender) == []
         assert sorted(sender._broker_senders) == [1, 3]
-        # A broker that comes back has tasks again.
+        # A restarted broker has tasks again.
         await broker.restart(2)
         broker.move_leader("t", 0, 2)
         for partition in range(3):

@@ -157,7 +157,7 @@ def test_after_the_last_epoch_a_new_producer_id_is_needed():
     assert not sequences.can_assign(any_sequenced=False)
     assert producer_id_state.needs_producer_id
     producer_id_state.set_producer_id(8, 0)
-    producer_id_state.set_producer_id(9, 0)  # a second answer changes nothing
+    producer_id_state.set_producer_id(9, 0)  # A second response changes nothing.
     assert sequences.can_assign(any_sequenced=False)
     assert sequences.assign(1) == BatchSequence(ProducerIdAndEpoch(8, 0), 0)
 
