@@ -58,7 +58,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/cli": 53,
     "aiokafkawire/cluster": 129,
     "aiokafkawire/connection": 67,
-    "aiokafkawire/consumer": 1,
+    "aiokafkawire/consumer": 0,
     "aiokafkawire/kafka07": 1,
     "aiokafkawire/producer": 101,
     "aiokafkawire/runtime": 76,

@@ -97,7 +97,7 @@ class Fetcher:
     Args:
         cluster: Sends the requests.
         runtime: Clock and random numbers.
-        host: Runs a task per request.
+        supervisor: Runs a task per request.
         config: Options of the consumer.
         assignment: The assigned partitions.
         on_data: Called when there are records to deliver or an error to raise.
@@ -159,7 +159,7 @@ class Fetcher:
             self.wake_for(self._assignment.below_low_watermark)
 
     async def run(self) -> None:
-        """Plan and start fetches until the host stops."""
+        """Plan and start fetches until the supervisor stops."""
         seen_metadata: MetadataSnapshot | None = None
         while self._supervisor.is_running:
             metadata = self._cluster.metadata

@@ -65,7 +65,7 @@ class PositionResolver:
     Args:
         cluster: Sends the requests.
         runtime: Clock and random numbers.
-        host: Runs a task per request.
+        supervisor: Runs a task per request.
         assignment: The assigned partitions.
         committed_offsets: The source of committed offsets, if there is a group.
         lister: Sends ListOffsets requests.
@@ -124,7 +124,7 @@ class PositionResolver:
         self._wake.set()
 
     async def run(self) -> None:
-        """Start lookups as they become due, until the host stops."""
+        """Start lookups as they become due, until the supervisor stops."""
         seen_metadata: MetadataSnapshot | None = None
         while self._supervisor.is_running:
             now = self._runtime.clock.now()

@@ -61,7 +61,7 @@ logger = logging.getLogger("aiokafkawire.consumer")
 
 
 class ConsumerSession(Session):
-    """Everything that a consumer needs between `start` and `stop`; its tasks run in `host`."""
+    """The parts of a running consumer; their tasks run in `supervisor`."""
 
     def __init__(
         self,
