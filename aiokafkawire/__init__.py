@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     )
     from aiokafkawire.producer import (
         Delivery,
+        DetachedTransaction,
         Partitioner,
-        PreparedTransaction,
         Producer,
-        end_transaction,
+        end_detached_transaction,
     )
     from aiokafkawire.records import Record, Records
     from aiokafkawire.types import (
@@ -94,6 +94,7 @@ __all__ = (
     "Delivery",
     "DeliveryTimedOut",
     "DeliveryUnknown",
+    "DetachedTransaction",
     "FencedInstanceId",
     "GroupFailed",
     "GroupMetadata",
@@ -111,7 +112,6 @@ __all__ = (
     "OffsetAndTimestamp",
     "Partitioner",
     "PingResult",
-    "PreparedTransaction",
     "Producer",
     "ProducerFenced",
     "ProtocolError",
@@ -134,7 +134,7 @@ __all__ = (
     "WrongEventLoop",
     "__version__",
     "about",
-    "end_transaction",
+    "end_detached_transaction",
 )
 
 _DEFINED_IN = {
@@ -172,7 +172,7 @@ _DEFINED_IN = {
     "OffsetAndTimestamp": "types",
     "Partitioner": "producer",
     "PingResult": "types",
-    "PreparedTransaction": "producer",
+    "DetachedTransaction": "producer",
     "Producer": "producer",
     "ProducerFenced": "errors",
     "ProtocolError": "errors",
@@ -194,7 +194,7 @@ _DEFINED_IN = {
     "UnsupportedVersion": "errors",
     "WrongEventLoop": "errors",
     "about": "_about",
-    "end_transaction": "producer",
+    "end_detached_transaction": "producer",
 }
 
 _SUBMODULES = (

@@ -134,7 +134,9 @@ ABSENT: Mapping[str, str] = {
     "interceptor_classes": NO_PLUGINS,
     "metadata_recovery_strategy": "it is rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
     "share_acknowledgement_mode": "there are no share groups",
-    "transaction_two_phase_commit_enable": "see detach() of Producer and end_transaction()",
+    "transaction_two_phase_commit_enable": (
+        "see Producer.detach_transaction() and end_detached_transaction()"
+    ),
     # librdkafka
     "allow_auto_offset_store": STORED,
     "api_version_fallback_ms": NEGOTIATED,

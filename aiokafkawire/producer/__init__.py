@@ -7,6 +7,6 @@ partition's leader. The response completes its `Delivery`.
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partitioner import Partitioner
 from aiokafkawire.producer.producer import Producer
-from aiokafkawire.producer.transactions import PreparedTransaction, end_transaction
+from aiokafkawire.producer.transactions import DetachedTransaction, end_detached_transaction
 
-__all__ = ("Delivery", "Partitioner", "PreparedTransaction", "Producer", "end_transaction")
+__all__ = ("Delivery", "DetachedTransaction", "Partitioner", "Producer", "end_detached_transaction")

@@ -37,7 +37,7 @@ from aiokafkawire.producer.produce_request import (
 from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.producer.sender_interface import SendBatch
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
+from aiokafkawire.producer.transactions import TransactionManager, concurrent_backoff
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
 from aiokafkawire.types import NodeId, TopicPartition
@@ -68,7 +68,7 @@ class SenderContext(Protocol):
     supervisor: Supervisor
     cluster: Cluster
     accumulator: Accumulator
-    transactions: Transactions | None
+    transaction_manager: TransactionManager | None
 
     def fail(self, error: KafkaError) -> None:
         """Fail the producer permanently."""
@@ -117,7 +117,7 @@ class BrokerSender:
         self._templates: dict[str, ProduceTemplate] = {}
         # By topic: the topic id, and a function that sends one batch on the current connection.
         self._send_cache: dict[str, tuple[UUID, SendBatch | None]] = {}
-        self._use_templates = context.transactions is None and self._acks in {-1, 1}
+        self._use_templates = context.transaction_manager is None and self._acks in {-1, 1}
         # The connection, and the metadata with which it was looked up.
         self._channel: Channel | None = None
         self._broker = ""
@@ -405,8 +405,8 @@ class BrokerSender:
             self.handle_result(batch, AttemptResult(BatchAction.FAIL, error))
         if not built.batches:
             return None
-        if context.transactions is not None:
-            context.transactions.sent()
+        if context.transaction_manager is not None:
+            context.transaction_manager.on_records_sent()
         return built
 
     def _template(self, topic: str, version: int) -> ProduceTemplate:
@@ -431,11 +431,11 @@ class BrokerSender:
             self._response_received.set()
         if future.error is not None and isinstance(future.error, ClientClosed):
             return
-        transactions = self._context.transactions
+        transaction_manager = self._context.transaction_manager
         was_sending, self._sending = self._sending, True
         try:
-            if transactions is not None:
-                with transactions.steps:
+            if transaction_manager is not None:
+                with transaction_manager.scheduler:
                     self._handle_response(built, broker, future)
             elif isinstance(future.value, AttemptResult):  # the usual case
                 self._failures = 0
@@ -498,9 +498,9 @@ class BrokerSender:
         """Return the lowest and highest version for the next request; None has no limit."""
         with_ids = self._context.accumulator.all_have_ids(self.node_id)
         max_version = None if with_ids else MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE]
-        if self._context.transactions is None:
+        if self._context.transaction_manager is None:
             return 0, max_version
-        low, high = self._context.transactions.produce_versions()
+        low, high = self._context.transaction_manager.produce_versions()
         return low, max_version if high is None else high
 
     async def _back_off_unreachable(self, error: KafkaError) -> None:
@@ -536,8 +536,8 @@ class BrokerSender:
         context.accumulator.handle_result(batch, result, now, now + wait_s)
         if logger.isEnabledFor(logging.DEBUG) and not expired:
             self._log_result(batch, result, wait_s)
-        if expired and context.transactions is not None:
-            context.transactions.landed()
+        if expired and context.transaction_manager is not None:
+            context.transaction_manager.on_late_response()
         if result.action is BatchAction.FATAL and not expired:
             assert isinstance(result.error, KafkaError)
             context.fail(result.error)

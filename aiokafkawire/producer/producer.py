@@ -23,11 +23,11 @@ from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.producer.record_columns import RecordColumns
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import (
+    DetachedTransaction,
     OffsetsSource,
-    PreparedTransaction,
-    Transactions,
-    TransactionScope,
-    checked_offsets,
+    TransactionContextManager,
+    TransactionManager,
+    validate_offsets,
 )
 from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import (
@@ -161,8 +161,10 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
-        if session.sender.transactions is not None:
-            await session.sender.transactions.initialise(wait=self.config.connect_on_start)
+        if session.sender.transaction_manager is not None:
+            await session.sender.transaction_manager.init_transactions(
+                wait=self.config.connect_on_start
+            )
         return session
 
     async def _close(self, body_error: BaseException | None) -> Exception | None:
@@ -387,7 +389,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
 
     # --- transactions ---
 
-    def transaction(self) -> TransactionScope:
+    def transaction(self) -> TransactionContextManager:
         """Return a transaction for `async with` (KIP-98): it commits on exit.
 
         If the body raises or is cancelled, the transaction is aborted and the exception is raised
@@ -404,7 +406,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
                 another transaction is open.
         """
         sender = self._lifecycle.require_session_in_loop().sender
-        return TransactionScope(_transactions_of(sender), sender)
+        return TransactionContextManager(_require_transaction_manager(sender), sender)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction, after waiting up to `max_block_ms` for the previous one to end.
@@ -417,7 +419,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             ProducerFenced: Another producer uses the `transactional_id`.
             RequestTimedOut: The previous transaction has not ended within `max_block_ms`.
         """
-        await self._transactions().begin()
+        await self._transaction_manager().begin()
 
     async def commit_transaction(self) -> None:
         """Send the buffered records and commit the transaction (EndTxn).
@@ -431,7 +433,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             InvalidTxnState: No transaction is open.
             ProducerFenced: Another producer uses the `transactional_id`.
         """
-        await self._transactions().commit()
+        await self._transaction_manager().commit()
 
     async def abort_transaction(self) -> None:
         """Abort the transaction (EndTxn): consumers with `read_committed` skip its records.
@@ -445,7 +447,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             InvalidTxnState: No transaction is open.
             ProducerFenced: Another producer uses the `transactional_id`.
         """
-        await self._transactions().abort()
+        await self._transaction_manager().abort()
 
     @overload
     async def send_offsets_to_transaction(self, offsets: OffsetsSource, /) -> None: ...
@@ -482,12 +484,12 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
             InvalidTxnState: No transaction is open.
             RequestTimedOut: The offsets were not stored within `max_block_ms`.
         """
-        transactions = self._transactions()
+        transaction_manager = self._transaction_manager()
         if isinstance(offsets, Mapping):
             if not isinstance(group_metadata, GroupMetadata):
                 raise TypeError("pass the GroupMetadata of the group that the offsets belong to")
-            checked = checked_offsets(offsets, group_metadata)
-            await transactions.send_offsets(checked, group_metadata)
+            checked = validate_offsets(offsets, group_metadata)
+            await transaction_manager.send_offsets_to_transaction(checked, group_metadata)
             return
         if group_metadata is not None:
             raise TypeError("pass a consumer without group_metadata: it knows its group")
@@ -496,29 +498,31 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
                 "a consumer whose offsets are committed in transactions must not auto-commit:"
                 " create it with enable_auto_commit=False"
             )
-        await transactions.send_offsets(
+        await transaction_manager.send_offsets_to_transaction(
             offsets.positions(), offsets.group_metadata(), offsets.mark_committed
         )
 
-    async def detach(self) -> PreparedTransaction:
-        """Send the buffered records and hand the open transaction over to `end_transaction`.
+    async def detach_transaction(self) -> DetachedTransaction:
+        """Send all buffered records and leave the transaction open for another process to end.
+
+        `end_detached_transaction` commits or aborts it, from any process.
 
         Afterwards the producer begins no more transactions, and stopping it leaves this one open.
         Until this has returned the transaction can still be aborted, and stopping the producer
         does so. May be called again, for example after `RequestTimedOut` or a cancellation.
 
         Returns:
-            The ids with which any client can commit or abort the transaction.
+            What `end_detached_transaction` needs; `to_json` turns it into text.
 
         Raises:
             TransactionFailed: A record failed. Abort the transaction.
             RequestTimedOut: Records are still in flight after `max_block_ms`.
             InvalidTxnState: No transaction is open.
         """
-        return await self._transactions().detach()
+        return await self._transaction_manager().detach()
 
-    def _transactions(self) -> Transactions:
-        return _transactions_of(self._running().sender)
+    def _transaction_manager(self) -> TransactionManager:
+        return _require_transaction_manager(self._running().sender)
 
     # --- flush and state ---
 
@@ -539,8 +543,8 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
         deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
         await session.appender.yield_budget.checkpoint()
         await session.sender.flush(deadline)
-        if session.sender.transactions is not None:
-            session.sender.transactions.raise_failure()
+        if session.sender.transaction_manager is not None:
+            session.sender.transaction_manager.raise_failure()
         failure = session.sender.accumulator.unreported_failures.take()
         if failure is not None:
             raise failure
@@ -600,17 +604,17 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
         return tuple(queue.topic_partition.partition for queue in queues.queues)
 
 
-def _transactions_of(sender: Sender) -> Transactions:
+def _require_transaction_manager(sender: Sender) -> TransactionManager:
     if sender.failure is not None:
         sender.raise_if_failed()
-    if sender.transactions is None:
+    if sender.transaction_manager is None:
         raise InvalidTxnState("transactions need a transactional_id: pass one to Producer")
-    return sender.transactions
+    return sender.transaction_manager
 
 
 async def _close_gracefully(session: _ProducerSession) -> None:
-    if session.sender.transactions is not None:
-        await session.sender.transactions.close()
+    if session.sender.transaction_manager is not None:
+        await session.sender.transaction_manager.close()
     await session.sender.flush(NEVER)
     await session.cluster.aclose()
 

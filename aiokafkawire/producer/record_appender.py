@@ -41,8 +41,10 @@ class RecordAppender:
         fits = config.batch_size_bytes <= config.max_request_size_bytes
         self._fast_topics = self._topics if fits else {}
         self._buffer_waiters = sender.buffer_waiters
-        self._transactions = sender.transactions
-        self._machine = None if sender.transactions is None else sender.transactions.machine
+        self._transaction_manager = sender.transaction_manager
+        self._machine = (
+            None if sender.transaction_manager is None else sender.transaction_manager.machine
+        )
         self._rng = runtime.rng
         self._log_limit = RateLimit()
         self._now = runtime.clock.now
@@ -117,9 +119,12 @@ class RecordAppender:
         """
         if self._sender.failure is not None:
             self._sender.raise_if_failed()
-        transactions = self._transactions
-        if transactions is not None and type(transactions.machine.state) is not InTransaction:
-            transactions.check_open()
+        transaction_manager = self._transaction_manager
+        if (
+            transaction_manager is not None
+            and type(transaction_manager.machine.state) is not InTransaction
+        ):
+            transaction_manager.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = self._topics.get(topic) or self._sender.resume_topic(topic)
@@ -145,8 +150,8 @@ class RecordAppender:
             chosen = queue or queues.sticky_queue
             if chosen is None:
                 chosen = accumulator.choose_sticky_queue(queues, self._rng, now)
-            if transactions is not None:
-                transactions.use(chosen.topic_partition)
+            if transaction_manager is not None:
+                transaction_manager.add_partition(chosen.topic_partition)
             delivery = accumulator.append(
                 chosen,
                 key,
@@ -234,7 +239,9 @@ class RecordAppender:
     ) -> int:
         """Append records to the open batch of one partition; return how many had space."""
         queues = self._fast_topics.get(columns.topic)
-        if queues is None or (self._transactions is not None and not self._transactions.open):
+        if queues is None or (
+            self._transaction_manager is not None and not self._transaction_manager.is_open
+        ):
             return 0
         if columns.partition is None:
             queue = queues.sticky_queue
@@ -258,16 +265,20 @@ class RecordAppender:
         self._check_same_transaction(transaction)
 
     def _transaction(self) -> Transaction | None:
-        return None if self._transactions is None else self._transactions.machine.transaction
+        return (
+            None
+            if self._transaction_manager is None
+            else self._transaction_manager.machine.transaction
+        )
 
     def _check_same_transaction(self, transaction: Transaction | None) -> None:
         """Raise if the transaction in which the call began is no longer open.
 
         In a later transaction the application may already be repeating the same work.
         """
-        if self._transactions is not None:
+        if self._transaction_manager is not None:
             self._sender.raise_if_failed()
-            self._transactions.check_still(transaction)
+            self._transaction_manager.check_same(transaction)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicQueues:
         """Wait for the metadata of a topic, and return its queues."""

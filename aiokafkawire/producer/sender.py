@@ -19,7 +19,7 @@ from aiokafkawire.producer.partition_queue import QueueConfig
 from aiokafkawire.producer.sender_interface import SendBatch
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.producer.transactions import Transactions
+from aiokafkawire.producer.transactions import TransactionManager
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
@@ -76,9 +76,9 @@ class Sender:
             sender=self,
             on_completed=self._on_batch_completed,
         )
-        self.transactions: Transactions | None = None
+        self.transaction_manager: TransactionManager | None = None
         if config.transactional_id is not None:
-            self.transactions = Transactions(
+            self.transaction_manager = TransactionManager(
                 config, runtime, cluster, self.accumulator, self._fail_all
             )
         self.failure: KafkaError | None = None
@@ -94,8 +94,8 @@ class Sender:
         self.cluster.add_metadata_listener(self._on_metadata_changed)
         self.supervisor.spawn(self._expire_batches, name="delivery timeouts")
         producer_id_state = self.accumulator.producer_id_state
-        if self.transactions is not None:
-            self.transactions.start(self.supervisor)
+        if self.transaction_manager is not None:
+            self.transaction_manager.start(self.supervisor)
         elif producer_id_state is not None:
             self.supervisor.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
 
@@ -109,20 +109,20 @@ class Sender:
     def abort_all(self, error: KafkaError) -> None:
         """Fail all buffered records and reject new ones."""
         self.close_to_new_records(error)
-        if self.transactions is not None:
-            self.transactions.failed(error)
+        if self.transaction_manager is not None:
+            self.transaction_manager.fail(error)
         self.accumulator.abort(error)
 
     def fail(self, error: KafkaError) -> None:
         """Fail the producer permanently: all records and all later calls raise `error`."""
-        if self.transactions is not None:
-            reported = self.transactions.awaited
+        if self.transaction_manager is not None:
+            reported = self.transaction_manager.has_waiters
         else:
             reported = bool(self.accumulator.incomplete)
         self._fail_all(error, reported)
 
     def _fail_all(self, error: KafkaError, reported: bool) -> None:
-        if self.failure is None and (self.transactions is None or not reported):
+        if self.failure is None and (self.transaction_manager is None or not reported):
             logger.error(
                 "%s: the producer failed permanently: %s",
                 self.supervisor.name,
@@ -159,8 +159,8 @@ class Sender:
     def _on_batch_completed(self, outcome: BatchOutcome) -> None:
         if self.buffer_waiters.has_waiters:
             self.buffer_waiters.space_freed()
-        if self.transactions is not None:
-            self.transactions.settled(outcome)
+        if self.transaction_manager is not None:
+            self.transaction_manager.on_batch_completed(outcome)
 
     async def flush(self, deadline: float) -> None:
         """Send all buffered batches without linger, and wait until they are complete."""
@@ -196,7 +196,7 @@ class Sender:
             "epochs_raised_total": 0
             if producer_id_state is None
             else producer_id_state.epoch_bumps,
-            **({} if self.transactions is None else self.transactions.metrics()),
+            **({} if self.transaction_manager is None else self.transaction_manager.metrics()),
         }
 
     def add_topic(self, name: str) -> bool:

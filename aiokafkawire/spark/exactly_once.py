@@ -22,7 +22,7 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from aiokafkawire.producer import PreparedTransaction
+    from aiokafkawire.producer import DetachedTransaction
 
 __all__ = (
     "CHECKSUM_MODULUS",
@@ -175,7 +175,7 @@ class PreparedTask:
     batch: SinkBatch
     width: int
     fingerprint: Fingerprint
-    prepared: PreparedTransaction
+    prepared: DetachedTransaction
 
 
 @dataclass(frozen=True, slots=True)

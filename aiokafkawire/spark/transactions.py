@@ -15,7 +15,7 @@ from aiokafkawire import blocking
 from aiokafkawire.config import ClientConfig, list_options
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError, ProducerFenced
-from aiokafkawire.producer import Producer, end_transaction
+from aiokafkawire.producer import Producer, end_detached_transaction
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 from .clients import borrow_client
@@ -109,7 +109,7 @@ def write_in_transaction(
             blocking.call(send_rows, producer, topic, part)
         blocking.call(flush_rows, producer)
         blocking.call(_send_marker, producer, batch, width, task, found)
-        return PreparedTask(task, batch, width, found, blocking.call(producer.detach))
+        return PreparedTask(task, batch, width, found, blocking.call(producer.detach_transaction))
     finally:
         # Aborts a transaction that is still open and not detached. Any error was raised before.
         with suppress(KafkaError):
@@ -243,7 +243,7 @@ async def _end_transactions(
     async def end(result: PreparedTask) -> None:
         async with limiter:
             try:
-                await end_transaction(result.prepared, commit=commit, **options)
+                await end_detached_transaction(result.prepared, commit=commit, **options)
             except KafkaError as error:
                 failed[result.task] = error
 

@@ -539,19 +539,19 @@ async def test_a_detached_transaction_is_ended_from_elsewhere(
 ):
     async with teller(bootstrap_servers, transactional_id) as producer:
         await producer.begin_transaction()
-        await producer.send(topic, b"prepared")
-        prepared = await producer.detach()
-    text = prepared.to_json()
+        await producer.send(topic, b"detached")
+        detached = await producer.detach_transaction()
+    text = detached.to_json()
     assert await read_all(bootstrap_servers, topic) == []
-    elsewhere = type(prepared).from_json(text)
-    assert elsewhere == prepared
+    elsewhere = type(detached).from_json(text)
+    assert elsewhere == detached
     for _ in range(2):
         # Whoever does not know whether it was done does it again.
-        await aiokafkawire.end_transaction(
+        await aiokafkawire.end_detached_transaction(
             elsewhere, commit=commit, bootstrap_servers=bootstrap_servers
         )
     await all_over(bootstrap_servers, topic)
-    assert await read_all(bootstrap_servers, topic) == ([b"prepared"] if commit else [])
+    assert await read_all(bootstrap_servers, topic) == ([b"detached"] if commit else [])
 
 
 # --- the loop -----------------------------------------------------------------------------------

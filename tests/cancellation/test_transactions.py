@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from aiokafkawire import PreparedTransaction, Producer, end_transaction
+from aiokafkawire import DetachedTransaction, Producer, end_detached_transaction
 from aiokafkawire.broker import Broker, Delay
 from aiokafkawire.types import GroupMetadata
 from aiokafkawire.wire import ApiKey
@@ -133,7 +133,7 @@ class SendOffsets(Transacting):
 
 
 class Detach(Transacting):
-    covers = "Producer.detach"
+    covers = "Producer.detach_transaction"
 
     async def prepare(self) -> None:
         await self.client.stop()
@@ -141,14 +141,14 @@ class Detach(Transacting):
         await self.client.start()
         self.value = await self.fill()
 
-    async def call(self) -> PreparedTransaction:
-        return await self.client.detach()
+    async def call(self) -> DetachedTransaction:
+        return await self.client.detach_transaction()
 
     async def check(self, outcome: Outcome) -> None:
-        prepared = await self.client.detach()
-        assert outcome.result in {None, prepared}
+        detached = await self.client.detach_transaction()
+        assert outcome.result in {None, detached}
         servers = self.broker.bootstrap_servers
-        await end_transaction(prepared, commit=True, bootstrap_servers=servers)
+        await end_detached_transaction(detached, commit=True, bootstrap_servers=servers)
         self.certain.append(self.value)
 
     async def finish(self) -> None:

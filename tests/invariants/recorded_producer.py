@@ -15,7 +15,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     TransactionFailed,
 )
-from aiokafkawire.producer import Delivery, PreparedTransaction
+from aiokafkawire.producer import Delivery, DetachedTransaction
 from aiokafkawire.types import RecordMetadata, TopicPartition
 from tests.invariants.events import (
     Acknowledged,
@@ -358,16 +358,16 @@ class RecordedProducer:
         with self._journal.call("send_offsets_to_transaction", self._block_s):
             await self.inner.send_offsets_to_transaction(*given)
 
-    async def detach(self) -> PreparedTransaction:
-        """As of the producer; `Recorder.end_transaction` ends it."""
+    async def detach_transaction(self) -> DetachedTransaction:
+        """As of the producer; `Recorder.end_detached_transaction` ends it."""
         number = self._transaction
         limit = (self.config.max_block_ms + self.config.delivery_timeout_ms) / 1_000
-        with self._journal.call("detach", limit):
-            prepared = await self.inner.detach()
+        with self._journal.call("detach_transaction", limit):
+            detached = await self.inner.detach_transaction()
         if number is not None:
-            self._journal.recorder.detached(prepared, self._journal, number)
+            self._journal.recorder.detached(detached, self._journal, number)
             self._transaction = None
-        return prepared
+        return detached
 
     def _began(self) -> int:
         self._transactions += 1

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from aiokafkawire.errors import KafkaError, ProducerFenced, TransactionFailed
-from aiokafkawire.producer.transactions.ending import end_on
+from aiokafkawire.producer.transactions.end_detached import end_on_runtime
 from aiokafkawire.runtime import Runtime, current_task
 from tests.invariants.events import (
     CANCELLED,
@@ -46,7 +46,7 @@ from tests.invariants.observed import Peak
 
 if TYPE_CHECKING:
     from aiokafkawire import Consumer, Producer
-    from aiokafkawire.producer import PreparedTransaction
+    from aiokafkawire.producer import DetachedTransaction
     from tests.invariants.recorded_consumer import RecordedConsumer
     from tests.invariants.recorded_producer import RecordedProducer
 
@@ -213,27 +213,26 @@ class Recorder:
         self.reprs |= {repr(client): None, repr(config): None}
         self.note(Opened(self.now(), name, kind, options))
 
-    def detached(self, prepared: PreparedTransaction, journal: Journal, number: int) -> None:
+    def detached(self, detached: DetachedTransaction, journal: Journal, number: int) -> None:
         """A producer gave its transaction away."""
-        self._detached[prepared.to_json()] = (journal, number)
+        self._detached[detached.to_json()] = (journal, number)
 
-    async def end_transaction(
+    async def end_detached_transaction(
         self,
-        prepared: PreparedTransaction,
+        detached: DetachedTransaction,
         *,
         commit: bool,
         runtime: Runtime | None = None,
         **options: Any,
     ) -> None:
-        """As `aiokafkawire.producer.end_transaction`; how it ends is told of the producer that
-        gave the transaction away."""
-        journal, number = self._detached[prepared.to_json()]
+        """Call `end_detached_transaction` and record its end for the producer that detached it."""
+        journal, number = self._detached[detached.to_json()]
         limit = options.get("default_api_timeout_ms", 60_000) / 1_000
         journal.note(EndAsked, number, commit)
         outcome: Ending = "unknown"
         try:
-            with journal.call("end_transaction", limit):
-                await end_on(runtime, prepared, commit=commit, **options)
+            with journal.call("end_detached_transaction", limit):
+                await end_on_runtime(runtime, detached, commit=commit, **options)
             outcome = "committed" if commit else "aborted"
         except ProducerFenced:
             # It may be an earlier call that ended it.

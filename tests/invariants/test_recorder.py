@@ -162,8 +162,8 @@ async def test_a_transaction_that_is_given_away_ends_as_its_producers() -> None:
         async with producer:
             await producer.begin_transaction()
             await producer.send("t", producer.value())
-            prepared = await producer.detach()
-        await recorder.end_transaction(prepared, commit=True, bootstrap_servers=servers)
+            detached = await producer.detach_transaction()
+        await recorder.end_detached_transaction(detached, commit=True, bootstrap_servers=servers)
     assert [(event.client, event.commit) for event in of(recorder, EndAsked)] == [("p", True)]
     assert [event.outcome for event in of(recorder, Ended)] == ["committed"]
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.producer import PreparedTransaction
+from aiokafkawire.producer import DetachedTransaction
 from aiokafkawire.spark.exactly_once import (
     CHECKSUM_MODULUS,
     BatchPlan,
@@ -34,7 +34,7 @@ ROWS = Fingerprint(10, 99)
 def opened(
     task: int, rows: Fingerprint = ROWS, batch: SinkBatch = BATCH, width: int = 4
 ) -> PreparedTask:
-    prepared = PreparedTransaction(batch.transactional_id(task), 1, 2, 2)
+    prepared = DetachedTransaction(batch.transactional_id(task), 1, 2, 2)
     return PreparedTask(task, batch, width, rows, prepared)
 
 

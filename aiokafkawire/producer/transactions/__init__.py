@@ -1,21 +1,21 @@
 """Transactions: the machine that decides, the task that asks the coordinators, and the calls."""
 
-from aiokafkawire.producer.transactions.driver import Transactions
-from aiokafkawire.producer.transactions.ending import end_transaction
-from aiokafkawire.producer.transactions.machine import concurrent_backoff
-from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
-from aiokafkawire.producer.transactions.prepared import PreparedTransaction
-from aiokafkawire.producer.transactions.scope import TransactionScope
+from aiokafkawire.producer.transactions.context_manager import TransactionContextManager
+from aiokafkawire.producer.transactions.detached import DetachedTransaction
+from aiokafkawire.producer.transactions.end_detached import end_detached_transaction
+from aiokafkawire.producer.transactions.group_offsets import OffsetsSource, validate_offsets
+from aiokafkawire.producer.transactions.manager import TransactionManager
+from aiokafkawire.producer.transactions.state_machine import concurrent_backoff
 from aiokafkawire.producer.transactions.states import InTransaction, Transaction
 
 __all__ = (
+    "DetachedTransaction",
     "InTransaction",
     "OffsetsSource",
-    "PreparedTransaction",
     "Transaction",
-    "TransactionScope",
-    "Transactions",
-    "checked_offsets",
+    "TransactionContextManager",
+    "TransactionManager",
     "concurrent_backoff",
-    "end_transaction",
+    "end_detached_transaction",
+    "validate_offsets",
 )

@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import CommitFailed, KafkaError, ProducerFenced, UnsupportedVersion
-from aiokafkawire.producer.transactions.outcomes import Outcome, worst
+from aiokafkawire.producer.transactions.actions import TransactionAction, most_severe
 from aiokafkawire.producer.transactions.states import (
-    AddOffsets,
-    AddPartitions,
-    CommitOffsets,
-    End,
-    Ended,
-    Event,
-    Init,
-    Initialised,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
     OffsetCommit,
-    OffsetsAdded,
-    OffsetsCommitted,
-    PartitionsAdded,
-    Protocol,
-    Request,
+    OffsetsAddedToTxn,
+    PartitionsAddedToTxn,
+    ProducerIdReceived,
+    RequestProducerId,
+    TransactionEvent,
+    TransactionRequest,
+    TransactionVersion,
+    TxnEnded,
+    TxnOffsetCommit,
+    TxnOffsetsCommitted,
 )
 from aiokafkawire.types import (
     GroupMetadata,
@@ -60,24 +60,24 @@ from aiokafkawire.wire.messages.txn_offset_commit import (
 )
 
 __all__ = (
-    "FIRST_IMPLICIT",
-    "FIRST_RAISING",
-    "Outgoing",
-    "Reading",
-    "check_commit",
-    "outgoing",
-    "read",
-    "refusal",
-    "was_raised",
+    "FIRST_WITH_EPOCH_BUMP",
+    "FIRST_WITH_TV_2",
+    "ParsedTxnResponse",
+    "RoutedRequest",
+    "build_request",
+    "check_encodable",
+    "error_from_response",
+    "is_successor",
+    "parse_response",
 )
 
-FIRST_RAISING = 3
+FIRST_WITH_EPOCH_BUMP = 3
 """The first version of InitProducerId that raises the epoch of a given identity (KIP-360)."""
 
 LAST_ADD_PARTITIONS = 3
-LAST_CLASSIC = 4
-FIRST_IMPLICIT = 5
-FIRST_WITH_MEMBER = 3
+LAST_WITH_TV_0 = 4
+FIRST_WITH_TV_2 = 5
+FIRST_WITH_GROUP_METADATA = 3
 
 _MEMBERSHIP_CODES = frozenset(
     {
@@ -90,7 +90,7 @@ _MEMBERSHIP_CODES = frozenset(
 )
 
 
-class Outgoing(NamedTuple):
+class RoutedRequest(NamedTuple):
     """A message, where it goes, and the versions in which it may."""
 
     message: WireRequest[Any] | ByVersion[Any]
@@ -99,27 +99,29 @@ class Outgoing(NamedTuple):
     max_version: int | None = None
 
 
-def outgoing(request: Request, transactional_id: str, timeout_ms: int) -> Outgoing:
+def build_request(
+    request: TransactionRequest, transactional_id: str, transaction_timeout_ms: int
+) -> RoutedRequest:
     """The message of a request; `timeout_ms` is that of the producer's transactions."""
     route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
     match request:  # what is asked most comes first
-        case End(identity, protocol, committed):
+        case EndTxn(identity, transaction_version, committed):
             end = EndTxnRequest(
                 transactional_id=transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 committed=committed,
             )
-            return Outgoing(end, route, *_versions(protocol))
-        case Init(previous):
+            return RoutedRequest(end, route, *_version_range(transaction_version))
+        case RequestProducerId(previous):
             init = InitProducerIdRequest(
-                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+                transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
             )
             if previous is None:
-                return Outgoing(init, route)
+                return RoutedRequest(init, route)
             init.producer_id, init.producer_epoch = previous.producer_id, previous.epoch
-            return Outgoing(init, route, FIRST_RAISING)
-        case AddPartitions(identity, partitions):
+            return RoutedRequest(init, route, FIRST_WITH_EPOCH_BUMP)
+        case AddPartitionsToTxn(identity, partitions):
             adding = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=transactional_id,
                 v3_and_below_producer_id=identity.producer_id,
@@ -129,40 +131,48 @@ def outgoing(request: Request, transactional_id: str, timeout_ms: int) -> Outgoi
                     for topic, numbers in _by_topic(partitions).items()
                 ],
             )
-            return Outgoing(adding, route, 0, LAST_ADD_PARTITIONS)
-        case AddOffsets(identity, group_id):
+            return RoutedRequest(adding, route, 0, LAST_ADD_PARTITIONS)
+        case AddOffsetsToTxn(identity, group_id):
             offsets = AddOffsetsToTxnRequest(
                 transactional_id=transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 group_id=group_id,
             )
-            return Outgoing(offsets, route)
-        case CommitOffsets():
-            return _commit_offsets(request, transactional_id)
+            return RoutedRequest(offsets, route)
+        case TxnOffsetCommit():
+            return _route_offset_commit(request, transactional_id)
 
 
-def _versions(protocol: Protocol) -> tuple[int, int | None]:
-    return (0, LAST_CLASSIC) if protocol is Protocol.CLASSIC else (FIRST_IMPLICIT, None)
-
-
-def check_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-    """Raise `TypeError` or `ValueError` for offsets, or a group, that no request can carry."""
-    commit = OffsetCommit(group, offsets)
-    request = CommitOffsets(ProducerIdAndEpoch(0, 0), Protocol.IMPLICIT, commit)
-    encode(_commit_message(request, "", FIRST_IMPLICIT), FIRST_IMPLICIT)
-
-
-def _commit_offsets(request: CommitOffsets, transactional_id: str) -> Outgoing:
-    return Outgoing(
-        ByVersion(ApiKey.TXN_OFFSET_COMMIT, partial(_commit_message, request, transactional_id)),
-        ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),
-        *_versions(request.protocol),
+def _version_range(transaction_version: TransactionVersion) -> tuple[int, int | None]:
+    return (
+        (0, LAST_WITH_TV_0)
+        if transaction_version is TransactionVersion.TV_0
+        else (FIRST_WITH_TV_2, None)
     )
 
 
-def _commit_message(
-    request: CommitOffsets, transactional_id: str, version: int
+def check_encodable(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+) -> None:
+    """Raise `TypeError` or `ValueError` for offsets, or a group, that no request can carry."""
+    commit = OffsetCommit(group, offsets)
+    request = TxnOffsetCommit(ProducerIdAndEpoch(0, 0), TransactionVersion.TV_2, commit)
+    encode(_offset_commit_message(request, "", FIRST_WITH_TV_2), FIRST_WITH_TV_2)
+
+
+def _route_offset_commit(request: TxnOffsetCommit, transactional_id: str) -> RoutedRequest:
+    return RoutedRequest(
+        ByVersion(
+            ApiKey.TXN_OFFSET_COMMIT, partial(_offset_commit_message, request, transactional_id)
+        ),
+        ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),
+        *_version_range(request.transaction_version),
+    )
+
+
+def _offset_commit_message(
+    request: TxnOffsetCommit, transactional_id: str, version: int
 ) -> TxnOffsetCommitRequest:
     group, offsets = request.commit.group, request.commit.offsets
     message = TxnOffsetCommitRequest(
@@ -186,7 +196,7 @@ def _commit_message(
             for topic, numbers in _by_topic(offsets).items()
         ],
     )
-    if version >= FIRST_WITH_MEMBER:
+    if version >= FIRST_WITH_GROUP_METADATA:
         message.generation_id = group.generation_id
         message.member_id = group.member_id
         message.group_instance_id = group.group_instance_id
@@ -208,80 +218,91 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-class Reading(NamedTuple):
+class ParsedTxnResponse(NamedTuple):
     """What an answer says: its outcome, the code that decided it and the partition it is of, and
     the event if the request was carried out."""
 
-    outcome: Outcome
-    code: int
+    action: TransactionAction
+    error_code: int
     partition: TopicPartition | None
-    event: Event
+    event: TransactionEvent
 
 
-def read(request: Request, response: Any) -> Reading:
+def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnResponse:
     """Read an answer. A partition that it leaves out counts as failed in the broker, as does an
     identity that is none."""
     match request:  # what is asked most comes first
-        case End(identity, protocol):
+        case EndTxn(identity, transaction_version):
             assert isinstance(response, EndTxnResponse)
             given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            gave = protocol is Protocol.IMPLICIT and was_raised(identity, given)
-            return _reading(request, {None: response.error_code}, Ended(given if gave else None))
-        case Init():
+            gave = transaction_version is TransactionVersion.TV_2 and is_successor(identity, given)
+            return _parsed(request, {None: response.error_code}, TxnEnded(given if gave else None))
+        case RequestProducerId():
             assert isinstance(response, InitProducerIdResponse)
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             code = response.error_code
-            if code == ErrorCode.NONE and not _is_one(identity):
+            if code == ErrorCode.NONE and not _is_valid(identity):
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
-            return _reading(request, {None: code}, Initialised(identity))
-        case AddPartitions(_, partitions):
+            return _parsed(request, {None: code}, ProducerIdReceived(identity))
+        case AddPartitionsToTxn(_, partitions):
             assert isinstance(response, AddPartitionsToTxnResponse)
             told = {
                 TopicPartition(topic.name, result.partition_index): result.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
                 for result in topic.results_by_partition
             }
-            return _reading(request, _each(partitions, told), PartitionsAdded(partitions))
-        case AddOffsets(_, group_id):
+            return _parsed(
+                request, _codes_by_partition(partitions, told), PartitionsAddedToTxn(partitions)
+            )
+        case AddOffsetsToTxn(_, group_id):
             assert isinstance(response, AddOffsetsToTxnResponse)
-            return _reading(request, {None: response.error_code}, OffsetsAdded(group_id))
-        case CommitOffsets(_, _, commit):
+            return _parsed(request, {None: response.error_code}, OffsetsAddedToTxn(group_id))
+        case TxnOffsetCommit(_, _, commit):
             assert isinstance(response, TxnOffsetCommitResponse)
             told = {
                 TopicPartition(topic.name, result.partition_index): result.error_code
                 for topic in response.topics
                 for result in topic.partitions
             }
-            return _reading(request, _each(commit.offsets, told), OffsetsCommitted(commit))
+            return _parsed(
+                request, _codes_by_partition(commit.offsets, told), TxnOffsetsCommitted(commit)
+            )
 
 
-def was_raised(identity: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
+def is_successor(identity: ProducerIdAndEpoch, following: ProducerIdAndEpoch) -> bool:
     """Whether what a coordinator gave can follow an identity."""
-    if given.producer_id != identity.producer_id:
-        return _is_one(given)
-    return given.epoch > identity.epoch
+    if following.producer_id != identity.producer_id:
+        return _is_valid(following)
+    return following.epoch > identity.epoch
 
 
-def _is_one(identity: ProducerIdAndEpoch) -> bool:
+def _is_valid(identity: ProducerIdAndEpoch) -> bool:
     return identity.producer_id >= 0 and identity.epoch >= 0
 
 
-def _each(
-    asked: Iterable[TopicPartition], told: dict[TopicPartition, int]
+def _codes_by_partition(
+    partitions: Iterable[TopicPartition], codes: dict[TopicPartition, int]
 ) -> dict[TopicPartition | None, int]:
-    return {tp: told.get(tp, int(ErrorCode.UNKNOWN_SERVER_ERROR)) for tp in asked}
+    return {tp: codes.get(tp, int(ErrorCode.UNKNOWN_SERVER_ERROR)) for tp in partitions}
 
 
-def _reading(request: Request, codes: dict[TopicPartition | None, int], event: Event) -> Reading:
+def _parsed(
+    request: TransactionRequest, codes: dict[TopicPartition | None, int], event: TransactionEvent
+) -> ParsedTxnResponse:
     if not any(codes.values()):
-        return Reading(Outcome.DONE, 0, next(iter(codes), None), event)
-    outcome, code = worst(request.kind, codes.values())
+        return ParsedTxnResponse(TransactionAction.DONE, 0, next(iter(codes), None), event)
+    action, code = most_severe(request.kind, codes.values())
     partition = next((tp for tp, told in codes.items() if told == code), None)
-    return Reading(outcome, code, partition, event)
+    return ParsedTxnResponse(action, code, partition, event)
 
 
-def refusal(
-    request: Request, reading: Reading, *, broker: str, transactional_id: str, hint: str = ""
+def error_from_response(
+    request: TransactionRequest,
+    parsed: ParsedTxnResponse,
+    *,
+    broker: str,
+    transactional_id: str,
+    hint: str = "",
 ) -> KafkaError:
     """The error of an answer that is not a success; `hint` is for `ProducerFenced`."""
     context: dict[str, Any] = {
@@ -289,20 +310,20 @@ def refusal(
         "api": request.kind.value,
         "transactional_id": transactional_id,
     }
-    if reading.partition is not None:
-        context["topic"], context["partition"] = reading.partition
-    if isinstance(request, AddOffsets):
+    if parsed.partition is not None:
+        context["topic"], context["partition"] = parsed.partition
+    if isinstance(request, AddOffsetsToTxn):
         context["group"] = request.group_id
-    elif isinstance(request, CommitOffsets):
+    elif isinstance(request, TxnOffsetCommit):
         context["group"] = request.commit.group.group_id
-    if reading.outcome is Outcome.FENCED:
+    if parsed.action is TransactionAction.FENCED:
         return ProducerFenced(
             "another producer with the same transactional id took over, or the coordinator ended"
             f" the transaction{hint}",
             **context,
         )
-    error: KafkaError = error_for(reading.code, **context)
-    if reading.code in _MEMBERSHIP_CODES:
+    error: KafkaError = error_for(parsed.error_code, **context)
+    if parsed.error_code in _MEMBERSHIP_CODES:
         cause = error
         error = CommitFailed(
             f"the consumer is not in that generation of its group any more: {cause.reason}",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.producer.transactions.outcomes import Outcome, RequestKind
+from aiokafkawire.producer.transactions.actions import RequestKind, TransactionAction
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -17,55 +17,55 @@ from aiokafkawire.types import (
 )
 
 __all__ = (
-    "Abort",
+    "AbortTransaction",
     "AbortableError",
     "Aborting",
-    "AddOffsets",
-    "AddPartitions",
-    "Begin",
-    "Call",
-    "Commit",
-    "CommitOffsets",
+    "AddOffsetsToTxn",
+    "AddPartition",
+    "AddPartitionsToTxn",
+    "BeginTransaction",
+    "CommitTransaction",
     "Committing",
-    "Detach",
+    "DetachTransaction",
     "Detached",
     "Detaching",
-    "End",
-    "Ended",
-    "Event",
-    "Failed",
+    "EndTxn",
+    "EpochBumpRequired",
     "FatalError",
     "Flushed",
     "InTransaction",
-    "Init",
-    "Initialise",
-    "Initialised",
+    "InitTransactions",
     "Initialising",
-    "NumbersLost",
     "OffsetCommit",
-    "OffsetsAdded",
-    "OffsetsCommitted",
-    "PartitionsAdded",
-    "Protocol",
+    "OffsetsAddedToTxn",
+    "PartitionsAddedToTxn",
+    "ProducerFailed",
+    "ProducerIdReceived",
     "Ready",
     "RecordsFailed",
     "RecordsSent",
-    "Refused",
-    "Request",
-    "SendOffsets",
-    "State",
+    "RequestProducerId",
+    "SendOffsetsToTransaction",
     "Transaction",
+    "TransactionCall",
+    "TransactionEvent",
+    "TransactionRequest",
+    "TransactionState",
+    "TransactionVersion",
+    "TxnEnded",
+    "TxnOffsetCommit",
+    "TxnOffsetsCommitted",
+    "TxnRequestFailed",
     "Uninitialised",
-    "UsePartition",
 )
 
 
-class Protocol(enum.IntEnum):
+class TransactionVersion(enum.IntEnum):
     """Who tells the coordinator what a transaction writes to; the level of transaction.version
     from which on brokers have it."""
 
-    CLASSIC = 0  # the producer, before it sends (KIP-98)
-    IMPLICIT = 2  # the brokers, and each end raises the epoch (KIP-890, part 2)
+    TV_0 = 0  # the producer, before it sends (KIP-98)
+    TV_2 = 2  # the brokers, and each end raises the epoch (KIP-890, part 2)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ class OffsetCommit:
 
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None
+    on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None
     done: bool = False
 
 
@@ -95,19 +95,19 @@ class Transaction:
 
     number: int
     identity: ProducerIdAndEpoch
-    protocol: Protocol
+    transaction_version: TransactionVersion
     began_at: float
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
-    wanted: dict[TopicPartition, None] = field(default_factory=dict)
-    groups: dict[str, None] = field(default_factory=dict)
-    offsets: deque[OffsetCommit] = field(default_factory=deque)
-    taken: list[OffsetCommit] = field(default_factory=list)
-    known: bool = False
-    bump: bool = False
-    forgotten: bool = False
-    asked: bool = False
+    pending_partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    added_groups: dict[str, None] = field(default_factory=dict)
+    pending_offsets: deque[OffsetCommit] = field(default_factory=deque)
+    accepted_offsets: list[OffsetCommit] = field(default_factory=list)
+    started: bool = False
+    epoch_bump_required: bool = False
+    skip_end_txn: bool = False
+    end_requested: bool = False
     committed: bool | None = None
-    refusal: KafkaError | None = None
+    abort_failure: KafkaError | None = None
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Initialising:
     in `Ready`."""
 
     previous: ProducerIdAndEpoch | None
-    last: Protocol | None = None
+    last_version: TransactionVersion | None = None
     committed: bool | None = None
 
 
@@ -137,9 +137,9 @@ class Ready:
     """
 
     identity: ProducerIdAndEpoch
-    last: Protocol | None = None
+    last_version: TransactionVersion | None = None
     committed: bool | None = None
-    stale: bool = False
+    epoch_bump_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class FatalError:
     error: KafkaError
 
 
-State = (
+TransactionState = (
     Uninitialised
     | Initialising
     | Ready
@@ -210,99 +210,109 @@ State = (
 
 
 @dataclass(frozen=True, slots=True)
-class Init:
+class RequestProducerId:
     """InitProducerId: an identity that fences all earlier ones, or the next epoch of one."""
 
     previous: ProducerIdAndEpoch | None
-    kind = RequestKind.INIT
+    kind = RequestKind.INIT_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitionsToTxn:
     """AddPartitionsToTxn, for all that are not added yet."""
 
     identity: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
-    kind = RequestKind.ADD_PARTITIONS
+    kind = RequestKind.ADD_PARTITIONS_TO_TXN
 
 
 @dataclass(frozen=True, slots=True)
-class AddOffsets:
+class AddOffsetsToTxn:
     """AddOffsetsToTxn."""
 
     identity: ProducerIdAndEpoch
     group_id: str
-    kind = RequestKind.ADD_OFFSETS
+    kind = RequestKind.ADD_OFFSETS_TO_TXN
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class TxnOffsetCommit:
     """TxnOffsetCommit."""
 
     identity: ProducerIdAndEpoch
-    protocol: Protocol
+    transaction_version: TransactionVersion
     commit: OffsetCommit
-    kind = RequestKind.COMMIT_OFFSETS
+    kind = RequestKind.TXN_OFFSET_COMMIT
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndTxn:
     """EndTxn."""
 
     identity: ProducerIdAndEpoch
-    protocol: Protocol
+    transaction_version: TransactionVersion
     committed: bool
-    kind = RequestKind.END
+    kind = RequestKind.END_TXN
 
 
-Request = Init | AddPartitions | AddOffsets | CommitOffsets | End
+TransactionRequest = (
+    RequestProducerId | AddPartitionsToTxn | AddOffsetsToTxn | TxnOffsetCommit | EndTxn
+)
 
 
 # --- events: what callers want ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Initialise:
+class InitTransactions:
     """Ask for a producer id, or for a higher epoch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginTransaction:
     """A transaction begins."""
 
-    protocol: Protocol
+    transaction_version: TransactionVersion
 
 
 @dataclass(frozen=True, slots=True)
-class UsePartition:
+class AddPartition:
     """A record goes to a partition."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class SendOffsets:
+class SendOffsetsToTransaction:
     """A group's positions go with the transaction."""
 
     commit: OffsetCommit
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """End the transaction, so that all of it is visible."""
+class CommitTransaction:
+    """EndTxn the transaction, so that all of it is visible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
-    """End the transaction, so that nothing of it is visible."""
+class AbortTransaction:
+    """EndTxn the transaction, so that nothing of it is visible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Detach:
+class DetachTransaction:
     """Leave the transaction open for somebody else to end."""
 
 
-Call = Initialise | Begin | UsePartition | SendOffsets | Commit | Abort | Detach
+TransactionCall = (
+    InitTransactions
+    | BeginTransaction
+    | AddPartition
+    | SendOffsetsToTransaction
+    | CommitTransaction
+    | AbortTransaction
+    | DetachTransaction
+)
 
 
 # --- events: what happened --------------------------------------------------------------------
@@ -321,7 +331,7 @@ class RecordsFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NumbersLost:
+class EpochBumpRequired:
     """A partition's sequence numbers cannot go on under this epoch."""
 
 
@@ -329,71 +339,71 @@ class NumbersLost:
 class Flushed:
     """Nothing waits any more and nothing is under way; `gap`: some partition's numbers ended."""
 
-    gap: bool
+    sequence_gap: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Initialised:
+class ProducerIdReceived:
     """The coordinator gave an identity."""
 
     identity: ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsAdded:
+class PartitionsAddedToTxn:
     """The coordinator knows of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsAdded:
+class OffsetsAddedToTxn:
     """The coordinator knows that offsets of this group will come."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsCommitted:
+class TxnOffsetsCommitted:
     """The group's coordinator has the positions."""
 
     commit: OffsetCommit
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TxnEnded:
     """The coordinator ended the transaction; with KIP-890 it gives the next identity."""
 
     identity: ProducerIdAndEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TxnRequestFailed:
     """A request was refused in a way that only an abort mends."""
 
     kind: RequestKind
-    outcome: Outcome
+    action: TransactionAction
     error: KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ProducerFailed:
     """This producer cannot go on."""
 
     error: KafkaError
 
 
-Event = (
-    Call
+TransactionEvent = (
+    TransactionCall
     | RecordsSent
     | RecordsFailed
-    | NumbersLost
+    | EpochBumpRequired
     | Flushed
-    | Initialised
-    | PartitionsAdded
-    | OffsetsAdded
-    | OffsetsCommitted
-    | Ended
-    | Refused
-    | Failed
+    | ProducerIdReceived
+    | PartitionsAddedToTxn
+    | OffsetsAddedToTxn
+    | TxnOffsetsCommitted
+    | TxnEnded
+    | TxnRequestFailed
+    | ProducerFailed
 )

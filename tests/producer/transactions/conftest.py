@@ -12,8 +12,8 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 
-CLASSIC, IMPLICIT = "2.8", "4.3"
-"""Releases of either protocol."""
+RELEASE_TV_0, RELEASE_TV_2 = "2.8", "4.3"
+"""Releases whose `transaction.version` is 0, and 2."""
 
 QUICK: dict[str, Any] = {
     "transactional_id": "id",
@@ -28,7 +28,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=[CLASSIC, IMPLICIT], ids=["classic", "implicit"])
+@pytest.fixture(params=[RELEASE_TV_0, RELEASE_TV_2], ids=["TV_0", "TV_2"])
 def release(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found

@@ -12,24 +12,29 @@ from dataclasses import replace
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.producer.transactions.machine import TRANSITIONS
-from aiokafkawire.producer.transactions.outcomes import OTHERWISE, OUTCOMES, Outcome, RequestKind
+from aiokafkawire.producer.transactions.actions import (
+    DEFAULT_ACTIONS,
+    TRANSACTION_ACTIONS,
+    RequestKind,
+    TransactionAction,
+)
+from aiokafkawire.producer.transactions.state_machine import TRANSITIONS
 from aiokafkawire.producer.transactions.states import (
-    Ended,
-    Event,
-    Failed,
     Flushed,
-    Refused,
-    State,
+    ProducerFailed,
     Transaction,
+    TransactionEvent,
+    TransactionState,
+    TxnEnded,
+    TxnRequestFailed,
 )
 
-from .test_machine import ME, events, machine_in, states
+from .test_state_machine import ME, events, machine_in, states
 
 Destinations = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-def states_like(state: State) -> Iterator[State]:
+def states_like(state: TransactionState) -> Iterator[TransactionState]:
     """The state, with transactions of every kind."""
     transaction = getattr(state, "transaction", None)
     if transaction is None:
@@ -37,22 +42,30 @@ def states_like(state: State) -> Iterator[State]:
         return
     for known, bump, forgotten in itertools.product((False, True), repeat=3):
         alike = Transaction(
-            1, ME, transaction.protocol, 0.0, known=known, bump=bump, forgotten=forgotten
+            1,
+            ME,
+            transaction.transaction_version,
+            0.0,
+            started=known,
+            epoch_bump_required=bump,
+            skip_end_txn=forgotten,
         )
         changed: Any = replace(state, transaction=alike)  # type: ignore[call-arg]
         yield changed
 
 
-def events_like(event: Event) -> Iterator[Event]:
+def events_like(event: TransactionEvent) -> Iterator[TransactionEvent]:
     """The event, and as it may be otherwise."""
     yield event
-    if isinstance(event, Ended):
-        yield Ended(ME)
+    if isinstance(event, TxnEnded):
+        yield TxnEnded(ME)
     elif isinstance(event, Flushed):
-        yield Flushed(gap=True)
-    elif isinstance(event, Refused):
-        for kind, outcome in itertools.product(RequestKind, (Outcome.ABORT, Outcome.FORGOTTEN)):
-            yield Refused(kind, outcome, KafkaError("x"))
+        yield Flushed(sequence_gap=True)
+    elif isinstance(event, TxnRequestFailed):
+        for kind, action in itertools.product(
+            RequestKind, (TransactionAction.ABORT, TransactionAction.BUMP_ONLY)
+        ):
+            yield TxnRequestFailed(kind, action, KafkaError("x"))
 
 
 def destinations() -> Destinations:
@@ -64,7 +77,7 @@ def destinations() -> Destinations:
         for happens in events_like(events()[event]):
             for before in states_like(states()[state]):
                 machine = machine_in(before)
-                machine.can_raise = can_raise
+                machine.can_bump_epoch = can_raise
                 machine.handle(happens, 0.0)
                 row.add(type(machine.state).__name__)
     ordered = sorted(found, key=lambda pair: order.index(pair[0]))
@@ -72,12 +85,14 @@ def destinations() -> Destinations:
 
 
 def diagram(found: Destinations) -> str:
-    """The ways between states as a Mermaid state diagram; `Failed` leads from any state to the
-    same one and is left out."""
+    """Return the transitions as a Mermaid state diagram.
+
+    `ProducerFailed` leads from every state to `FatalError` and is left out.
+    """
     labels: dict[tuple[str, str], list[str]] = {}
     for (start, event), ends in found.items():
         for end in ends:
-            if end != start and event != Failed.__name__:
+            if end != start and event != ProducerFailed.__name__:
                 labels.setdefault((start, end), []).append(event)
     lines = ["stateDiagram-v2", "    [*] --> Uninitialised"]
     lines += [f"    {start} --> {end}: {', '.join(told)}" for (start, end), told in labels.items()]
@@ -105,15 +120,15 @@ END = "<!-- end of it -->\n"
 def outcomes() -> str:
     """What each error code of each request means, as a Markdown table."""
     lines = ["| Request | codes | outcome |", "|---|---|---|"]
-    for kind, codes in OUTCOMES.items():
-        by_outcome: dict[Outcome, list[str]] = {}
-        for code, outcome in codes.items():
-            if outcome is not Outcome.DONE:
-                by_outcome.setdefault(outcome, []).append(code.name)
-        by_outcome.setdefault(Outcome.RETRY, []).append("other retriable ones")
-        by_outcome.setdefault(OTHERWISE[kind], []).append("all others")
-        for outcome in sorted(by_outcome, key=list(Outcome).index):
-            lines.append(f"| {kind.value} | {', '.join(by_outcome[outcome])} | {outcome.value} |")
+    for kind, codes in TRANSACTION_ACTIONS.items():
+        by_outcome: dict[TransactionAction, list[str]] = {}
+        for code, action in codes.items():
+            if action is not TransactionAction.DONE:
+                by_outcome.setdefault(action, []).append(code.name)
+        by_outcome.setdefault(TransactionAction.RETRY, []).append("other retriable ones")
+        by_outcome.setdefault(DEFAULT_ACTIONS[kind], []).append("all others")
+        for action in sorted(by_outcome, key=list(TransactionAction).index):
+            lines.append(f"| {kind.value} | {', '.join(by_outcome[action])} | {action.value} |")
     return "\n".join(lines) + "\n"
 
 

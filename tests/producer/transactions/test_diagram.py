@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiokafkawire.producer.transactions.machine import TRANSITIONS
+from aiokafkawire.producer.transactions.state_machine import TRANSITIONS
 
 from .diagram import BEGIN, END, destinations, generated
-from .test_machine import EXPECTED, SAME, states
+from .test_state_machine import EXPECTED, SAME, states
 
 PAGE = Path(__file__).parents[3] / "docs" / "state-machines.md"
 

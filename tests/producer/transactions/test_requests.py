@@ -10,22 +10,27 @@ from aiokafkawire import wire
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import BrokerError, CommitFailed, ProducerFenced, UnsupportedVersion
-from aiokafkawire.producer.transactions.outcomes import Outcome
-from aiokafkawire.producer.transactions.requests import Reading, outgoing, read, refusal
+from aiokafkawire.producer.transactions.actions import TransactionAction
+from aiokafkawire.producer.transactions.requests import (
+    ParsedTxnResponse,
+    build_request,
+    error_from_response,
+    parse_response,
+)
 from aiokafkawire.producer.transactions.states import (
-    AddOffsets,
-    AddPartitions,
-    CommitOffsets,
-    End,
-    Ended,
-    Init,
-    Initialised,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
     OffsetCommit,
-    OffsetsAdded,
-    OffsetsCommitted,
-    PartitionsAdded,
-    Protocol,
-    Request,
+    OffsetsAddedToTxn,
+    PartitionsAddedToTxn,
+    ProducerIdReceived,
+    RequestProducerId,
+    TransactionRequest,
+    TransactionVersion,
+    TxnEnded,
+    TxnOffsetCommit,
+    TxnOffsetsCommitted,
 )
 from aiokafkawire.types import (
     GroupMetadata,
@@ -53,26 +58,26 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 MEMBER = GroupMetadata("g", 4, "m", "static")
 COMMIT = OffsetCommit(MEMBER, {A0: OffsetAndMetadata(5, "note", 2), B0: OffsetAndMetadata(6)})
 BARE = OffsetCommit(GroupMetadata("g"), COMMIT.offsets)
-CLASSIC, IMPLICIT = Protocol.CLASSIC, Protocol.IMPLICIT
+TV_0, TV_2 = TransactionVersion.TV_0, TransactionVersion.TV_2
 TRANSACTION = ToCoordinator("id", CoordinatorType.TRANSACTION)
 
-REQUESTS: list[tuple[Request, ApiKey, ToCoordinator, int, int]] = [
-    (Init(None), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 0, 5),
-    (Init(ME), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 3, 5),
-    (AddPartitions(ME, (A0, B0, A1)), ApiKey.ADD_PARTITIONS_TO_TXN, TRANSACTION, 0, 3),
-    (AddOffsets(ME, "g"), ApiKey.ADD_OFFSETS_TO_TXN, TRANSACTION, 0, 4),
-    (CommitOffsets(ME, CLASSIC, BARE), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 0, 4),
-    (CommitOffsets(ME, IMPLICIT, COMMIT), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 5, 5),
-    (End(ME, CLASSIC, committed=True), ApiKey.END_TXN, TRANSACTION, 0, 4),
-    (End(ME, IMPLICIT, committed=False), ApiKey.END_TXN, TRANSACTION, 5, 5),
+REQUESTS: list[tuple[TransactionRequest, ApiKey, ToCoordinator, int, int]] = [
+    (RequestProducerId(None), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 0, 5),
+    (RequestProducerId(ME), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 3, 5),
+    (AddPartitionsToTxn(ME, (A0, B0, A1)), ApiKey.ADD_PARTITIONS_TO_TXN, TRANSACTION, 0, 3),
+    (AddOffsetsToTxn(ME, "g"), ApiKey.ADD_OFFSETS_TO_TXN, TRANSACTION, 0, 4),
+    (TxnOffsetCommit(ME, TV_0, BARE), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 0, 4),
+    (TxnOffsetCommit(ME, TV_2, COMMIT), ApiKey.TXN_OFFSET_COMMIT, ToCoordinator("g"), 5, 5),
+    (EndTxn(ME, TV_0, committed=True), ApiKey.END_TXN, TRANSACTION, 0, 4),
+    (EndTxn(ME, TV_2, committed=False), ApiKey.END_TXN, TRANSACTION, 5, 5),
 ]
 
 
 @pytest.mark.parametrize(("request_", "key", "route", "low", "high"), REQUESTS)
 def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
-    request_: Request, key: ApiKey, route: ToCoordinator, low: int, high: int
+    request_: TransactionRequest, key: ApiKey, route: ToCoordinator, low: int, high: int
 ) -> None:
-    out = outgoing(request_, "id", 60_000)
+    out = build_request(request_, "id", 60_000)
     assert (out.route, out.message.api_key, out.min_version) == (route, key, low)
     assert high == (APIS[key].max_stable_version if out.max_version is None else out.max_version)
     for version in range(low, high + 1):
@@ -83,20 +88,20 @@ def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
 
 
 def test_what_the_messages_say() -> None:
-    first: Any = outgoing(Init(None), "id", 60_000).message
+    first: Any = build_request(RequestProducerId(None), "id", 60_000).message
     assert (first.transactional_id, first.transaction_timeout_ms) == ("id", 60_000)
     assert (first.producer_id, first.producer_epoch) == (-1, -1)
-    again: Any = outgoing(Init(ME), "id", 60_000).message
+    again: Any = build_request(RequestProducerId(ME), "id", 60_000).message
     assert (again.producer_id, again.producer_epoch) == (7, 3)
-    adding: Any = outgoing(AddPartitions(ME, (A0, B0, A1)), "id", 1).message
+    adding: Any = build_request(AddPartitionsToTxn(ME, (A0, B0, A1)), "id", 1).message
     topics = {topic.name: topic.partitions for topic in adding.v3_and_below_topics}
     assert topics == {"a": [0, 1], "b": [0]}
-    end: Any = outgoing(End(ME, CLASSIC, committed=True), "id", 1).message
+    end: Any = build_request(EndTxn(ME, TV_0, committed=True), "id", 1).message
     assert (end.transactional_id, end.producer_id, end.committed) == ("id", 7, True)
 
 
 def test_a_member_is_named_where_it_is_checked() -> None:
-    out = outgoing(CommitOffsets(ME, CLASSIC, COMMIT), "id", 1)
+    out = build_request(TxnOffsetCommit(ME, TV_0, COMMIT), "id", 1)
     assert isinstance(out.message, ByVersion)
     told: Any = out.message.build(3)
     assert (told.generation_id, told.member_id, told.group_instance_id) == (4, "m", "static")
@@ -142,8 +147,8 @@ def end(code: int = 0, producer_id: int = -1) -> EndTxnResponse:
     )
 
 
-ADDING = AddPartitions(ME, (A0, B0))
-COMMITTING = CommitOffsets(ME, IMPLICIT, COMMIT)
+ADDING = AddPartitionsToTxn(ME, (A0, B0))
+COMMITTING = TxnOffsetCommit(ME, TV_2, COMMIT)
 DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -151,60 +156,88 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     ("request_", "response", "expected"),
     [
         (
-            Init(None),
+            RequestProducerId(None),
             InitProducerIdResponse(error_code=0, producer_id=7, producer_epoch=3),
-            Reading(Outcome.DONE, 0, None, Initialised(ME)),
+            ParsedTxnResponse(TransactionAction.DONE, 0, None, ProducerIdReceived(ME)),
         ),
         (
-            Init(None),
+            RequestProducerId(None),
             InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1),
-            Reading(Outcome.FATAL, -1, None, Initialised(ProducerIdAndEpoch(-1, -1))),
+            ParsedTxnResponse(
+                TransactionAction.FATAL, -1, None, ProducerIdReceived(ProducerIdAndEpoch(-1, -1))
+            ),
         ),
-        (ADDING, partitions(a=0, b=0), Reading(Outcome.DONE, 0, A0, PartitionsAdded((A0, B0)))),
+        (
+            ADDING,
+            partitions(a=0, b=0),
+            ParsedTxnResponse(TransactionAction.DONE, 0, A0, PartitionsAddedToTxn((A0, B0))),
+        ),
         (
             ADDING,
             partitions(a=0, b=DENIED),
-            Reading(Outcome.ABORT, DENIED, B0, PartitionsAdded((A0, B0))),
+            ParsedTxnResponse(TransactionAction.ABORT, DENIED, B0, PartitionsAddedToTxn((A0, B0))),
         ),
-        (ADDING, partitions(a=0), Reading(Outcome.ABORT, -1, B0, PartitionsAdded((A0, B0)))),
         (
-            AddOffsets(ME, "g"),
+            ADDING,
+            partitions(a=0),
+            ParsedTxnResponse(TransactionAction.ABORT, -1, B0, PartitionsAddedToTxn((A0, B0))),
+        ),
+        (
+            AddOffsetsToTxn(ME, "g"),
             AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=16),
-            Reading(Outcome.FIND, 16, None, OffsetsAdded("g")),
+            ParsedTxnResponse(TransactionAction.FIND_COORDINATOR, 16, None, OffsetsAddedToTxn("g")),
         ),
-        (COMMITTING, offsets(a=0, b=0), Reading(Outcome.DONE, 0, A0, OffsetsCommitted(COMMIT))),
-        (COMMITTING, offsets(a=0, b=14), Reading(Outcome.RETRY, 14, B0, OffsetsCommitted(COMMIT))),
         (
-            End(ME, IMPLICIT, committed=True),
-            end(0, 7),
-            Reading(Outcome.DONE, 0, None, Ended(NEXT)),
+            COMMITTING,
+            offsets(a=0, b=0),
+            ParsedTxnResponse(TransactionAction.DONE, 0, A0, TxnOffsetsCommitted(COMMIT)),
         ),
-        (End(ME, IMPLICIT, committed=True), end(), Reading(Outcome.DONE, 0, None, Ended(None))),
+        (
+            COMMITTING,
+            offsets(a=0, b=14),
+            ParsedTxnResponse(TransactionAction.RETRY, 14, B0, TxnOffsetsCommitted(COMMIT)),
+        ),
+        (
+            EndTxn(ME, TV_2, committed=True),
+            end(0, 7),
+            ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(NEXT)),
+        ),
+        (
+            EndTxn(ME, TV_2, committed=True),
+            end(),
+            ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(None)),
+        ),
         # An epoch that goes back is none.
         (
-            End(NEXT, IMPLICIT, committed=True),
+            EndTxn(NEXT, TV_2, committed=True),
             end(0, 7),
-            Reading(Outcome.DONE, 0, None, Ended(None)),
+            ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(None)),
         ),
-        (End(ME, CLASSIC, committed=True), end(0, 7), Reading(Outcome.DONE, 0, None, Ended(None))),
         (
-            End(ME, CLASSIC, committed=True),
+            EndTxn(ME, TV_0, committed=True),
+            end(0, 7),
+            ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(None)),
+        ),
+        (
+            EndTxn(ME, TV_0, committed=True),
             end(90),
-            Reading(Outcome.FENCED, 90, None, Ended(None)),
+            ParsedTxnResponse(TransactionAction.FENCED, 90, None, TxnEnded(None)),
         ),
     ],
 )
-def test_what_answers_say(request_: Request, response: Any, expected: Reading) -> None:
-    assert read(request_, response) == expected
+def test_what_answers_say(
+    request_: TransactionRequest, response: Any, expected: ParsedTxnResponse
+) -> None:
+    assert parse_response(request_, response) == expected
 
 
-def error_of(request: Request, response: Any, hint: str = "") -> Any:
-    reading = read(request, response)
-    return refusal(request, reading, broker="1", transactional_id="id", hint=hint)
+def error_of(request: TransactionRequest, response: Any, hint: str = "") -> Any:
+    parsed = parse_response(request, response)
+    return error_from_response(request, parsed, broker="1", transactional_id="id", hint=hint)
 
 
 def test_who_is_fenced_is_told_its_name() -> None:
-    error = error_of(End(ME, CLASSIC, committed=True), end(90), ", for its age")
+    error = error_of(EndTxn(ME, TV_0, committed=True), end(90), ", for its age")
     assert type(error) is ProducerFenced
     assert (error.transactional_id, error.broker, error.api) == ("id", "1", "EndTxn")
     assert "took over, or the coordinator ended the transaction, for its age" in str(error)
@@ -218,7 +251,7 @@ def test_a_refused_partition_is_named() -> None:
 
 def test_a_group_is_named() -> None:
     error = error_of(
-        AddOffsets(ME, "g"), AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=30)
+        AddOffsetsToTxn(ME, "g"), AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=30)
     )
     assert (error.group, error.api) == ("g", "AddOffsetsToTxn")
 

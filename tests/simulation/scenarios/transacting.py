@@ -284,10 +284,10 @@ class Process:
         """Fill a transaction that another process ends."""
         await producer.begin_transaction()
         await self.fill(producer)
-        prepared = await producer.detach()
+        detached = await producer.detach_transaction()
         commit = self.rng.random() < 0.7
-        await self.harness.recorder.end_transaction(
-            prepared, commit=commit, runtime=self.runtime, **self.options()
+        await self.harness.recorder.end_detached_transaction(
+            detached, commit=commit, runtime=self.runtime, **self.options()
         )
 
     async def fill(self, producer: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import admin
 
-from aiokafkawire import Consumer, PreparedTransaction, Producer, blocking, end_transaction
+from aiokafkawire import Consumer, DetachedTransaction, Producer, blocking, end_detached_transaction
 from tests.brokers.kafka import Kafka
 from tests.spark.kafka import append, transactions
 
@@ -47,7 +47,7 @@ class World:
         self.servers = kafka.bootstrap_servers
         self._kafka = kafka
         self._admin = admin.AdminClient({"bootstrap.servers": self.servers})
-        self._open: dict[str, PreparedTransaction] = {}
+        self._open: dict[str, DetachedTransaction] = {}
 
     def make_shared(self) -> None:
         """Create the topics that cases read and do not change."""
@@ -103,7 +103,7 @@ class World:
     def open_transaction(self, topic: str, values: Iterable[str]) -> None:
         """Records of a transaction that stays open until `end_transaction`."""
 
-        async def send() -> PreparedTransaction:
+        async def send() -> DetachedTransaction:
             options: Any = {"bootstrap_servers": self.servers, "transactional_id": f"{topic}-open"}
             producer = Producer(**options, transaction_timeout_ms=900_000)
             async with producer:
@@ -111,14 +111,14 @@ class World:
                 for value in values:
                     await producer.send(topic, partition=0, value=value.encode())
                 await producer.flush()
-                return await producer.detach()
+                return await producer.detach_transaction()
 
         self._open[topic] = blocking.call(send)
 
     def end_transaction(self, topic: str) -> None:
-        prepared = self._open.pop(topic)
+        detached = self._open.pop(topic)
         blocking.call(
-            lambda: end_transaction(prepared, commit=True, bootstrap_servers=self.servers)
+            lambda: end_detached_transaction(detached, commit=True, bootstrap_servers=self.servers)
         )
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:

@@ -28,7 +28,7 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.short_timeouts import max_block
-from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
+from tests.producer.transactions.conftest import QUICK, RELEASE_TV_0, NewProducer, visible
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,11 @@ async def test_each_protocol_asks_what_it_needs(
         await producer.commit_transaction()
     assert keys(broker) == [
         ApiKey.INIT_PRODUCER_ID,
-        *([ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN] if release == CLASSIC else []),
+        *(
+            [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN]
+            if release == RELEASE_TV_0
+            else []
+        ),
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.END_TXN,
     ]
@@ -188,7 +192,11 @@ async def test_wrong_arguments_of_send_offsets_are_refused(
 
 async def test_calls_out_of_order_say_what_is_the_matter(new_producer: NewProducer):
     async with new_producer() as producer:
-        for call in (producer.commit_transaction, producer.abort_transaction, producer.detach):
+        for call in (
+            producer.commit_transaction,
+            producer.abort_transaction,
+            producer.detach_transaction,
+        ):
             with pytest.raises(InvalidTxnState, match="no transaction is open: begin one"):
                 await call()
         with pytest.raises(InvalidTxnState, match="a record is to be sent"):
@@ -289,7 +297,7 @@ async def test_lost_sequence_numbers_cost_the_transaction_and_not_the_producer(
     assert await visible(broker) == [b"a"]
 
 
-@pytest.mark.parametrize("release", [CLASSIC], indirect=True)
+@pytest.mark.parametrize("release", [RELEASE_TV_0], indirect=True)
 async def test_a_partition_that_cannot_be_added_fails_the_transaction(
     broker: Broker, new_producer: NewProducer
 ):
@@ -572,7 +580,7 @@ async def test_a_transaction_that_was_open_too_long_is_aborted(
             consumer.assign(TP)
             await other.send("t", b"behind", partition=0)
             assert (await consumer.getone(timeout_ms=10_000)).value == b"behind"
-        if release == CLASSIC:
+        if release == RELEASE_TV_0:
             with pytest.raises(ProducerFenced, match="most likely for its age"):
                 await producer.commit_transaction()
             return
@@ -945,7 +953,7 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
             await producer.send_and_wait("t", b"never either", partition=0)
         await producer.abort_transaction()
         # Where the end raises no epoch, what is under way has come to its end before it.
-        assert landed.is_set() or release != CLASSIC
+        assert landed.is_set() or release != RELEASE_TV_0
         await landed.wait()
         async with producer.transaction():
             await producer.send("t", b"v", partition=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from aiokafkawire.producer.transactions.requests import check_commit
+from aiokafkawire.producer.transactions.requests import check_encodable
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -13,10 +13,10 @@ from aiokafkawire.types import (
     parse_topic_partition,
 )
 
-__all__ = ("OffsetsSource", "checked_offsets")
+__all__ = ("OffsetsSource", "validate_offsets")
 
 
-class _CommitOptions(Protocol):
+class _AutoCommitConfig(Protocol):
     @property
     def enable_auto_commit(self) -> bool: ...
 
@@ -25,7 +25,7 @@ class OffsetsSource(Protocol):
     """What a transaction asks of a consumer."""
 
     @property
-    def config(self) -> _CommitOptions: ...
+    def config(self) -> _AutoCommitConfig: ...
 
     def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Where reading goes on after all that was given out."""
@@ -40,13 +40,13 @@ class OffsetsSource(Protocol):
         ...
 
 
-def checked_offsets(
-    given: Mapping[Any, Any], group: GroupMetadata
+def validate_offsets(
+    offsets_by_partition: Mapping[Any, Any], group: GroupMetadata
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets as a caller gave them, which a request for this group can carry. Raises `TypeError`
     or `ValueError`."""
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    for key, value in given.items():
+    for key, value in offsets_by_partition.items():
         number = isinstance(value, int) and not isinstance(value, bool)
         offset = OffsetAndMetadata(value) if number else value
         if not isinstance(offset, OffsetAndMetadata):
@@ -54,5 +54,5 @@ def checked_offsets(
         if offset.offset < 0:
             raise ValueError(f"an offset must not be negative: {offset.offset}")
         offsets[parse_topic_partition(key)] = offset
-    check_commit(offsets, group)
+    check_encodable(offsets, group)
     return offsets

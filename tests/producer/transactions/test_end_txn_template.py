@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.producer.transactions.outcomes import Outcome
-from aiokafkawire.producer.transactions.requests import outgoing, read
-from aiokafkawire.producer.transactions.states import End, Ended, Protocol
-from aiokafkawire.producer.transactions.usual import UsualEnd
+from aiokafkawire.producer.transactions.actions import TransactionAction
+from aiokafkawire.producer.transactions.end_txn_template import EndTxnTemplate
+from aiokafkawire.producer.transactions.requests import build_request, parse_response
+from aiokafkawire.producer.transactions.states import EndTxn, TransactionVersion, TxnEnded
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import APIS, ApiKey
 from aiokafkawire.wire.header import RawRequest, encode_raw_request, encode_request, encode_response
@@ -19,12 +19,12 @@ ME, NEXT = ProducerIdAndEpoch(2**40, 3), ProducerIdAndEpoch(2**40, 4)
 VERSION = APIS[ApiKey.END_TXN].max_stable_version
 
 
-def end(*, committed: bool = True, identity: ProducerIdAndEpoch = ME) -> End:
-    return End(identity, Protocol.IMPLICIT, committed)
+def end(*, committed: bool = True, identity: ProducerIdAndEpoch = ME) -> EndTxn:
+    return EndTxn(identity, TransactionVersion.TV_2, committed)
 
 
-def written(request: End, transactional_id: str = "id") -> RawRequest:
-    built = UsualEnd(transactional_id).message(request).build(VERSION)
+def written(request: EndTxn, transactional_id: str = "id") -> RawRequest:
+    built = EndTxnTemplate(transactional_id).message(request).build(VERSION)
     assert isinstance(built, RawRequest)
     return built
 
@@ -43,13 +43,13 @@ def answer(**said: int) -> memoryview:
 @pytest.mark.parametrize("transactional_id", ["x", "bücher", "x" * 200])
 def test_it_is_written_as_the_codec_writes_it(committed: bool, transactional_id: str):
     request = end(committed=committed)
-    message: Any = outgoing(request, transactional_id, 60_000).message
+    message: Any = build_request(request, transactional_id, 60_000).message
     frame = b"".join(encode_raw_request(written(request, transactional_id), VERSION, 99, "me"))
     assert frame == b"".join(encode_request(message, VERSION, 99, "me"))
 
 
 def test_another_version_is_left_to_the_codec():
-    built = UsualEnd("id").message(end()).build(VERSION + 1)
+    built = EndTxnTemplate("id").message(end()).build(VERSION + 1)
     assert built == EndTxnRequest(
         transactional_id="id", producer_id=2**40, producer_epoch=3, committed=True
     )
@@ -60,9 +60,9 @@ def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
     said = {"producer_id": given.producer_id, "producer_epoch": given.epoch}
     found = written(end()).parse_response(answer(**said))
     response = EndTxnResponse(throttle_time_ms=0, error_code=0, **said)
-    assert found == read(end(), response)
-    assert found.outcome is Outcome.DONE
-    assert found.event == Ended(given)
+    assert found == parse_response(end(), response)
+    assert found.action is TransactionAction.DONE
+    assert found.event == TxnEnded(given)
 
 
 @pytest.mark.parametrize(

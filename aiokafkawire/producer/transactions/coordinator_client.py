@@ -14,42 +14,42 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.producer.transactions.machine import TransactionMachine
-from aiokafkawire.producer.transactions.outcomes import Outcome
+from aiokafkawire.producer.transactions.actions import TransactionAction
+from aiokafkawire.producer.transactions.end_txn_template import EndTxnTemplate
 from aiokafkawire.producer.transactions.requests import (
-    FIRST_IMPLICIT,
-    FIRST_RAISING,
-    Outgoing,
-    Reading,
-    outgoing,
-    read,
-    refusal,
+    FIRST_WITH_EPOCH_BUMP,
+    FIRST_WITH_TV_2,
+    ParsedTxnResponse,
+    RoutedRequest,
+    build_request,
+    error_from_response,
+    parse_response,
 )
+from aiokafkawire.producer.transactions.state_machine import TransactionStateMachine
 from aiokafkawire.producer.transactions.states import (
-    AddOffsets,
-    CommitOffsets,
-    End,
-    Protocol,
-    Request,
+    AddOffsetsToTxn,
+    EndTxn,
+    TransactionRequest,
+    TransactionVersion,
+    TxnOffsetCommit,
 )
-from aiokafkawire.producer.transactions.usual import UsualEnd
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.wire import ApiKey
 
-__all__ = ("QUIET_FAILURES", "Conversation")
+__all__ = ("WARN_AFTER_FAILURES", "TransactionCoordinatorClient")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
-QUIET_FAILURES = 7
+WARN_AFTER_FAILURES = 7
 """Failures in a row of one request before there is a warning: with the default backoff about five
 seconds. Coordinators refuse for less while they write what ends the transaction before."""
 
 
 # A tuple, not a union, which would be made anew at each look.
-_PROTOCOLLED = (End, CommitOffsets)
+_VERSIONED = (EndTxn, TxnOffsetCommit)
 
 
-class Conversation:
+class TransactionCoordinatorClient:
     """Sends the requests of a machine, one at a time, and brings it their answers.
 
     `transaction_timeout_ms` is 0 where it is not known.
@@ -57,7 +57,7 @@ class Conversation:
 
     def __init__(
         self,
-        machine: TransactionMachine,
+        machine: TransactionStateMachine,
         cluster: Cluster,
         runtime: Runtime,
         *,
@@ -67,13 +67,13 @@ class Conversation:
         self._cluster = cluster
         self._now = runtime.clock.now
         self._rng = runtime.rng
-        self._timeout_ms = transaction_timeout_ms
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._route = ToCoordinator(machine.transactional_id, CoordinatorType.TRANSACTION)
-        self._usual_end = UsualEnd(machine.transactional_id)
+        self._end_template = EndTxnTemplate(machine.transactional_id)
 
-    async def ask(self, request: Request) -> None:
+    async def send(self, request: TransactionRequest) -> None:
         """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
-        out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
+        out = build_request(request, self._machine.transactional_id, self._transaction_timeout_ms)
         try:
             response, broker = await self._cluster.request_with_broker(
                 out.message,
@@ -86,31 +86,33 @@ class Conversation:
         except ClientClosed:
             raise
         except KafkaError as error:
-            self._unanswered(request, error)
+            self._handle_failure(request, error)
         else:
-            self._answered(request, read(request, response), out.route, broker)
-        self._tell_trouble()
+            self._handle_response(request, parse_response(request, response), out.route, broker)
+        self._warn_if_held_up()
 
-    def ask_now(self, request: Request, heard: Callable[[], None]) -> bool:
+    def send_now(self, request: TransactionRequest, on_handled: Callable[[], None]) -> bool:
         """As `ask`, if nothing has to be waited for before it is sent; False if so, and nothing is
         done. `heard` is called when the machine has heard, not if the client is closed."""
-        if type(request) is End and request.protocol is Protocol.IMPLICIT:
-            out = Outgoing(self._usual_end.message(request), self._route, FIRST_IMPLICIT)
+        if type(request) is EndTxn and request.transaction_version is TransactionVersion.TV_2:
+            out = RoutedRequest(self._end_template.message(request), self._route, FIRST_WITH_TV_2)
         else:
-            out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
+            out = build_request(
+                request, self._machine.transactional_id, self._transaction_timeout_ms
+            )
 
         def told(answer: Any, broker: str) -> None:
-            if type(answer) is Reading:
-                self._answered(request, answer, out.route, broker)
+            if type(answer) is ParsedTxnResponse:
+                self._handle_response(request, answer, out.route, broker)
             elif not isinstance(answer, KafkaError):
-                self._answered(request, read(request, answer), out.route, broker)
+                self._handle_response(request, parse_response(request, answer), out.route, broker)
             elif isinstance(answer, ClientClosed):
                 return
             else:
-                self._unanswered(request, answer)
-            if self._machine.trouble is not None:
-                self._tell_trouble()
-            heard()
+                self._handle_failure(request, answer)
+            if self._machine.last_error is not None:
+                self._warn_if_held_up()
+            on_handled()
 
         return self._cluster.submit(
             out.message,
@@ -124,70 +126,79 @@ class Conversation:
     def _deadline(self) -> float:
         return self._now() + self._cluster.config.request_timeout_ms / 1_000
 
-    def _answered(
-        self, request: Request, reading: Reading, route: ToCoordinator, broker: str
+    def _handle_response(
+        self,
+        request: TransactionRequest,
+        parsed: ParsedTxnResponse,
+        route: ToCoordinator,
+        broker: str,
     ) -> None:
         machine, now, rng = self._machine, self._now(), self._rng
-        if reading.outcome is Outcome.DONE:
-            self._look_at_coordinator(request)
-            machine.answered(reading.outcome, reading.event, None, now, rng)
+        if parsed.action is TransactionAction.DONE:
+            self._update_can_bump_epoch(request)
+            machine.handle_response(parsed.action, parsed.event, None, now, rng)
             return
-        if reading.outcome is Outcome.FIND:
+        if parsed.action is TransactionAction.FIND_COORDINATOR:
             self._cluster.mark_coordinator_unknown(route.key, route.type)
-        error = refusal(
+        error = error_from_response(
             request,
-            reading,
+            parsed,
             broker=broker,
             transactional_id=machine.transactional_id,
-            hint=self._overdue(now),
+            hint=self._timeout_hint(now),
         )
-        machine.answered(reading.outcome, None, error, now, rng)
+        machine.handle_response(parsed.action, None, error, now, rng)
 
-    def _unanswered(self, request: Request, error: KafkaError) -> None:
+    def _handle_failure(self, request: TransactionRequest, error: KafkaError) -> None:
         machine, now, rng = self._machine, self._now(), self._rng
         error.transactional_id = error.transactional_id or machine.transactional_id
         if error.retriable or isinstance(error, ProtocolError):
             sent = bool(getattr(error, "sent", isinstance(error, ProtocolError)))
-            machine.unanswered(error, now, rng, sent=sent)
+            machine.handle_failure(error, now, rng, sent=sent)
             return
-        of_group = isinstance(request, CommitOffsets | AddOffsets)
+        of_group = isinstance(request, TxnOffsetCommit | AddOffsetsToTxn)
         if isinstance(error, UnsupportedVersion) and not of_group:
             error.reason += "; transactions need brokers of Kafka 0.11 or later"
-        machine.answered(Outcome.ABORT if of_group else Outcome.FATAL, None, error, now, rng)
+        machine.handle_response(
+            TransactionAction.ABORT if of_group else TransactionAction.FATAL, None, error, now, rng
+        )
 
-    def _look_at_coordinator(self, request: Request) -> None:
+    def _update_can_bump_epoch(self, request: TransactionRequest) -> None:
         """Whether it raises an epoch when asked; it may have become another broker."""
-        if isinstance(request, _PROTOCOLLED) and request.protocol is Protocol.IMPLICIT:
-            self._machine.can_raise = True  # whatever speaks that is newer by far
+        if (
+            isinstance(request, _VERSIONED)
+            and request.transaction_version is TransactionVersion.TV_2
+        ):
+            self._machine.can_bump_epoch = True  # whatever speaks that is newer by far
             return
         versions = self._cluster.coordinator_versions(self._route)
         if versions is not None:
             latest = versions.highest(ApiKey.INIT_PRODUCER_ID)
-            self._machine.can_raise = latest >= FIRST_RAISING
+            self._machine.can_bump_epoch = latest >= FIRST_WITH_EPOCH_BUMP
 
-    def _overdue(self, now: float) -> str:
+    def _timeout_hint(self, now: float) -> str:
         """What the time says of who ended a transaction."""
         transaction = self._machine.transaction
-        if transaction is None or not self._timeout_ms:
+        if transaction is None or not self._transaction_timeout_ms:
             return ""
-        if now - transaction.began_at < self._timeout_ms / 1_000:
+        if now - transaction.began_at < self._transaction_timeout_ms / 1_000:
             return ""
         return (
             f", most likely for its age ({now - transaction.began_at:.1f} s, and"
-            f" transaction_timeout_ms is {self._timeout_ms})"
+            f" transaction_timeout_ms is {self._transaction_timeout_ms})"
         )
 
-    def _tell_trouble(self) -> None:
+    def _warn_if_held_up(self) -> None:
         machine = self._machine
-        if machine.trouble is not None and machine.attempts == QUIET_FAILURES + 1:
+        if machine.last_error is not None and machine.attempts == WARN_AFTER_FAILURES + 1:
             logger.warning(
                 "%s: the transaction of %r is held up: %s; trying again",
                 self._cluster.config.client_id,
                 machine.transactional_id,
-                machine.trouble,
+                machine.last_error,
                 extra=log_fields(
                     client_id=self._cluster.config.client_id,
                     transactional_id=machine.transactional_id,
-                    error=machine.trouble,
+                    error=machine.last_error,
                 ),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aiokafkawire import end_transaction
+from aiokafkawire import end_detached_transaction
 from aiokafkawire.broker import Answer, Broker, Drop, SeenRequest
 from aiokafkawire.errors import (
     BrokerError,
@@ -72,7 +72,9 @@ async def test_a_cancellation_aborts(broker: Broker, new_producer: NewProducer):
 async def test_a_cancellation_is_not_held_up_for_long(
     broker: Broker, new_producer: NewProducer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("aiokafkawire.producer.transactions.scope.CANCELLED_ABORT_S", 0.05)
+    monkeypatch.setattr(
+        "aiokafkawire.producer.transactions.context_manager.CANCELLED_ABORT_S", 0.05
+    )
     async with new_producer(request_timeout_ms=200) as producer:
         silent = broker.on(ApiKey.END_TXN, Drop())
         with ends_within(5), anyio.CancelScope() as scope:
@@ -150,8 +152,10 @@ async def test_what_was_ended_in_the_body_is_left_alone(broker: Broker, new_prod
             await producer.abort_transaction()
         async with producer.transaction():
             await producer.send("t", b"given away")
-            prepared = await producer.detach()
-    await end_transaction(prepared, commit=True, bootstrap_servers=broker.bootstrap_servers)
+            prepared = await producer.detach_transaction()
+    await end_detached_transaction(
+        prepared, commit=True, bootstrap_servers=broker.bootstrap_servers
+    )
     assert sorted(value or b"" for value in await visible(broker)) == [b"given away", b"v"]
 
 

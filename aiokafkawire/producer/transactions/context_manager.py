@@ -8,16 +8,16 @@ from typing import Protocol
 import anyio
 
 from aiokafkawire.errors import KafkaError, TransactionFailed
-from aiokafkawire.producer.transactions.driver import Transactions
+from aiokafkawire.producer.transactions.manager import TransactionManager
 from aiokafkawire.producer.transactions.states import Transaction
 
-__all__ = ("CANCELLED_ABORT_S", "TransactionScope")
+__all__ = ("CANCELLED_ABORT_S", "TransactionContextManager")
 
 CANCELLED_ABORT_S = 1.0
 """How long an abort may hold up a cancellation; it goes on after that without its caller."""
 
 
-class Refusing(Protocol):
+class FailureSource(Protocol):
     """What a producer sends with."""
 
     failure: KafkaError | None
@@ -27,22 +27,22 @@ class Refusing(Protocol):
         ...
 
 
-class TransactionScope:
+class TransactionContextManager:
     """One transaction, from entering to leaving.
 
     Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
     the body is left alone.
     """
 
-    __slots__ = ("_sender", "_transaction", "_transactions")
+    __slots__ = ("_sender", "_transaction", "_transaction_manager")
 
-    def __init__(self, transactions: Transactions, sender: Refusing) -> None:
-        self._transactions = transactions
+    def __init__(self, transaction_manager: TransactionManager, sender: FailureSource) -> None:
+        self._transaction_manager = transaction_manager
         self._sender = sender
         self._transaction: Transaction | None = None
 
     async def __aenter__(self) -> None:
-        self._transaction = await self._transactions.begin()
+        self._transaction = await self._transaction_manager.begin()
 
     async def __aexit__(
         self,
@@ -52,20 +52,20 @@ class TransactionScope:
     ) -> None:
         transaction = self._transaction
         assert transaction is not None
-        unended = self._transactions.unended(transaction)
+        unended = self._transaction_manager.needs_end(transaction)
         # mutation: cancelled-body-committed
         if error is not None:
-            if unended or self._transactions.detaching(transaction):
+            if unended or self._transaction_manager.is_detaching(transaction):
                 await self._abort(error)
             return
-        if not unended and transaction.asked:
+        if not unended and transaction.end_requested:
             return
         if self._sender.failure is not None:
             self._sender.raise_if_failed()
         try:
-            await self._transactions.commit()
+            await self._transaction_manager.commit()
         except TransactionFailed as failure:
-            if self._transactions.unended(transaction):
+            if self._transaction_manager.needs_end(transaction):
                 await self._abort(failure)
             raise
 
@@ -73,10 +73,10 @@ class TransactionScope:
         """Abort for an error that goes on its way; that the abort failed too is a note."""
         try:
             if isinstance(error, Exception):
-                await self._transactions.abort()
+                await self._transaction_manager.abort()
                 return
             with anyio.CancelScope(shield=True):
-                await self._transactions.abort(CANCELLED_ABORT_S)
+                await self._transaction_manager.abort(CANCELLED_ABORT_S)
         except KafkaError as failure:
             if not isinstance(error, type(failure)):
                 error.add_note(f"the transaction was not aborted: {failure}")

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire import PreparedTransaction, Producer, end_transaction
+from aiokafkawire import DetachedTransaction, Producer, end_detached_transaction
 from aiokafkawire.broker import Answer, Broker, Close, Drop
 from aiokafkawire.errors import (
     BrokerError,
@@ -17,41 +17,41 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.short_timeouts import max_block
-from tests.producer.transactions.conftest import CLASSIC, NewProducer, visible
+from tests.producer.transactions.conftest import RELEASE_TV_0, NewProducer, visible
 
 pytestmark = pytest.mark.slow
 
 HASTY = {"request_timeout_ms": 10_000, "retry_backoff_ms": 5, "retry_backoff_max_ms": 10}
 
 
-async def fill(producer: Producer) -> PreparedTransaction:
+async def fill(producer: Producer) -> DetachedTransaction:
     async with producer:
         await producer.begin_transaction()
         for number in range(3):
             await producer.send("t", b"%d" % number, partition=0)
-        return await producer.detach()
+        return await producer.detach_transaction()
 
 
-async def end(broker: Broker, prepared: PreparedTransaction, *, commit: bool) -> None:
+async def end(broker: Broker, detached: DetachedTransaction, *, commit: bool) -> None:
     servers = broker.bootstrap_servers
-    await end_transaction(prepared, commit=commit, bootstrap_servers=servers, **HASTY)  # type: ignore[misc]
+    await end_detached_transaction(detached, commit=commit, bootstrap_servers=servers, **HASTY)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("commit", [True, False])
 async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
     broker: Broker, new_producer: NewProducer, release: str, commit: bool
 ):
-    prepared = await fill(new_producer(linger_ms=10_000))
-    assert prepared.transactional_id == "id"
-    assert prepared.protocol == (0 if release == CLASSIC else 2)
-    assert not prepared.empty
+    detached = await fill(new_producer(linger_ms=10_000))
+    assert detached.transactional_id == "id"
+    assert detached.transaction_version == (0 if release == RELEASE_TV_0 else 2)
+    assert not detached.empty
     assert await visible(broker) == []
-    await end(broker, PreparedTransaction.from_json(prepared.to_json()), commit=commit)
+    await end(broker, DetachedTransaction.from_json(detached.to_json()), commit=commit)
     assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
     # Doing the same again does no harm, and doing the opposite is refused.
-    await end(broker, prepared, commit=commit)
+    await end(broker, detached, commit=commit)
     with pytest.raises(TransactionFailed if not commit else BrokerError) as raised:
-        await end(broker, prepared, commit=not commit)
+        await end(broker, detached, commit=not commit)
     assert ("an earlier call has committed it" in str(raised.value)) is commit
     assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
 
@@ -64,21 +64,21 @@ async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
 async def test_it_is_asked_until_it_is_answered(
     broker: Broker, new_producer: NewProducer, fault: Answer | Close
 ):
-    prepared = await fill(new_producer())
+    detached = await fill(new_producer())
     broker.on(ApiKey.END_TXN, fault, times=2)
-    await end(broker, prepared, commit=True)
+    await end(broker, detached, commit=True)
     assert await visible(broker) == [b"0", b"1", b"2"]
 
 
 async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
-        prepared = await producer.detach()
+        detached = await producer.detach_transaction()
         with pytest.raises(InvalidTxnState, match="was detached"):
             await producer.begin_transaction()
-    assert prepared.empty
+    assert detached.empty
     broker.requests.clear()
-    await end(broker, prepared, commit=True)
+    await end(broker, detached, commit=True)
     assert not list(broker.requests)
 
 
@@ -89,7 +89,7 @@ async def test_what_was_not_given_away_in_the_end_is_aborted(
         async with producer.transaction():
             await producer.send("t", b"never", partition=0)
             with anyio.fail_after(0.05):
-                await producer.detach()
+                await producer.detach_transaction()
 
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
@@ -121,7 +121,7 @@ async def test_who_gives_away_hears_that_another_task_aborts(
             group.start_soon(abort)
             await anyio.lowlevel.checkpoint()
             with pytest.raises(TransactionFailed):
-                await producer.detach()
+                await producer.detach_transaction()
 
 
 async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer: NewProducer):
@@ -130,15 +130,15 @@ async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer
         await producer.begin_transaction()
         await producer.send("t", b"refused")
         with pytest.raises(TransactionFailed):
-            await producer.detach()
+            await producer.detach_transaction()
 
 
 async def test_a_newer_producer_aborts_it(broker: Broker, new_producer: NewProducer):
-    prepared = await fill(new_producer())
+    detached = await fill(new_producer())
     async with new_producer():
         pass
     with pytest.raises(ProducerFenced) as fenced:
-        await end(broker, prepared, commit=True)
+        await end(broker, detached, commit=True)
     assert fenced.value.transactional_id == "id"
     assert await visible(broker) == []
 
@@ -146,11 +146,11 @@ async def test_a_newer_producer_aborts_it(broker: Broker, new_producer: NewProdu
 async def test_an_answer_that_does_not_come_ends_the_waiting(
     broker: Broker, new_producer: NewProducer
 ):
-    prepared = await fill(new_producer())
+    detached = await fill(new_producer())
     broker.on(ApiKey.END_TXN, Drop())
     with pytest.raises(RequestTimedOut, match="has ended is not known"):
-        await end_transaction(
-            prepared,
+        await end_detached_transaction(
+            detached,
             commit=True,
             bootstrap_servers=broker.bootstrap_servers,
             request_timeout_ms=100,
@@ -159,9 +159,9 @@ async def test_an_answer_that_does_not_come_ends_the_waiting(
 
 
 async def test_who_may_not_hears_so(broker: Broker, new_producer: NewProducer):
-    prepared = await fill(new_producer())
+    detached = await fill(new_producer())
     broker.on(ApiKey.END_TXN, Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), times=1)
     with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        await end(broker, prepared, commit=True)
-    await end(broker, prepared, commit=True)
+        await end(broker, detached, commit=True)
+    await end(broker, detached, commit=True)
     assert await visible(broker) == [b"0", b"1", b"2"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
+from aiokafkawire.producer.transactions.group_offsets import OffsetsSource, validate_offsets
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -16,20 +16,20 @@ GROUP = GroupMetadata("g")
 
 def test_numbers_and_offsets_are_taken() -> None:
     noted = OffsetAndMetadata(7, "note", 3)
-    assert checked_offsets({TP: 5}, GROUP) == {TP: OffsetAndMetadata(5)}
-    assert checked_offsets({("t", 0): noted}, GROUP) == {TP: noted}
-    assert checked_offsets({}, GROUP) == {}
+    assert validate_offsets({TP: 5}, GROUP) == {TP: OffsetAndMetadata(5)}
+    assert validate_offsets({("t", 0): noted}, GROUP) == {TP: noted}
+    assert validate_offsets({}, GROUP) == {}
 
 
 @pytest.mark.parametrize("value", ["5", None, True, 5.0])
 def test_what_is_no_offset_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="an offset is a number"):
-        checked_offsets({TP: value}, GROUP)
+        validate_offsets({TP: value}, GROUP)
 
 
 def test_a_negative_offset_is_refused() -> None:
     with pytest.raises(ValueError, match="must not be negative: -1"):
-        checked_offsets({TP: -1}, GROUP)
+        validate_offsets({TP: -1}, GROUP)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_what_no_request_can_carry_is_refused(
     offsets: dict[Any, Any], group: GroupMetadata, field: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=field):
-        checked_offsets(offsets, group)
+        validate_offsets(offsets, group)
 
 
 def test_what_is_no_partition_is_refused() -> None:
     with pytest.raises(TypeError, match="a partition is"):
-        checked_offsets({"t": 5}, GROUP)
+        validate_offsets({"t": 5}, GROUP)
 
 
 def test_a_consumer_knows_what_a_transaction_asks() -> None:

@@ -20,58 +20,58 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import BatchFailed, BatchOutcome
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
-from aiokafkawire.producer.transactions.conversation import Conversation
-from aiokafkawire.producer.transactions.machine import TransactionMachine
-from aiokafkawire.producer.transactions.prepared import PreparedTransaction
+from aiokafkawire.producer.transactions.coordinator_client import TransactionCoordinatorClient
+from aiokafkawire.producer.transactions.detached import DetachedTransaction
+from aiokafkawire.producer.transactions.state_machine import TransactionStateMachine
 from aiokafkawire.producer.transactions.states import (
-    Abort,
     AbortableError,
     Aborting,
-    Begin,
-    Commit,
+    AbortTransaction,
+    AddPartition,
+    BeginTransaction,
     Committing,
-    Detach,
+    CommitTransaction,
     Detached,
     Detaching,
-    Failed,
+    DetachTransaction,
+    EpochBumpRequired,
     FatalError,
-    Initialise,
     Initialising,
+    InitTransactions,
     InTransaction,
-    NumbersLost,
     OffsetCommit,
-    Protocol,
+    ProducerFailed,
     Ready,
     RecordsFailed,
     RecordsSent,
-    Request,
-    SendOffsets,
+    SendOffsetsToTransaction,
     Transaction,
-    UsePartition,
+    TransactionRequest,
+    TransactionVersion,
 )
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
-__all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
+__all__ = ("FIRST_PRODUCE_WITH_TV_2", "LAST_PRODUCE_WITH_TV_0", "TransactionManager")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
-FEATURE = "transaction.version"
+TRANSACTION_VERSION_FEATURE = "transaction.version"
 NO_PRODUCER_ID = "no producer id was given"
-LAST_CLASSIC_PRODUCE = 11
-FIRST_IMPLICIT_PRODUCE = 12
+LAST_PRODUCE_WITH_TV_0 = 11
+FIRST_PRODUCE_WITH_TV_2 = 12
 
 # Tuples, not unions, which would be made anew at each look.
 _SENDING = (InTransaction, Committing, Detaching)
-_PRESSING = (Committing, Detaching)
-_DROPPING = (AbortableError, Aborting)
-_UNENDED = (InTransaction, AbortableError)
-_GOING = (*_SENDING, *_DROPPING)
+_FLUSHING = (Committing, Detaching)
+_TO_ABORT = (AbortableError, Aborting)
+_NOT_ENDED = (InTransaction, AbortableError)
+_WITH_TRANSACTION = (*_SENDING, *_TO_ABORT)
 
-_SENT = RecordsSent()  # of each request, the same
+_RECORDS_SENT = RecordsSent()  # of each request, the same
 
 
-class _Steps:
+class _RequestScheduler:
     """When the next step is taken: by `go_on`, or by the task.
 
     The task waits for `changed` until `waits_until`; `left` is a request that it is to send. While
@@ -79,20 +79,27 @@ class _Steps:
     `later()` was.
     """
 
-    __slots__ = ("_entered", "_go_on", "_wanted", "changed", "left", "waits_until")
+    __slots__ = (
+        "_entered",
+        "_requested",
+        "_send_next",
+        "changed",
+        "request_for_task",
+        "task_wakes_at",
+    )
 
-    def __init__(self, go_on: Callable[[], None]) -> None:
+    def __init__(self, send_next: Callable[[], None]) -> None:
         self.changed = AutoResetEvent()
-        self.waits_until = -NEVER
-        self.left: Request | None = None
-        self._go_on = go_on
+        self.task_wakes_at = -NEVER
+        self.request_for_task: TransactionRequest | None = None
+        self._send_next = send_next
         self._entered = False
-        self._wanted = False
+        self._requested = False
 
-    def later(self) -> None:
+    def request_step(self) -> None:
         """Something has changed."""
         if self._entered:
-            self._wanted = True
+            self._requested = True
         else:
             self.changed.set()
 
@@ -101,12 +108,12 @@ class _Steps:
 
     def __exit__(self, *_: object) -> None:
         self._entered = False
-        if self._wanted:
-            self._wanted = False
-            self._go_on()
+        if self._requested:
+            self._requested = False
+            self._send_next()
 
 
-class Transactions:
+class TransactionManager:
     """The transactions of a producer. `fail(error, told=…)` is called when it cannot go on; `told`
     says whether some call raises it."""
 
@@ -116,129 +123,143 @@ class Transactions:
         runtime: Runtime,
         cluster: Cluster,
         accumulator: Accumulator,
-        fail: Callable[[KafkaError, bool], None],
+        on_fatal_error: Callable[[KafkaError, bool], None],
     ) -> None:
         assert config.transactional_id is not None
-        self.machine = TransactionMachine(
+        self.machine = TransactionStateMachine(
             config.transactional_id,
             Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms),
         )
-        self._conversation = Conversation(
+        self._coordinator_client = TransactionCoordinatorClient(
             self.machine,
             cluster,
             runtime,
             transaction_timeout_ms=config.transaction_timeout_ms,
         )
-        self.producer_id_state = TransactionalProducerIdState(self._admits, self._numbers_lost)
+        self.producer_id_state = TransactionalProducerIdState(
+            self._can_send_to, self._on_epoch_bump_required
+        )
         accumulator.producer_id_state = self.producer_id_state
         self._config = config
         self._producer_id: int | None = None
         self._now = runtime.clock.now
         self._cluster = cluster
         self._accumulator = accumulator
-        self._fail = fail
-        self.steps = _Steps(self._go_on)
-        self._stirred = AutoResetEvent()
-        self._heard = AutoResetEvent()
+        self._on_fatal_error = on_fatal_error
+        self.scheduler = _RequestScheduler(self._send_next)
+        self._wake_buffer_task = AutoResetEvent()
+        self._state_changed = AutoResetEvent()
         # When the waiting of each caller ends; one task watches all, as a timer for each would cost
         # more than most waits last. `_watches_until`: when it looks next, if it is not at it.
         self._deadlines: dict[object, float] = {}
-        self._watches_until = -NEVER
+        self._buffer_task_wakes_at = -NEVER
         # The last call to end a transaction left before it knew how that ended.
-        self._unheard: type[Commit | Abort] | None = None
-        self._pressing = False
-        self._level = 0
+        self._unfinished_call: type[CommitTransaction | AbortTransaction] | None = None
+        self._flushing = False
+        self._feature_level = 0
 
     def start(self, supervisor: Supervisor) -> None:
         """Start the tasks."""
-        supervisor.spawn(self._run, name="transactions")
-        supervisor.spawn(self._keep_buffer, name="records of transactions")
+        supervisor.spawn(self._send_requests, name="transactions")
+        supervisor.spawn(self._run_buffer_task, name="records of transactions")
 
     # --- calls ---------------------------------------------------------------------------------
 
-    async def initialise(self, *, wait: bool = True) -> None:
+    async def init_transactions(self, *, wait: bool = True) -> None:
         """Get a producer id: earlier producers of this name are fenced, and what they left open is
         aborted. Raises `RequestTimedOut` after `max_block_ms`. Unless it is to wait, `begin` does.
         """
-        self._handle(Initialise())
+        self._handle(InitTransactions())
         if wait:
-            await self._until(lambda: not self.machine.ending, self._deadline(), NO_PRODUCER_ID)
+            await self._wait_until(
+                lambda: not self.machine.in_transition, self._deadline(), NO_PRODUCER_ID
+            )
             self.raise_failure()
 
     async def begin(self) -> Transaction:
         """Begin a transaction, once the one before has ended."""
         machine, deadline = self.machine, self._deadline()
-        if machine.ending:
+        if machine.in_transition:
             first = isinstance(machine.state, Initialising)
             what = NO_PRODUCER_ID if first else "the transaction before has not ended"
-            await self._until(lambda: not machine.ending, deadline, what)
+            await self._wait_until(lambda: not machine.in_transition, deadline, what)
         state = machine.state
-        if self._unheard is Commit and isinstance(state, AbortableError):
+        if self._unfinished_call is CommitTransaction and isinstance(state, AbortableError):
             # Whoever wanted the commit has left: nobody else aborts.
-            self._handle(Abort())
-            self._unheard = Abort
+            self._handle(AbortTransaction())
+            self._unfinished_call = AbortTransaction
             raise copy_error(state.error)
-        protocol = self._protocol()
-        if machine.must_raise(protocol):
-            self._handle(Initialise())
-            await self._until(lambda: not machine.ending, deadline, "no epoch was given")
-        machine.handle(Begin(protocol), self._now())
-        self._unheard = None
+        transaction_version = self._choose_version()
+        if machine.must_bump_epoch(transaction_version):
+            self._handle(InitTransactions())
+            await self._wait_until(
+                lambda: not machine.in_transition, deadline, "no epoch was given"
+            )
+        machine.handle(BeginTransaction(transaction_version), self._now())
+        self._unfinished_call = None
         self._accumulator.abort_error = None
         assert isinstance(machine.state, InTransaction)
         return machine.state.transaction
 
     async def commit(self) -> None:
         """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
-        if self._unheard is not None and self._was_unheard(Commit, committed=True):
+        if self._unfinished_call is not None and self._has_ended_since(
+            CommitTransaction, committed=True
+        ):
             return
-        self.machine.handle(Commit(), self._now())
-        transaction = await self._end(Commit, "whether the transaction is committed is not known")
+        self.machine.handle(CommitTransaction(), self._now())
+        transaction = await self._end_transaction(
+            CommitTransaction, "whether the transaction is committed is not known"
+        )
         if transaction.committed:
             return
         self.raise_failure()
-        raise self._aborted_meanwhile("committed")
+        raise self._aborted_meanwhile_error("committed")
 
     async def abort(self, within_s: float | None = None) -> None:
         """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
         `RequestTimedOut` or a cancellation goes on waiting."""
-        if self._unheard is not None and self._was_unheard(Abort, committed=False):
+        if self._unfinished_call is not None and self._has_ended_since(
+            AbortTransaction, committed=False
+        ):
             return
-        self._handle(Abort())
-        await self._end(Abort, "the coordinator has not answered to the abort", within_s)
+        self._handle(AbortTransaction())
+        await self._end_transaction(
+            AbortTransaction, "the coordinator has not answered to the abort", within_s
+        )
         self.raise_failure()
 
-    async def send_offsets(
+    async def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
-        kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None,
+        on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None,
     ) -> None:
         """Commit positions of a group with the transaction; returns when its coordinator has
         them. `kept` is called when the transaction is known to be committed."""
         self.check_open()
         if not offsets:
             return
-        commit = OffsetCommit(group, dict(offsets), kept)
-        self.machine.handle(SendOffsets(commit), self._now())
-        self._go_on()
+        commit = OffsetCommit(group, dict(offsets), on_committed)
+        self.machine.handle(SendOffsetsToTransaction(commit), self._now())
+        self._send_next()
         transaction = self.machine.transaction
-        await self._until(
-            lambda: commit.done or not self._takes(transaction),
+        await self._wait_until(
+            lambda: commit.done or not self._is_sending(transaction),
             self._deadline(),
             "the group's coordinator has not taken the offsets",
         )
         if not commit.done:
             self.raise_failure()
-            raise self._aborted(None)
+            raise self._aborted_error(None)
 
-    async def detach(self) -> PreparedTransaction:
+    async def detach(self) -> DetachedTransaction:
         """Send what was taken, and give the transaction away; once more gives the same again."""
-        self._handle(Detach())
+        self._handle(DetachTransaction())
         if self.machine.transaction is not None:
-            self.machine.transaction.asked = True
-        self._keep_pressing()
-        await self._until(
+            self.machine.transaction.end_requested = True
+        self._update_flushing()
+        await self._wait_until(
             lambda: not isinstance(self.machine.state, Detaching),
             self._deadline(),
             "records of the transaction are still on their way",
@@ -246,39 +267,39 @@ class Transactions:
         self.raise_failure()
         state = self.machine.state
         if not isinstance(state, Detached):
-            raise self._aborted_meanwhile("detached")
+            raise self._aborted_meanwhile_error("detached")
         transaction = state.transaction
-        return PreparedTransaction(
+        return DetachedTransaction(
             self.machine.transactional_id,
             transaction.identity.producer_id,
             transaction.identity.epoch,
-            int(transaction.protocol),
-            empty=not transaction.known,
+            int(transaction.transaction_version),
+            empty=not transaction.started,
         )
 
     async def close(self) -> None:
         """Abort what is open, and let an end that is under way come to its end."""
         if isinstance(self.machine.state, InTransaction | AbortableError | Detaching):
-            self._handle(Abort())
-            self._drop_records()
+            self._handle(AbortTransaction())
+            self._abort_records()
         ending = Committing | Aborting
-        await self._until(
+        await self._wait_until(
             lambda: not isinstance(self.machine.state, ending), NEVER, "the transaction goes on"
         )
 
     # --- what the rest of the producer tells ----------------------------------------------------
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether a transaction takes records."""
         return type(self.machine.state) is InTransaction
 
     def check_open(self) -> None:
         """Raise unless a transaction is open."""
-        if not self.open:
-            self.machine.check(UsePartition)
+        if not self.is_open:
+            self.machine.check_allowed(AddPartition)
 
-    def check_still(self, transaction: Transaction | None) -> None:
+    def check_same(self, transaction: Transaction | None) -> None:
         """Raise unless this transaction is open, in which a call began that had to wait."""
         self.check_open()
         # mutation: waiting-record-joins-next-transaction
@@ -288,58 +309,64 @@ class Transactions:
                 transactional_id=self.machine.transactional_id,
             )
 
-    def use(self, partition: TopicPartition) -> None:
+    def add_partition(self, partition: TopicPartition) -> None:
         """A record goes to a partition, in the transaction that is open."""
         state = self.machine.state
         assert isinstance(state, InTransaction)
         transaction = state.transaction
-        if partition not in transaction.partitions and partition not in transaction.wanted:
-            self.machine.handle(UsePartition(partition), self._now())
-            if transaction.wanted:
-                self.steps.changed.set()
+        if (
+            partition not in transaction.partitions
+            and partition not in transaction.pending_partitions
+        ):
+            self.machine.handle(AddPartition(partition), self._now())
+            if transaction.pending_partitions:
+                self.scheduler.changed.set()
 
-    def sent(self) -> None:
+    def on_records_sent(self) -> None:
         """Records go to a broker."""
-        self.machine.handle(_SENT, self._now())
+        self.machine.handle(_RECORDS_SENT, self._now())
 
-    def settled(self, outcome: BatchOutcome) -> None:
+    def on_batch_completed(self, outcome: BatchOutcome) -> None:
         """A batch has its outcome."""
         if isinstance(outcome, BatchFailed):
             self._handle(RecordsFailed(outcome.error))
         elif not self._accumulator.incomplete:
-            self.steps.later()
+            self.scheduler.request_step()
 
-    def landed(self) -> None:
+    def on_late_response(self) -> None:
         """A batch that had its outcome before is under way no more."""
-        self.steps.changed.set()
+        self.scheduler.changed.set()
 
-    def failed(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError) -> None:
         """The producer cannot go on, for a reason from elsewhere."""
         if error.transactional_id is None:
             error.transactional_id = self.machine.transactional_id
-        self.machine.handle(Failed(error), self._now())
-        self.steps.changed.set()
-        self._heard.set()
+        self.machine.handle(ProducerFailed(error), self._now())
+        self.scheduler.changed.set()
+        self._state_changed.set()
 
     def produce_versions(self) -> tuple[int, int | None]:
         """The versions of Produce in which records of this transaction may go."""
         state = self.machine.state
-        if not isinstance(state, _GOING) or state.transaction.protocol is Protocol.CLASSIC:
-            return 0, LAST_CLASSIC_PRODUCE
-        return FIRST_IMPLICIT_PRODUCE, None
+        if (
+            not isinstance(state, _WITH_TRANSACTION)
+            or state.transaction.transaction_version is TransactionVersion.TV_0
+        ):
+            return 0, LAST_PRODUCE_WITH_TV_0
+        return FIRST_PRODUCE_WITH_TV_2, None
 
-    def unended(self, transaction: Transaction) -> bool:
+    def needs_end(self, transaction: Transaction) -> bool:
         """Whether a transaction is open, or can only be aborted."""
         state = self.machine.state
-        return isinstance(state, _UNENDED) and state.transaction is transaction
+        return isinstance(state, _NOT_ENDED) and state.transaction is transaction
 
-    def detaching(self, transaction: Transaction) -> bool:
+    def is_detaching(self, transaction: Transaction) -> bool:
         """Whether a transaction is to be given away, and nobody has it yet."""
         detaching = isinstance(self.machine.state, Detaching)
         return detaching and self.machine.transaction is transaction
 
     @property
-    def awaited(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether a call waits, which hears of a failure."""
         return bool(self._deadlines)
 
@@ -352,62 +379,65 @@ class Transactions:
             "transactions_aborted_total": machine.aborted,
         }
 
-    def _admits(self, partition: TopicPartition) -> bool:
+    def _can_send_to(self, partition: TopicPartition) -> bool:
         state = self.machine.state
         return isinstance(state, _SENDING) and partition in state.transaction.partitions
 
-    def _numbers_lost(self) -> None:
-        self._handle(NumbersLost())
+    def _on_epoch_bump_required(self) -> None:
+        self._handle(EpochBumpRequired())
 
     # --- the tasks ------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    async def _send_requests(self) -> None:
         """Send what the machine wants sent, one request after the other."""
         while True:
-            request, self.steps.left = self.steps.left or self._next(), None
+            request, self.scheduler.request_for_task = (
+                self.scheduler.request_for_task or self._next_request(),
+                None,
+            )
             if request is None:
-                self.steps.waits_until = self.machine.next_deadline()
-                await self.steps.changed.wait(self.steps.waits_until)
-                self.steps.waits_until = -NEVER
+                self.scheduler.task_wakes_at = self.machine.next_deadline()
+                await self.scheduler.changed.wait(self.scheduler.task_wakes_at)
+                self.scheduler.task_wakes_at = -NEVER
                 continue
             try:
-                await self._conversation.ask(request)
+                await self._coordinator_client.send(request)
             except ClientClosed:
                 return
-            self._answered()
+            self._after_response()
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         """Send what the machine wants sent, if nothing has to be waited for before; else the task
         does it."""
-        request = self._next()
+        request = self._next_request()
         if request is None:
-            if self.machine.next_deadline() < self.steps.waits_until:
-                self.steps.changed.set()
-        elif not self._conversation.ask_now(request, self._heard_answer):
-            self.steps.left = request
-            self.steps.changed.set()
+            if self.machine.next_deadline() < self.scheduler.task_wakes_at:
+                self.scheduler.changed.set()
+        elif not self._coordinator_client.send_now(request, self._on_response):
+            self.scheduler.request_for_task = request
+            self.scheduler.changed.set()
 
-    def _heard_answer(self) -> None:
-        self._answered()
+    def _on_response(self) -> None:
+        self._after_response()
         if type(self.machine.state) is not Ready:  # between transactions nothing is asked
-            self._go_on()
+            self._send_next()
 
-    def _next(self) -> Request | None:
+    def _next_request(self) -> TransactionRequest | None:
         """What the machine wants sent now."""
         machine = self.machine
-        self._keep_buffer_in_step()
+        self._update_buffer()
         flushed = self._flushed()
-        gap = flushed and isinstance(machine.state, Aborting) and self._gap()
+        gap = flushed and isinstance(machine.state, Aborting) and self._has_sequence_gap()
         before = machine.state
-        request = machine.next_request(self._now(), flushed=flushed, gap=gap)
+        request = machine.next_request(self._now(), flushed=flushed, sequence_gap=gap)
         if machine.state is not before:
-            self._moved()
+            self._on_state_changed()
         return request
 
-    def _answered(self) -> None:
+    def _after_response(self) -> None:
         # Partitions that waited to be added may be sent to now.
         self._accumulator.wake_all()
-        self._moved()
+        self._on_state_changed()
 
     def _flushed(self) -> bool:
         """Whether nothing waits any more, and nothing can come into a log behind the end's marker.
@@ -417,29 +447,32 @@ class Transactions:
         if self._accumulator.incomplete:
             return False
         state = self.machine.state
-        if not isinstance(state, Aborting) or state.transaction.protocol is Protocol.IMPLICIT:
+        if (
+            not isinstance(state, Aborting)
+            or state.transaction.transaction_version is TransactionVersion.TV_2
+        ):
             return True
         # mutation: abort-overtakes-expired-record
         return not self._accumulator.has_expired_in_flight
 
-    def _moved(self) -> None:
+    def _on_state_changed(self) -> None:
         """The machine may have gone to another state."""
         state = self.machine.state
         if isinstance(state, Ready):
             self.producer_id_state.current = state.identity
             if state.identity.producer_id != self._producer_id:
                 # The epoch may change with each transaction (KIP-890).
-                self._note_producer_id(state.identity)
-            kept, self.machine.kept = self.machine.kept, []
+                self._log_producer_id(state.identity)
+            kept, self.machine.committed_offsets = self.machine.committed_offsets, []
             for commit in kept:  # the last positions of a partition count
-                if commit.kept is not None:
-                    self._tell_kept(commit.kept, commit.offsets)
+                if commit.on_committed is not None:
+                    self._report_committed(commit.on_committed, commit.offsets)
         elif isinstance(state, FatalError):
-            self._fail(state.error, self.awaited)
-        self._keep_buffer_in_step()
-        self._heard.set()
+            self._on_fatal_error(state.error, self.has_waiters)
+        self._update_buffer()
+        self._state_changed.set()
 
-    def _note_producer_id(self, identity: ProducerIdAndEpoch) -> None:
+    def _log_producer_id(self, identity: ProducerIdAndEpoch) -> None:
         self._producer_id = identity.producer_id
         logger.info(
             "Transactional id %s: producer id %d, epoch %d",
@@ -454,13 +487,13 @@ class Transactions:
             ),
         )
 
-    def _tell_kept(
+    def _report_committed(
         self,
-        kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
+        on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         try:
-            kept(offsets)
+            on_committed(offsets)
         except KafkaError as error:
             # The consumer was closed meanwhile; the offsets are committed all the same.
             logger.debug(
@@ -474,117 +507,129 @@ class Transactions:
                 ),
             )
 
-    def _gap(self) -> bool:
+    def _has_sequence_gap(self) -> bool:
         """Whether sequence numbers cannot go on under this epoch, now that nothing has one."""
-        if not self.machine.can_raise:
+        if not self.machine.can_bump_epoch:
             self._accumulator.resume_sequences()
         return self._accumulator.has_sequence_gap
 
-    async def _keep_buffer(self) -> None:
+    async def _run_buffer_task(self) -> None:
         """Keep the buffer in step with the transaction while the other task waits for answers, and
         tell callers that the time which they wait is over."""
         while True:
-            self._keep_buffer_in_step()
+            self._update_buffer()
             now = self._now()
             left = [deadline for deadline in self._deadlines.values() if deadline > now]
             if len(left) < len(self._deadlines):
-                self._heard.set()
-            self._watches_until = min(left, default=NEVER)
-            await self._stirred.wait(self._watches_until)
-            self._watches_until = -NEVER
+                self._state_changed.set()
+            self._buffer_task_wakes_at = min(left, default=NEVER)
+            await self._wake_buffer_task.wait(self._buffer_task_wakes_at)
+            self._buffer_task_wakes_at = -NEVER
 
-    def _keep_buffer_in_step(self) -> None:
+    def _update_buffer(self) -> None:
         state = type(self.machine.state)
-        if (state in _PRESSING) is not self._pressing:
-            self._keep_pressing()
-        if state in _DROPPING:
-            self._drop_records()
+        if (state in _FLUSHING) is not self._flushing:
+            self._update_flushing()
+        if state in _TO_ABORT:
+            self._abort_records()
 
-    def _keep_pressing(self) -> None:
+    def _update_flushing(self) -> None:
         """What is to be committed need not wait for more records."""
-        pressing = isinstance(self.machine.state, _PRESSING)
-        if pressing is not self._pressing:
-            self._pressing = pressing
+        pressing = isinstance(self.machine.state, _FLUSHING)
+        if pressing is not self._flushing:
+            self._flushing = pressing
             if pressing:
                 self._accumulator.begin_flush()
             else:
                 self._accumulator.end_flush()
 
-    def _drop_records(self) -> None:
+    def _abort_records(self) -> None:
         """Send no more of a transaction that will be aborted.
 
         Answers are awaited, so that nothing of it comes into a log behind the marker of its end;
         where the end raises the epoch, which brokers check, that needs no care.
         """
         state = self.machine.state
-        if isinstance(state, _DROPPING) and self._accumulator.incomplete:
+        if isinstance(state, _TO_ABORT) and self._accumulator.incomplete:
             cause = state.error if isinstance(state, AbortableError) else None
-            raised = state.transaction.protocol is Protocol.IMPLICIT
+            raised = state.transaction.transaction_version is TransactionVersion.TV_2
             self._accumulator.abort_transaction(
-                self._aborted(cause), in_flight=raised and isinstance(state, Aborting)
+                self._aborted_error(cause), in_flight=raised and isinstance(state, Aborting)
             )
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _handle(self, event: Initialise | Abort | Detach | RecordsFailed | NumbersLost) -> None:
+    def _handle(
+        self,
+        event: InitTransactions
+        | AbortTransaction
+        | DetachTransaction
+        | RecordsFailed
+        | EpochBumpRequired,
+    ) -> None:
         self.machine.handle(event, self._now())
-        self.steps.changed.set()
-        if isinstance(self.machine.state, _DROPPING):
-            self._stirred.set()
-            self._heard.set()
+        self.scheduler.changed.set()
+        if isinstance(self.machine.state, _TO_ABORT):
+            self._wake_buffer_task.set()
+            self._state_changed.set()
 
-    async def _until(self, done: Callable[[], bool], deadline: float, what: str) -> None:
+    async def _wait_until(self, done: Callable[[], bool], deadline: float, problem: str) -> None:
         if done():
             return
         caller = object()
         self._deadlines[caller] = deadline
-        if deadline < self._watches_until:
-            self._stirred.set()
+        if deadline < self._buffer_task_wakes_at:
+            self._wake_buffer_task.set()
         try:
             while True:
                 if self._now() >= deadline:
-                    trouble = self.machine.trouble
+                    trouble = self.machine.last_error
                     why = "" if trouble is None else f"; the last failure: {trouble}"
                     raise RequestTimedOut(
-                        f"{what}, and the time to wait is over{why}",
+                        f"{problem}, and the time to wait is over{why}",
                         transactional_id=self.machine.transactional_id,
                     )
-                await self._heard.wait()
+                await self._state_changed.wait()
                 if done():
                     return
         finally:
             del self._deadlines[caller]
 
-    async def _end(
-        self, call: type[Commit | Abort], what: str, within_s: float | None = None
+    async def _end_transaction(
+        self,
+        call: type[CommitTransaction | AbortTransaction],
+        problem: str,
+        within_s: float | None = None,
     ) -> Transaction:
         transaction = self.machine.transaction
         assert transaction is not None
-        transaction.asked = True
-        self._unheard = call
-        if call is Abort:
-            self._drop_records()
-        self._go_on()
+        transaction.end_requested = True
+        self._unfinished_call = call
+        if call is AbortTransaction:
+            self._abort_records()
+        self._send_next()
         deadline = self._deadline() if within_s is None else self._now() + within_s
-        machine, ending = self.machine, Committing if call is Commit else Aborting
+        machine, ending = self.machine, Committing if call is CommitTransaction else Aborting
 
         def ended() -> bool:
             state = machine.state
             return not (isinstance(state, ending) and state.transaction is transaction)
 
-        await self._until(ended, deadline, what)
-        self._unheard = None
+        await self._wait_until(ended, deadline, problem)
+        self._unfinished_call = None
         return transaction
 
-    def _was_unheard(self, call: type[Commit | Abort], *, committed: bool) -> bool:
+    def _has_ended_since(
+        self, call: type[CommitTransaction | AbortTransaction], *, committed: bool
+    ) -> bool:
         """Whether what is asked for was asked for before, and has been done since."""
         state = self.machine.state
-        if self._unheard is not call or getattr(state, "committed", None) is not committed:
+        if self._unfinished_call is not call or getattr(state, "committed", None) is not committed:
             return False
-        self._unheard = None
+        self._unfinished_call = None
         return True
 
-    def _takes(self, transaction: Transaction | None) -> bool:
+    def _is_sending(self, transaction: Transaction | None) -> bool:
         taking = isinstance(self.machine.state, _SENDING)
         return taking and self.machine.transaction is transaction
 
@@ -594,7 +639,7 @@ class Transactions:
         if isinstance(state, AbortableError | FatalError):
             raise copy_error(state.error)
 
-    def _aborted(self, cause: KafkaError | None) -> TransactionAborted:
+    def _aborted_error(self, cause: KafkaError | None) -> TransactionAborted:
         error = TransactionAborted(
             "the record's transaction is aborted", transactional_id=self.machine.transactional_id
         )
@@ -602,17 +647,21 @@ class Transactions:
             error.__cause__ = cause.__cause__
         return error
 
-    def _aborted_meanwhile(self, what: str) -> TransactionFailed:
+    def _aborted_meanwhile_error(self, intended: str) -> TransactionFailed:
         return TransactionFailed(
-            f"the transaction was aborted while it was to be {what}",
+            f"the transaction was aborted while it was to be {intended}",
             transactional_id=self.machine.transactional_id,
         )
 
-    def _protocol(self) -> Protocol:
-        level = self._cluster.finalized_feature_level(FEATURE)
+    def _choose_version(self) -> TransactionVersion:
+        level = self._cluster.finalized_feature_level(TRANSACTION_VERSION_FEATURE)
         if level is not None:
-            self._level = level
-        return Protocol.IMPLICIT if self._level >= Protocol.IMPLICIT else Protocol.CLASSIC
+            self._feature_level = level
+        return (
+            TransactionVersion.TV_2
+            if self._feature_level >= TransactionVersion.TV_2
+            else TransactionVersion.TV_0
+        )
 
     def _deadline(self) -> float:
         return self._now() + self._config.max_block_ms / 1_000

@@ -1,0 +1,471 @@
+"""The transactions of one producer: what may happen in which state, and what to ask next.
+
+A machine: calls, answers and the time go in, requests and states come out. One request is under
+way at a time. A commit that was sent is repeated until its answer comes; nothing else may follow
+it. A transaction in which something failed can only be aborted; where the failure left gaps in
+the sequence numbers, or the coordinator lost what it knew, the epoch is raised afterwards
+(KIP-360; with KIP-890 part 2 every end raises it).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import InvalidTxnState, KafkaError, TransactionFailed
+from aiokafkawire.producer.transactions.actions import TransactionAction
+from aiokafkawire.producer.transactions.states import (
+    AbortableError,
+    Aborting,
+    AbortTransaction,
+    AddOffsetsToTxn,
+    AddPartition,
+    AddPartitionsToTxn,
+    BeginTransaction,
+    Committing,
+    CommitTransaction,
+    Detached,
+    Detaching,
+    DetachTransaction,
+    EndTxn,
+    EpochBumpRequired,
+    FatalError,
+    Flushed,
+    Initialising,
+    InitTransactions,
+    InTransaction,
+    OffsetCommit,
+    OffsetsAddedToTxn,
+    PartitionsAddedToTxn,
+    ProducerFailed,
+    ProducerIdReceived,
+    Ready,
+    RecordsFailed,
+    RecordsSent,
+    RequestProducerId,
+    SendOffsetsToTransaction,
+    Transaction,
+    TransactionCall,
+    TransactionEvent,
+    TransactionRequest,
+    TransactionState,
+    TransactionVersion,
+    TxnEnded,
+    TxnOffsetCommit,
+    TxnOffsetsCommitted,
+    TxnRequestFailed,
+    Uninitialised,
+)
+from aiokafkawire.producer.transactions.transitions import (
+    abort,
+    add_offsets,
+    add_partition,
+    begin,
+    bump_epoch,
+    commit,
+    complete_abort,
+    complete_commit,
+    complete_detach,
+    complete_unstarted_abort,
+    complete_unstarted_commit,
+    detach,
+    fail_abort,
+    fail_on_epoch_bump,
+    fail_on_record,
+    fail_on_request,
+    fail_producer,
+    note_epoch_bump,
+    note_offsets_added,
+    note_offsets_committed,
+    note_partitions_added,
+    note_records_sent,
+    note_request_failed,
+    request_producer_id,
+    require_epoch_bump,
+    set_producer_id,
+    stay,
+)
+from aiokafkawire.runtime import NEVER, copy_error
+from aiokafkawire.runtime.transitions import invalid_transition
+from aiokafkawire.types import ProducerIdAndEpoch
+
+__all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionStateMachine", "concurrent_backoff")
+
+CONCURRENT_BACKOFF_S = 0.02
+"""The first pause while the end of the transaction before is still being written."""
+
+
+_MAYBE_APPLIED_CODES = frozenset(
+    {"UNKNOWN_SERVER_ERROR", "REQUEST_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"}
+)
+"""What a coordinator answers to an end also when it has written it, and not heard of its replicas
+in time."""
+
+# Tuples, not unions, which would be made anew at each look.
+_OPEN = (InTransaction, Committing, Detaching)
+_FAILED = (AbortableError, Aborting)
+_WITH_TRANSACTION = (*_OPEN, *_FAILED)
+_ENDING = (Committing, Aborting)
+_AWAITING_FLUSH = (Committing, Aborting, Detaching)
+_IN_TRANSITION = (Committing, Aborting, Detaching, Initialising)
+
+
+def concurrent_backoff(backoff: Backoff) -> Backoff:
+    """The pauses while the end of the transaction before is still being written."""
+    return Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
+
+
+class TransactionStateMachine:
+    """`handle` what callers want and what happened; `next_request` tells what to send.
+
+    `can_raise` tells whether the coordinator raises an epoch when asked (Kafka 2.5 and later); the
+    driver sets it.
+    """
+
+    def __init__(self, transactional_id: str, backoff: Backoff) -> None:
+        self.transactional_id = transactional_id
+        self.state: TransactionState = Uninitialised()
+        self.can_bump_epoch = True
+        self.begun = 0
+        self.committed = 0
+        self.aborted = 0
+        # Offsets that became valid with a commit, for the driver to take.
+        self.committed_offsets: list[OffsetCommit] = []
+        # Why the request that is to be repeated was not answered as hoped, and how often.
+        self.last_error: KafkaError | None = None
+        self._backoff = backoff
+        self._concurrent_backoff = concurrent_backoff(backoff)
+        self._request: TransactionRequest | None = None
+        self._in_flight = False
+        # Whether the request was sent without an answer, so that it may have been carried out.
+        self._maybe_applied = False
+        self.attempts = 0
+        self._retry_at = 0.0
+
+    # --- what others look at ---
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that is not over yet."""
+        state = self.state
+        return state.transaction if isinstance(state, _WITH_TRANSACTION) else None
+
+    @property
+    def in_transition(self) -> bool:
+        """Whether the transaction is being ended, or a new epoch is asked for."""
+        return isinstance(self.state, _IN_TRANSITION)
+
+    @property
+    def end_txn_pending(self) -> bool:
+        """Whether the coordinator was asked to end the transaction."""
+        return isinstance(self._request, EndTxn)
+
+    def must_bump_epoch(self, transaction_version: TransactionVersion) -> bool:
+        """Whether the epoch must be raised before a transaction of this protocol begins.
+
+        So it is where numbers were lost, and when the cluster has changed to a newer protocol: what
+        may still be on its way was sent under the older one.
+        """
+        state = self.state
+        return isinstance(state, Ready) and (
+            state.epoch_bump_required
+            or (state.last_version is not None and transaction_version > state.last_version)
+        )
+
+    def next_deadline(self) -> float:
+        """When to ask `next_request` again if nothing happens."""
+        return self._retry_at or NEVER
+
+    def check_allowed(self, call: type[TransactionCall]) -> None:
+        """Raise what `handle` would for a call out of order."""
+        if (type(self.state), call) not in TRANSITIONS:
+            raise self._invalid_state_error(call)
+
+    # --- what happens ---
+
+    def handle(self, event: TransactionEvent, now: float) -> None:
+        """Go to the next state. Raises `InvalidTxnState` for a call out of order."""
+        state = self.state
+        go = TRANSITIONS.get((type(state), type(event)))
+        if go is None:
+            if isinstance(event, TransactionCall):
+                raise self._invalid_state_error(type(event))
+            raise invalid_transition(state, event)
+        self.state = after = go(self, state, event, now)
+        if self._request is not None and type(after) is not type(state):
+            self._discard_request()
+
+    def next_request(
+        self, now: float, *, flushed: bool, sequence_gap: bool
+    ) -> TransactionRequest | None:
+        """What to send now, if anything. The answer must come to `answered` or `unanswered`.
+
+        `flushed`: no record waits or is under way; `gap`: some partition's numbers ended.
+        """
+        if self._in_flight or self._retry_at > now:
+            return None
+        self._retry_at = 0.0
+        if self._request is None:
+            if (
+                flushed
+                and isinstance(self.state, _AWAITING_FLUSH)
+                and not self._has_requests_before_end()
+            ):
+                self.handle(Flushed(sequence_gap), now)
+            self._request = self._choose_request(flushed)
+            if self._request is None:
+                return None
+        self._in_flight = True
+        if isinstance(self._request, TxnOffsetCommit) and self.transaction is not None:
+            # With KIP-890 it makes the coordinator take up the transaction.
+            self.transaction.started = True
+        return self._request
+
+    def handle_response(
+        self,
+        action: TransactionAction,
+        event: TransactionEvent | None,
+        error: KafkaError | None,
+        now: float,
+        rng: random.Random,
+    ) -> None:
+        """The request got an answer: `event` if it was carried out (`TransactionAction.DONE`), else
+        `error`."""
+        request, doubtful = self._request, self._maybe_applied
+        assert request is not None
+        self._in_flight = self._maybe_applied = False
+        if action is TransactionAction.RETRY or action is TransactionAction.FIND_COORDINATOR:
+            assert error is not None
+            name = getattr(error, "name", None)
+            # What may have been carried out before stays so where nobody has looked, and an end
+            # in any case.
+            unseen = (
+                action is TransactionAction.FIND_COORDINATOR
+                or name == "COORDINATOR_LOAD_IN_PROGRESS"
+            )
+            ends = isinstance(request, EndTxn)
+            self._maybe_applied = (doubtful and (ends or unseen)) or (
+                ends and name in _MAYBE_APPLIED_CODES
+            )
+            concurrent = name == "CONCURRENT_TRANSACTIONS"
+            self._retry_later(
+                error, now, rng, self._concurrent_backoff if concurrent else self._backoff
+            )
+            return
+        self._request, self.attempts, self._retry_at = None, 0, 0.0
+        self.last_error = None
+        if action is TransactionAction.DONE:
+            assert event is not None
+            self.handle(event, now)
+            return
+        assert error is not None
+        # That it is to be aborted is said of what surely is not committed.
+        certain = action is TransactionAction.ABORT
+        in_doubt = isinstance(request, EndTxn) and request.committed and doubtful and not certain
+        if in_doubt:
+            error.reason += (
+                "; an earlier attempt to commit got no answer, so that the transaction may be"
+                " committed or not"
+            )
+        if in_doubt or action in {TransactionAction.FATAL, TransactionAction.FENCED}:
+            self.handle(ProducerFailed(error), now)
+        else:
+            self.handle(TxnRequestFailed(request.kind, action, error), now)
+
+    def handle_failure(
+        self, error: KafkaError, now: float, rng: random.Random, *, sent: bool
+    ) -> None:
+        """The request got no answer; `sent` tells whether it may have been carried out."""
+        self._in_flight = False
+        self._maybe_applied = self._maybe_applied or sent
+        self._retry_later(error, now, rng, self._backoff)
+
+    # --- inside ---
+
+    def _retry_later(
+        self, error: KafkaError, now: float, rng: random.Random, backoff: Backoff
+    ) -> None:
+        self.last_error = error
+        self.attempts += 1
+        self._retry_at = now + backoff.delay(self.attempts, rng)
+        self._discard_request()
+
+    def _discard_request(self) -> None:
+        """Forget a request that is not to be repeated as it is."""
+        if self._in_flight or self._request is None:
+            return
+        kept = self._maybe_applied and isinstance(
+            self._request, AddPartitionsToTxn | AddOffsetsToTxn | EndTxn
+        )
+        if isinstance(self.state, _FAILED):
+            # Whether there is anything to end must be known before it is ended.
+            keep = kept
+        else:
+            keep = kept or not isinstance(self._request, AddPartitionsToTxn)
+        if not keep:
+            self._request, self._maybe_applied = None, False
+
+    def _has_requests_before_end(self) -> bool:
+        """Whether something must be asked before the transaction can end."""
+        transaction = self.transaction
+        if transaction is None or isinstance(self.state, Aborting):
+            return False
+        return bool(transaction.pending_partitions or transaction.pending_offsets)
+
+    def _choose_request(self, flushed: bool) -> TransactionRequest | None:
+        state = self.state
+        if isinstance(state, Initialising):
+            return RequestProducerId(state.previous)
+        if isinstance(state, _OPEN):
+            request = _request_before_end(state.transaction)
+            if request is not None:
+                return request
+        if flushed and isinstance(state, _ENDING):
+            transaction = state.transaction
+            return EndTxn(
+                transaction.identity, transaction.transaction_version, isinstance(state, Committing)
+            )
+        return None
+
+    def _invalid_state_error(self, call: type[TransactionCall]) -> KafkaError:
+        state = self.state
+        if isinstance(state, FatalError | AbortableError):
+            return copy_error(state.error)
+        return InvalidTxnState(
+            f"{_CALL_TEXTS[call]}, but {_STATE_TEXTS[type(state)]}",
+            transactional_id=self.transactional_id,
+        )
+
+    def after_abort(
+        self, transaction: Transaction, identity: ProducerIdAndEpoch | None
+    ) -> TransactionState:
+        """The state after an abort; `identity` is the one that the coordinator gave, if it did."""
+        self.aborted += 1
+        transaction.committed = False
+        transaction_version = transaction.transaction_version
+        if identity is not None:
+            return Ready(identity, transaction_version, committed=False)
+        if not transaction.epoch_bump_required:
+            return Ready(transaction.identity, transaction_version, committed=False)
+        if self.can_bump_epoch:
+            return Initialising(transaction.identity, transaction_version, committed=False)
+        return FatalError(
+            KafkaError(
+                "records of the aborted transaction failed, and brokers before Kafka 2.5 give this"
+                " producer no new epoch to go on with: make a new producer",
+                transactional_id=self.transactional_id,
+            )
+        )
+
+    def to_abortable_error(self, transaction: Transaction, cause: Exception) -> AbortableError:
+        """The state after a failure."""
+        error = TransactionFailed(
+            f"the transaction can only be aborted: {cause}",
+            transactional_id=self.transactional_id,
+        )
+        error.__cause__ = cause
+        transaction.pending_offsets.clear()
+        return AbortableError(transaction, error)
+
+
+def _request_before_end(transaction: Transaction) -> TransactionRequest | None:
+    """What the coordinators have to be told before the end."""
+    if transaction.pending_partitions:
+        return AddPartitionsToTxn(transaction.identity, tuple(transaction.pending_partitions))
+    if not transaction.pending_offsets:
+        return None
+    commit = transaction.pending_offsets[0]
+    if (
+        transaction.transaction_version is TransactionVersion.TV_0
+        and commit.group.group_id not in transaction.added_groups
+    ):
+        return AddOffsetsToTxn(transaction.identity, commit.group.group_id)
+    return TxnOffsetCommit(transaction.identity, transaction.transaction_version, commit)
+
+
+_CALL_TEXTS: Mapping[type[Any], str] = {
+    InitTransactions: "the producer is to be initialised",
+    BeginTransaction: "a transaction is to begin",
+    AddPartition: "a record is to be sent",
+    SendOffsetsToTransaction: "offsets are to be sent",
+    CommitTransaction: "a transaction is to be committed",
+    AbortTransaction: "a transaction is to be aborted",
+    DetachTransaction: "a transaction is to be detached",
+}
+
+_STATE_TEXTS: Mapping[type[Any], str] = {
+    Uninitialised: "the producer is not initialised yet",
+    Initialising: "the producer is being initialised",
+    Ready: "no transaction is open: begin one",
+    InTransaction: "one is open already: commit or abort it first",
+    Committing: "the transaction is being committed",
+    Aborting: "the transaction is being aborted",
+    Detaching: "the transaction is being detached",
+    Detached: "the transaction was detached, and with it this producer's part is over",
+}
+
+
+Transition = Callable[[TransactionStateMachine, Any, Any, float], TransactionState]
+
+_FINAL = (Detached, FatalError)
+_RECORD_EVENTS = (RecordsSent, RecordsFailed, EpochBumpRequired)
+_RESPONSE_EVENTS = (PartitionsAddedToTxn, OffsetsAddedToTxn, TxnOffsetsCommitted)
+
+
+def _rows(
+    states: tuple[type[Any], ...], events: tuple[type[Any], ...], transition: Transition
+) -> dict[tuple[type[Any], type[Any]], Transition]:
+    return {(state, event): transition for state in states for event in events}
+
+
+TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
+    # calls
+    (Uninitialised, InitTransactions): request_producer_id,
+    (Ready, InitTransactions): bump_epoch,
+    (Ready, BeginTransaction): begin,
+    (InTransaction, AddPartition): add_partition,
+    (InTransaction, SendOffsetsToTransaction): add_offsets,
+    (InTransaction, CommitTransaction): commit,
+    (InTransaction, AbortTransaction): abort,
+    (InTransaction, DetachTransaction): detach,
+    (AbortableError, AbortTransaction): abort,
+    (Detaching, AbortTransaction): abort,
+    (Committing, CommitTransaction): stay,
+    (Aborting, AbortTransaction): stay,
+    (Detaching, DetachTransaction): stay,
+    (Detached, DetachTransaction): stay,
+    # records
+    **_rows(_OPEN, (RecordsSent,), note_records_sent),
+    # mutation: commit-ignores-failed-record
+    **_rows(_OPEN, (RecordsFailed,), fail_on_record),
+    **_rows(_OPEN, (EpochBumpRequired,), fail_on_epoch_bump),
+    **_rows(_FAILED, (RecordsSent,), note_records_sent),
+    **_rows(_FAILED, (RecordsFailed,), stay),
+    **_rows(_FAILED, (EpochBumpRequired,), note_epoch_bump),
+    (Ready, EpochBumpRequired): require_epoch_bump,
+    **_rows((Uninitialised, Initialising, *_FINAL), _RECORD_EVENTS, stay),
+    (Ready, RecordsFailed): stay,
+    # answers
+    (Initialising, ProducerIdReceived): set_producer_id,
+    **_rows((*_OPEN, *_FAILED), (PartitionsAddedToTxn,), note_partitions_added),
+    **_rows((*_OPEN, *_FAILED), (OffsetsAddedToTxn,), note_offsets_added),
+    **_rows((*_OPEN, *_FAILED), (TxnOffsetsCommitted,), note_offsets_committed),
+    (Committing, TxnEnded): complete_commit,
+    (Aborting, TxnEnded): complete_abort,
+    **_rows(_OPEN, (TxnRequestFailed,), fail_on_request),
+    (AbortableError, TxnRequestFailed): note_request_failed,
+    (Aborting, TxnRequestFailed): fail_abort,
+    # the rest
+    (Committing, Flushed): complete_unstarted_commit,
+    (Aborting, Flushed): complete_unstarted_abort,
+    (Detaching, Flushed): complete_detach,
+    **_rows(_FINAL, (ProducerIdReceived, *_RESPONSE_EVENTS, TxnEnded, TxnRequestFailed), stay),
+    **_rows(
+        (Uninitialised, Initialising, Ready, *_OPEN, *_FAILED), (ProducerFailed,), fail_producer
+    ),
+    **_rows(_FINAL, (ProducerFailed,), stay),
+}
+"""(state, event) -> what leads to the next state; a call whose pair is absent is out of order, and
+anything else whose pair is absent cannot happen."""

@@ -1,0 +1,337 @@
+"""What leads from one state of a transaction to the next, for the table of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.producer.transactions.actions import RequestKind, TransactionAction
+from aiokafkawire.producer.transactions.states import (
+    AbortableError,
+    Aborting,
+    AbortTransaction,
+    AddPartition,
+    BeginTransaction,
+    Committing,
+    CommitTransaction,
+    Detached,
+    Detaching,
+    DetachTransaction,
+    EpochBumpRequired,
+    FatalError,
+    Flushed,
+    Initialising,
+    InitTransactions,
+    InTransaction,
+    OffsetsAddedToTxn,
+    PartitionsAddedToTxn,
+    ProducerFailed,
+    ProducerIdReceived,
+    Ready,
+    RecordsFailed,
+    RecordsSent,
+    SendOffsetsToTransaction,
+    Transaction,
+    TransactionEvent,
+    TransactionState,
+    TransactionVersion,
+    TxnEnded,
+    TxnOffsetsCommitted,
+    TxnRequestFailed,
+    Uninitialised,
+)
+
+if TYPE_CHECKING:
+    from aiokafkawire.producer.transactions.state_machine import TransactionStateMachine
+
+__all__ = (
+    "WithTransaction",
+    "abort",
+    "add_offsets",
+    "add_partition",
+    "begin",
+    "bump_epoch",
+    "commit",
+    "complete_abort",
+    "complete_commit",
+    "complete_detach",
+    "complete_unstarted_abort",
+    "complete_unstarted_commit",
+    "detach",
+    "fail_abort",
+    "fail_on_epoch_bump",
+    "fail_on_record",
+    "fail_on_request",
+    "fail_producer",
+    "note_epoch_bump",
+    "note_offsets_added",
+    "note_offsets_committed",
+    "note_partitions_added",
+    "note_records_sent",
+    "note_request_failed",
+    "request_producer_id",
+    "require_epoch_bump",
+    "set_producer_id",
+    "stay",
+)
+
+WithTransaction = InTransaction | Committing | Detaching | AbortableError | Aborting
+
+
+# --- transitions: calls -----------------------------------------------------------------------
+
+
+def request_producer_id(
+    _: TransactionStateMachine, __: Uninitialised, ___: InitTransactions, ____: float
+) -> TransactionState:
+    return Initialising(None)
+
+
+def bump_epoch(
+    machine: TransactionStateMachine, state: Ready, _: InitTransactions, __: float
+) -> TransactionState:
+    if machine.can_bump_epoch:
+        return Initialising(state.identity, None, state.committed)
+    return FatalError(
+        KafkaError(
+            "sequence numbers were lost, and brokers before Kafka 2.5 give this producer no new"
+            " epoch: make a new producer",
+            transactional_id=machine.transactional_id,
+        )
+    )
+
+
+def begin(
+    machine: TransactionStateMachine, state: Ready, event: BeginTransaction, now: float
+) -> TransactionState:
+    machine.begun += 1
+    return InTransaction(Transaction(machine.begun, state.identity, event.transaction_version, now))
+
+
+def add_partition(
+    _: TransactionStateMachine, state: InTransaction, event: AddPartition, __: float
+) -> TransactionState:
+    transaction = state.transaction
+    if transaction.transaction_version is TransactionVersion.TV_2:
+        transaction.partitions[event.partition] = None
+    elif event.partition not in transaction.partitions:
+        transaction.pending_partitions[event.partition] = None
+    return state
+
+
+def add_offsets(
+    _: TransactionStateMachine, state: InTransaction, event: SendOffsetsToTransaction, __: float
+) -> TransactionState:
+    state.transaction.pending_offsets.append(event.commit)
+    return state
+
+
+def commit(
+    _: TransactionStateMachine, state: InTransaction, __: CommitTransaction, ___: float
+) -> TransactionState:
+    return Committing(state.transaction)
+
+
+def abort(
+    _: TransactionStateMachine,
+    state: InTransaction | AbortableError | Detaching,
+    __: AbortTransaction,
+    ___: float,
+) -> TransactionState:
+    state.transaction.pending_offsets.clear()
+    state.transaction.pending_partitions.clear()
+    return Aborting(state.transaction)
+
+
+def detach(
+    _: TransactionStateMachine, state: InTransaction, __: DetachTransaction, ___: float
+) -> TransactionState:
+    return Detaching(state.transaction)
+
+
+# --- transitions: what happened ---------------------------------------------------------------
+
+
+def stay(
+    _: TransactionStateMachine, state: TransactionState, __: TransactionEvent, ___: float
+) -> TransactionState:
+    return state
+
+
+def note_records_sent(
+    _: TransactionStateMachine, state: WithTransaction, __: RecordsSent, ___: float
+) -> TransactionState:
+    # mutation: implicit-transaction-not-ended
+    if state.transaction.transaction_version is TransactionVersion.TV_2:
+        state.transaction.started = True
+    return state
+
+
+def fail_on_record(
+    machine: TransactionStateMachine,
+    state: InTransaction | Committing | Detaching,
+    event: RecordsFailed,
+    _: float,
+) -> TransactionState:
+    return machine.to_abortable_error(state.transaction, event.error)
+
+
+def fail_on_epoch_bump(
+    machine: TransactionStateMachine,
+    state: InTransaction | Committing | Detaching,
+    _: EpochBumpRequired,
+    __: float,
+) -> TransactionState:
+    state.transaction.epoch_bump_required = True
+    if machine.end_txn_pending:
+        return state  # all of it is in the logs: they are of the next transaction
+    return machine.to_abortable_error(
+        state.transaction, KafkaError("a partition's sequence numbers were lost")
+    )
+
+
+def note_epoch_bump(
+    _: TransactionStateMachine, state: Aborting | AbortableError, __: EpochBumpRequired, ___: float
+) -> TransactionState:
+    state.transaction.epoch_bump_required = True
+    return state
+
+
+def require_epoch_bump(
+    _: TransactionStateMachine, state: Ready, __: EpochBumpRequired, ___: float
+) -> TransactionState:
+    return replace(state, epoch_bump_required=True)
+
+
+def set_producer_id(
+    _: TransactionStateMachine, state: Initialising, event: ProducerIdReceived, __: float
+) -> TransactionState:
+    return Ready(event.identity, state.last_version, state.committed)
+
+
+def note_partitions_added(
+    _: TransactionStateMachine, state: WithTransaction, event: PartitionsAddedToTxn, __: float
+) -> TransactionState:
+    transaction = state.transaction
+    transaction.started = True
+    for partition in event.partitions:
+        transaction.partitions[partition] = None
+        transaction.pending_partitions.pop(partition, None)
+    return state
+
+
+def note_offsets_added(
+    _: TransactionStateMachine, state: WithTransaction, event: OffsetsAddedToTxn, __: float
+) -> TransactionState:
+    state.transaction.started = True
+    state.transaction.added_groups[event.group_id] = None
+    return state
+
+
+def note_offsets_committed(
+    _: TransactionStateMachine, state: WithTransaction, event: TxnOffsetsCommitted, __: float
+) -> TransactionState:
+    event.commit.done = True
+    if event.commit in state.transaction.pending_offsets:
+        state.transaction.pending_offsets.remove(event.commit)
+        state.transaction.accepted_offsets.append(event.commit)
+    return state
+
+
+def complete_commit(
+    machine: TransactionStateMachine, state: Committing, event: TxnEnded, _: float
+) -> TransactionState:
+    machine.committed += 1
+    transaction = state.transaction
+    transaction.committed = True
+    machine.committed_offsets.extend(transaction.accepted_offsets)
+    if event.identity is not None:
+        return Ready(event.identity, transaction.transaction_version, committed=True)
+    stale = (
+        transaction.epoch_bump_required
+        or transaction.transaction_version is TransactionVersion.TV_2
+    )
+    return Ready(
+        transaction.identity,
+        transaction.transaction_version,
+        committed=True,
+        epoch_bump_required=stale,
+    )
+
+
+def complete_unstarted_commit(
+    machine: TransactionStateMachine, state: Committing, _: Flushed, __: float
+) -> TransactionState:
+    if state.transaction.started:
+        return state
+    machine.committed += 1
+    state.transaction.committed = True
+    return Ready(state.transaction.identity, state.transaction.transaction_version, committed=True)
+
+
+def complete_abort(
+    machine: TransactionStateMachine, state: Aborting, event: TxnEnded, _: float
+) -> TransactionState:
+    if event.identity is None and state.transaction.transaction_version is TransactionVersion.TV_2:
+        state.transaction.epoch_bump_required = True
+    return machine.after_abort(state.transaction, event.identity)
+
+
+def complete_unstarted_abort(
+    machine: TransactionStateMachine, state: Aborting, event: Flushed, _: float
+) -> TransactionState:
+    transaction = state.transaction
+    transaction.epoch_bump_required = transaction.epoch_bump_required or event.sequence_gap
+    if transaction.started and not transaction.skip_end_txn:
+        return state
+    return machine.after_abort(transaction, None)
+
+
+def complete_detach(
+    _: TransactionStateMachine, state: Detaching, __: Flushed, ___: float
+) -> TransactionState:
+    return Detached(state.transaction)
+
+
+def _note_failed_request(transaction: Transaction, event: TxnRequestFailed) -> None:
+    if event.action in {TransactionAction.ABORT_AND_BUMP, TransactionAction.BUMP_ONLY}:
+        transaction.epoch_bump_required = True
+        transaction.skip_end_txn = (
+            transaction.skip_end_txn or event.action is TransactionAction.BUMP_ONLY
+        )
+
+
+def fail_on_request(
+    machine: TransactionStateMachine,
+    state: InTransaction | Committing | Detaching,
+    event: TxnRequestFailed,
+    _: float,
+) -> TransactionState:
+    _note_failed_request(state.transaction, event)
+    return machine.to_abortable_error(state.transaction, event.error)
+
+
+def note_request_failed(
+    _: TransactionStateMachine, state: AbortableError, event: TxnRequestFailed, __: float
+) -> TransactionState:
+    _note_failed_request(state.transaction, event)
+    return state
+
+
+def fail_abort(
+    machine: TransactionStateMachine, state: Aborting, event: TxnRequestFailed, _: float
+) -> TransactionState:
+    _note_failed_request(state.transaction, event)
+    if event.kind is RequestKind.END_TXN:
+        # There is nothing to end, or the coordinator cannot: a new epoch ends whatever is open.
+        state.transaction.epoch_bump_required = True
+        state.transaction.abort_failure = event.error
+        return machine.after_abort(state.transaction, None)
+    return state
+
+
+def fail_producer(
+    _: TransactionStateMachine, __: TransactionState, event: ProducerFailed, ___: float
+) -> TransactionState:
+    return FatalError(event.error)
