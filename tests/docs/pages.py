@@ -1,9 +1,9 @@
-"""What of a Markdown page is code to run.
+"""Extract the code blocks of Markdown pages.
 
-Blocks tagged `python` run in the order of the page. A comment on the line before a block says
-otherwise: `compiled only: REASON`, `file: PATH` (a file of the user's project, in any language),
-`pytest` (a test file of that project), `asyncio only`. A comment that begins with `hidden` holds
-code that a reader need not see; it runs in its place.
+Blocks tagged `python` run in the order of the page. A comment on the line before a block changes
+that: `compiled only: REASON`, `file: PATH` (a file of the user's project, in any language),
+`pytest` (a test file of that project), `asyncio only`. A comment that begins with `hidden` contains
+code that readers do not see; it runs in its place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_OF_HIDDEN = "-->"
 
 
 class Kind(Enum):
-    """What is done with a block."""
+    """Use of a block."""
 
     RUN = "run"
     RUN_ON_ASYNCIO = "asyncio only"
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Code of a page, from line `line` on. `path` is where a file of a project belongs."""
+    """A code block that begins at line `line`. `path` is the path of a project file."""
 
     page: Path
     line: int
@@ -56,7 +56,7 @@ PROMPT = "$ "
 
 
 def commands_of(page: Path) -> list[tuple[int, str]]:
-    """What a page's `console` blocks type at a prompt, with the line that it stands in."""
+    """Return the commands at the prompts of `console` blocks, each with its line number."""
     found: list[tuple[int, str]] = []
     inside = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
@@ -68,7 +68,7 @@ def commands_of(page: Path) -> list[tuple[int, str]]:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """The code of a page, in order. Raises `ValueError` for a block that does not end."""
+    """Return the code blocks of a page, in order. Raises `ValueError` for an unclosed block."""
     found: list[Block] = []
     lines = page.read_text(encoding="utf-8").splitlines()
     number, kind, path = 0, Kind.RUN, ""
@@ -84,8 +84,8 @@ def blocks_of(page: Path) -> list[Block]:
                 raise ValueError(f"{page.name}:{number}: {line} has no end") from None
             if fence is None or fence[2] == "python" or kind is Kind.FILE:
                 code = "\n".join(lines[number:last])
-                what = (Kind.RUN, "") if fence is None else (kind, path)
-                found.append(Block(page, number + 1, code, *what))
+                use = (Kind.RUN, "") if fence is None else (kind, path)
+                found.append(Block(page, number + 1, code, *use))
             number, kind, path = last + 1, Kind.RUN, ""
         elif comment := COMMENT.fullmatch(line):
             name, _, rest = comment[1].partition(": ")
@@ -97,7 +97,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def write_project(page: Path, folder: Path) -> None:
-    """Write the files of a project that a page shows."""
+    """Write the project files of a page to a folder."""
     for block in blocks_of(page):
         if block.kind is Kind.FILE:
             file = folder / block.path

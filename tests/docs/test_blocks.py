@@ -1,4 +1,4 @@
-"""Every block of Python in the README and the documentation runs."""
+"""Every Python block in the README and the documentation runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .pages import PAGES, ROOT, Block, Kind, blocks_of, write_project
 pytestmark = pytest.mark.slow
 
 LIMIT_S = 60.0
-"""No page takes longer."""
+"""Timeout for the blocks of a page."""
 
 WRITTEN_ADDRESS = "localhost:9092"
-"""Stands in the pages for the address of the broker that their blocks run on."""
+"""Address in the pages; replaced by that of the test's broker."""
 
 WRITTEN_RUN = "asyncio.run(main())"
-"""Stands in the pages for `await main()`: the runner has an event loop already."""
+"""Replaced by `await main()`, because the test already runs in an event loop."""
 
 NODES = 3
 
@@ -39,7 +39,7 @@ BLOCKS = {page: blocks_of(page) for page in PAGES}
 
 @pytest.fixture(autouse=True)
 def log_levels() -> Iterator[None]:
-    """Undo what a page about logging sets: later tests look at log lines."""
+    """Restore the log levels that pages change, because later tests check log lines."""
     before = {name: logger.level for name, logger in loggers().items()}
     handlers = list(logging.root.handlers)
     yield
@@ -54,16 +54,16 @@ def loggers() -> dict[str, logging.Logger]:
 
 
 class Done(BaseException):
-    """Ends a block that would go on for ever. Not an Exception, so that no block handles it."""
+    """Ends a block with an endless loop. Not an `Exception`, so that no block handles it."""
 
 
 async def bill(*_: object) -> None:
-    """What the pages call for each record."""
+    """End the block: pages call this for each record."""
     raise Done
 
 
 def compiled(block: Block, code: str) -> CodeType:
-    """A block's code, whose lines are those of its page; it may await."""
+    """Compile a block, with the line numbers of its page and top-level `await`."""
     tree = ast.parse(code, filename=str(block))
     ast.increment_lineno(tree, block.line - 1)
     return compile(
@@ -72,7 +72,7 @@ def compiled(block: Block, code: str) -> CodeType:
 
 
 async def run_block(block: Block, address: str, namespace: dict[str, Any]) -> None:
-    """Run one block in the namespace of its page; what it raises has a note that says where."""
+    """Run a block in the namespace of its page. Exceptions get a note with the place."""
     text = block.code.replace(WRITTEN_ADDRESS, address).replace(WRITTEN_RUN, "await main()")
     code = compiled(block, text)
     try:
@@ -87,7 +87,7 @@ async def run_block(block: Block, address: str, namespace: dict[str, Any]) -> No
 
 
 async def run_page(blocks: list[Block]) -> int:
-    """Run the blocks of a page, one after the other, on a broker of their own; gives how many."""
+    """Run the blocks of a page in order, on a new broker; return their number."""
     kinds = {Kind.RUN}
     if sniffio.current_async_library() == "asyncio":
         kinds.add(Kind.RUN_ON_ASYNCIO)
@@ -119,7 +119,7 @@ def pages_with(*kinds: Kind) -> list[Any]:
 
 
 @pytest.mark.parametrize("blocks", pages_with(Kind.RUN, Kind.RUN_ON_ASYNCIO))
-async def test_the_blocks_of_a_page_run(blocks: list[Block]):
+async def test_blocks_of_a_page_run(blocks: list[Block]):
     with anyio.fail_after(LIMIT_S):
         assert await run_page(blocks)
 
@@ -139,10 +139,10 @@ def test_every_block_compiles(blocks: list[Block]):
         if block.kind is Kind.TEST_FILE
     ],
 )
-def test_a_test_file_of_a_page_passes(block: Block, tmp_path: Path):
+def test_test_files_of_a_page_pass(block: Block, tmp_path: Path):
     write_project(block.page, tmp_path)
     (tmp_path / "test_of_page.py").write_text(block.code + "\n")
-    # Both of these plugins run tests that are coroutines; a user has the one or the other.
+    # Both plugins run coroutine tests; a user has one of them.
     other = "anyio" if "pytest_asyncio" in block.code else "asyncio"
     plugins = ["-p", "no:cacheprovider", "-p", f"no:{other}"]
     ran = subprocess.run(
@@ -156,34 +156,34 @@ def test_a_test_file_of_a_page_passes(block: Block, tmp_path: Path):
     assert ran.returncode == 0, f"{block}\n{ran.stdout}{ran.stderr}"
 
 
-# --- the runner itself ---
+# --- tests of the functions above ---
 
 
 def block_of(code: str) -> Block:
     return Block(ROOT / "docs" / "page.md", 7, code, Kind.RUN)
 
 
-async def test_a_block_that_fails_says_where():
+async def test_failing_block_names_its_place():
     with pytest.raises(AssertionError) as failed:
         await run_block(block_of("x = 1\nassert x == 2"), "", {})
     assert failed.value.__notes__ == ["in the block at docs/page.md:7"]
     assert failed.traceback[-1].lineno == 7
 
 
-async def test_a_block_may_await_and_be_ended():
+async def test_block_can_await_and_be_ended():
     namespace: dict[str, Any] = {"anyio": anyio, "bill": bill}
     await run_block(block_of("await anyio.lowlevel.checkpoint()\nx = 1"), "", namespace)
     await run_block(block_of("while True:\n    await bill(x)"), "", namespace)
     assert namespace["x"] == 1
 
 
-async def test_the_written_address_stands_for_the_broker():
+async def test_address_in_the_page_is_replaced():
     namespace: dict[str, Any] = {}
     await run_block(block_of(f"x = {WRITTEN_ADDRESS!r}"), "host:1", namespace)
     assert namespace["x"] == "host:1"
 
 
-async def test_a_program_runs_in_the_loop_of_the_runner():
+async def test_asyncio_run_uses_the_running_event_loop():
     namespace: dict[str, Any] = {}
     await run_block(
         block_of("x = []\nasync def main(): x.append(1)\nasyncio.run(main())"), "", namespace

@@ -1,4 +1,4 @@
-"""The page about releases says what the tests know."""
+"""docs/compatibility.md agrees with the features and releases of the tests."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.brokers.releases import RELEASES
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 
-def test_the_table_of_features_is_that_of_the_tests() -> None:
+def test_feature_table_is_up_to_date() -> None:
     assert table(MATRIX) in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_command_names_every_release_that_is_run() -> None:
+def test_command_lists_every_tested_release() -> None:
     assert f'make test-brokers KAFKA="{" ".join(MATRIX)}"' in PAGE.read_text(encoding="utf-8")
     assert set(MATRIX) <= set(RELEASES)
 
 
-def test_a_feature_that_ended_is_not_there_any_more() -> None:
+def test_a_removed_feature_has_a_first_and_a_last_release() -> None:
     found = [version for version in MATRIX if FEATURES["offsets in ZooKeeper"].on(version)]
     assert (found[0], found[-1]) == ("0.8.1.1", "2.8.2")

@@ -1,4 +1,4 @@
-"""The commands that the pages show exist, with all their options."""
+"""The commands in the pages exist, with all their options."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COMMANDS = [
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """What click makes of a command, which is not run. Raises `click.UsageError`."""
+    """Parse a command with click, without running it. Raises `click.UsageError`."""
     _, *words = shlex.split(re.sub(r" [<>] .*", "", line))
     command: click.Command | None = application
     name: str | None = PROGRAM
     words = expand_mode(words)
-    # A command keeps the help option of its first context: each gets its parent's settings.
+    # A command keeps the help option of its first context, so pass the settings of its parent.
     context: click.Context | None = None
     while isinstance(command, click.Group):
         context = click.Context(command, context, name, **command.context_settings)
@@ -43,10 +43,8 @@ def parsed(line: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_of_a_page_is_understood(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    # Files that a command reads must be there for it to be understood.
+def test_command_of_a_page_is_valid(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # click checks that the files in the arguments exist.
     monkeypatch.chdir(tmp_path)
     for word in shlex.split(line):
         if re.fullmatch(r"\w+\.\w+", word):
@@ -54,22 +52,22 @@ def test_a_command_of_a_page_is_understood(
     assert parsed(line)
 
 
-def test_there_are_commands_of_every_kind():
+def test_pages_use_the_main_commands():
     names = {param.values[0].split()[1] for param in COMMANDS}
     assert names >= {"produce", "consume", "topics", "groups", "decode", "broker"}
 
 
-def test_what_does_not_exist_is_found():
+def test_unknown_option_is_detected():
     with pytest.raises(click.UsageError):
         parsed("aiokafkawire consume -b h:1 -t orders --no-such-option")
 
 
-def test_the_frame_that_the_page_decodes_gives_what_it_says(
+def test_decode_example_prints_the_shown_json(
     capfdbinary: pytest.CaptureFixture[bytes],
 ):
     page = ROOT / "docs" / "cli.md"
     (line,) = [text for _, text in commands_of(page) if re.match(r"aiokafkawire decode \d", text)]
     assert run_command(shlex.split(line)[1:]) == 0
-    told = json.loads(capfdbinary.readouterr().out)
+    printed = json.loads(capfdbinary.readouterr().out)
     shown = page.read_text(encoding="utf-8").split("## decode")[1].split("```json\n")[1]
-    assert told == json.loads(shown.split("```")[0])
+    assert printed == json.loads(shown.split("```")[0])

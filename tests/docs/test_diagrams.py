@@ -1,4 +1,4 @@
-"""State diagrams of the documentation are drawn, and the drawings are up to date."""
+"""The drawings of the state diagrams are up to date."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_drawings_are_up_to_date(diagram: Diagram):
     assert diagram.is_drawn, "run `make diagrams`"
 
 
-def test_no_drawing_is_left_over():
+def test_every_drawing_belongs_to_a_diagram():
     drawings = {path.name for path in (ROOT / "docs" / "diagrams").glob("*.svg")}
     assert drawings == {diagram.path.name for diagram in DIAGRAMS}
 
 
-def test_a_block_is_replaced_by_its_drawing():
+def test_diagram_is_replaced_by_its_drawing():
     page = "one\n```mermaid\nstateDiagram-v2\n```\ntwo\n```mermaid\nstateDiagram-v2\n```\n"
     assert embed("groups", page) == (
         "one\n[![State diagram](diagrams/groups-1.svg)](diagrams/groups-1.svg)\n"
@@ -32,7 +32,7 @@ def test_a_block_is_replaced_by_its_drawing():
     )
 
 
-def test_transitions_groups_and_long_labels_are_translated():
+def test_mermaid_is_translated_to_dot():
     dot = to_dot(
         "stateDiagram-v2\n"
         "    [*] --> Idle\n"

@@ -1,4 +1,4 @@
-"""The compose file of the recipe: its commands run here as they would in a container."""
+"""The commands of the recipe's compose file, run as in a container."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 PAGE = ROOT / "docs" / "recipes" / "docker-compose.md"
 
 STOP_GRACE_S = 10.0
-"""Docker sends SIGKILL this long after SIGTERM."""
+"""Seconds from SIGTERM to SIGKILL in Docker."""
 
 Service = dict[str, Any]
 
@@ -40,7 +40,7 @@ def services(tmp_path: Path) -> dict[str, Service]:
 
 
 def on_loopback(command: list[str], replaced: dict[str, str]) -> list[str]:
-    """Arguments of the program in a command, which must have all that is replaced."""
+    """Return the arguments of a command, with values replaced; each must occur."""
     program, *arguments = command
     assert program == "aiokafkawire"
     assert replaced.keys() <= {*arguments}
@@ -53,12 +53,12 @@ def healthcheck(service: Service) -> list[str]:
     return [str(word) for word in command]
 
 
-def test_there_is_one_file_and_it_is_yaml(services: dict[str, Service]):
+def test_page_has_one_yaml_file(services: dict[str, Service]):
     assert [block.path for block in blocks_of(PAGE) if block.kind is Kind.FILE] == ["compose.yaml"]
     assert services["worker"]["depends_on"]["kafka"]["condition"] == "service_healthy"
 
 
-def test_the_advertised_address_is_the_service_and_its_port(services: dict[str, Service]):
+def test_advertised_address_is_the_service_and_its_port(services: dict[str, Service]):
     kafka, worker = services["kafka"], services["worker"]
     # YAML must not read an argument as a number.
     assert all(type(argument) is str for argument in kafka["command"])
@@ -72,9 +72,7 @@ def test_the_advertised_address_is_the_service_and_its_port(services: dict[str, 
     assert f"localhost:{options['port']}" in healthcheck(kafka)
 
 
-def test_the_broker_of_the_file_is_healthy_while_it_runs(
-    services: dict[str, Service], tmp_path: Path
-):
+def test_broker_is_healthy_while_it_runs(services: dict[str, Service], tmp_path: Path):
     kafka = services["kafka"]
     here = {"0.0.0.0": "127.0.0.1", "9092": "0", "/data": str(tmp_path / "data")}
     command = on_loopback(kafka["command"], {**here, "kafka": "localhost"})
@@ -87,28 +85,28 @@ def test_the_broker_of_the_file_is_healthy_while_it_runs(
         healthy = aiokafkawire(*check)
         assert (healthy.returncode, healthy.stdout) == (0, b"orders\n")
         broker.send_signal(signal.SIGSTOP)
-        # Docker takes a check that outlasts its timeout for a failed one.
+        # Docker treats a check that exceeds its timeout as failed.
         with contextlib.suppress(subprocess.TimeoutExpired):
             assert aiokafkawire(*check, limit_s=limit_s).returncode != 0
         broker.send_signal(signal.SIGCONT)
         broker.terminate()
         broker.wait(timeout=STOP_GRACE_S)
     assert aiokafkawire(*check).returncode != 0
-    with running(*command) as broker:  # the volume has the topic, which is not made again
+    with running(*command) as broker:  # the topic is still in the volume
         assert broker.stdout is not None
         address = broker.stdout.readline().decode().strip()
         check = on_loopback(healthcheck(kafka), {"localhost:9092": address})
         assert aiokafkawire(*check).stdout == b"orders\n"
 
 
-def test_the_name_of_the_service_is_advertised(services: dict[str, Service], tmp_path: Path):
+def test_service_name_is_advertised(services: dict[str, Service], tmp_path: Path):
     here = {"0.0.0.0": "127.0.0.1", "9092": "0", "/data": str(tmp_path / "data")}
     with running(*on_loopback(services["kafka"]["command"], here)) as broker:
         assert broker.stdout is not None
         assert broker.stdout.readline().startswith(b"kafka:")
 
 
-def test_the_image_installs_the_command_line(services: dict[str, Service]):
+def test_image_installs_the_command_line(services: dict[str, Service]):
     build = services["kafka"]["build"]
     lines = build["dockerfile_inline"].splitlines()
     assert lines[0] == "FROM python:3.11-slim"

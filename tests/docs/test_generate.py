@@ -1,4 +1,4 @@
-"""The pages that are made from the code say what the code says now."""
+"""The generated pages are up to date and complete."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MADE: dict[str, Callable[[], str]] = GENERATOR["PAGES"]
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_generated_page_is_up_to_date(name: str):
-    stands = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert stands == MADE[name](), f"docs/{name} is old: run `make docs`"
+def test_generated_page_is_up_to_date(name: str):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert text == MADE[name](), f"docs/{name} is old: run `make docs`"
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_a_generated_page_is_up_to_date(name: str):
         (("The embedded broker",), BrokerConfig),
     ],
 )
-def test_every_option_stands_once_in_its_tables(headings: tuple[str, ...], config_class: type):
+def test_every_option_has_one_row(headings: tuple[str, ...], config_class: type):
     page = MADE["options.md"]()
     tables = [page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in headings]
-    told = re.findall(r"^\| `(\w+)`", "".join(tables), re.MULTILINE)
-    assert sorted(told) == sorted(option.name for option in list_options(config_class))
+    documented = re.findall(r"^\| `(\w+)`", "".join(tables), re.MULTILINE)
+    assert sorted(documented) == sorted(option.name for option in list_options(config_class))
 
 
-def test_every_public_error_stands_there_with_what_to_do():
+def test_every_public_error_has_a_section_with_a_remedy():
     page = MADE["errors.md"]()
     named = [name for names in GENERATOR["ERRORS"].values() for name in names]
     assert sorted(named) == sorted(errors.__all__)
@@ -51,7 +51,7 @@ def test_every_public_error_stands_there_with_what_to_do():
         assert section.count("\n- Retriable: ") == 1, name
 
 
-def test_retriable_is_what_the_class_says():
+def test_retriable_agrees_with_the_class():
     page = MADE["errors.md"]()
     for name, said in (
         ("ConnectionLost", "yes."),

@@ -1,4 +1,4 @@
-"""docs/moving.md has every name of other clients that is not a name here, and no other."""
+"""docs/moving.md lists exactly the names of other clients that this client does not have."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OTHERS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
 
 
 def section(text: str, heading: str) -> str:
-    """What stands under a heading, up to the next one of its level."""
+    """Return the text under a heading, up to the next heading of the same level."""
     level = heading.partition(" ")[0]
     found = f"\n{text}".split(f"\n{heading}\n")
     assert len(found) == 2, heading
@@ -71,7 +71,7 @@ def section(text: str, heading: str) -> str:
 
 
 def rows(text: str) -> list[tuple[str, str]]:
-    """The first two cells of each row of the tables in a text, without the heads."""
+    """Return the first two cells of each table row in a text, without the table heads."""
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return [(row[0], row[1]) for row in cells]
 
@@ -81,19 +81,19 @@ def table_of(library: str, name: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("library", "name"), OTHERS)
-def test_every_name_is_here_or_a_row(library: str, name: str):
+def test_every_name_is_supported_or_has_a_row(library: str, name: str):
     theirs, ours = OTHERS[library, name]
-    told = [word for row in table_of(library, name) for word in CODE.findall(row[0])]
+    listed = [word for row in table_of(library, name) for word in CODE.findall(row[0])]
     missing = {
         one
         for one in theirs - ours
-        if not any(fnmatch.fnmatchcase(one, pattern) for pattern in told)
+        if not any(fnmatch.fnmatchcase(one, pattern) for pattern in listed)
     }
     assert not missing
 
 
 @pytest.mark.parametrize(("library", "name"), OTHERS)
-def test_every_row_names_what_exists(library: str, name: str):
+def test_names_of_every_row_exist(library: str, name: str):
     theirs, ours = OTHERS[library, name]
     for there, here in table_of(library, name):
         for word in CODE.findall(there):
@@ -107,7 +107,7 @@ def test_every_row_names_what_exists(library: str, name: str):
     ("library", "name"),
     [("From confluent-kafka", "Properties of librdkafka"), ("From Java", "Properties of Java")],
 )
-def test_properties_become_options(library: str, name: str):
+def test_properties_map_to_options(library: str, name: str):
     ours = PRODUCER | CONSUMER
     for _, here in table_of(library, name):
         words = CODE.findall(here)
@@ -115,7 +115,7 @@ def test_properties_become_options(library: str, name: str):
         assert words or here == "none"
 
 
-def test_librdkafka_knows_the_properties():
+def test_librdkafka_has_the_properties():
     properties = [
         word
         for there, _ in table_of("From confluent-kafka", "Properties of librdkafka")
@@ -140,11 +140,11 @@ def test_librdkafka_knows_the_properties():
             try:
                 make({word: values.get(word, 1_000), "group.id": "g"})
             except confluent_kafka.KafkaException as error:
-                told = str(error)
-                assert "No such configuration property" not in told, word
+                text = str(error)
+                assert "No such configuration property" not in text, word
 
 
-def test_the_errors_of_aiokafka_have_a_place():
+def test_errors_of_aiokafka_exist_and_map_to_errors():
     for there, here in rows(section(section(PAGE, "## From aiokafka"), "### Errors of aiokafka")):
         for word in CODE.findall(there):
             known = hasattr(aiokafka.errors, word)
@@ -153,13 +153,13 @@ def test_the_errors_of_aiokafka_have_a_place():
             assert word in errors.__all__ or word in {"code", "name"}, word
 
 
-def test_the_names_of_the_examples_exist():
+def test_names_of_the_examples_exist():
     for word in ("Records", "RebalanceListener", "TopicPartition", "OffsetAndMetadata", "Delivery"):
         assert word in aiokafkawire.__all__
 
 
-def test_the_defaults_that_differ_from_aiokafkas_are_as_told():
-    told = section(PAGE, "## From aiokafka")
+def test_defaults_that_differ_from_aiokafka_are_correct():
+    page = section(PAGE, "## From aiokafka")
     theirs = {
         name: parameter.default
         for of in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer)
@@ -175,10 +175,10 @@ def test_the_defaults_that_differ_from_aiokafkas_are_as_told():
     ):
         seconds = " s" if unit == 1000 else ""
         pair = f"{ours[name] // unit}{seconds} ({theirs[name] // unit}{seconds})"
-        assert f"`{name}` {pair}" in told, name
-    assert f"`max_poll_records` {ours['max_poll_records']} (no limit)" in told
+        assert f"`{name}` {pair}" in page, name
+    assert f"`max_poll_records` {ours['max_poll_records']} (no limit)" in page
     assert theirs["max_poll_records"] is None
     assert not theirs["enable_idempotence"]
     (assignor,) = theirs["partition_assignment_strategy"]
-    assert f"range and cooperative-sticky ({assignor.name})" in told
+    assert f"range and cooperative-sticky ({assignor.name})" in page
     assert ours["partition_assignment_strategy"] == ("range", "cooperative-sticky")

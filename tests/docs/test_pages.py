@@ -60,7 +60,7 @@ def page(tmp_path: Path) -> Path:
     return tmp_path / "page.md"
 
 
-def test_blocks_come_in_order_with_their_lines_and_kinds(page: Path):
+def test_blocks_are_in_order_with_their_lines_and_kinds(page: Path):
     page.write_text(PAGE)
     blocks = blocks_of(page)
     assert [(block.line, block.kind) for block in blocks] == [
@@ -80,7 +80,7 @@ def test_blocks_come_in_order_with_their_lines_and_kinds(page: Path):
     assert [block.is_python for block in blocks].count(False) == 1
 
 
-def test_the_files_of_a_page_are_written(page: Path, tmp_path: Path):
+def test_project_files_are_written(page: Path, tmp_path: Path):
     page.write_text(PAGE)
     write_project(page, tmp_path / "project")
     shop = tmp_path / "project" / "shop"
@@ -90,19 +90,19 @@ def test_the_files_of_a_page_are_written(page: Path, tmp_path: Path):
     assert (shop / "order.avsc").read_text() == "{}\n"
 
 
-def test_commands_stand_at_a_prompt_of_a_console(page: Path):
+def test_commands_are_at_the_prompts_of_console_blocks(page: Path):
     page.write_text("```console\n$ one -a\noutput\n$ two\n```\n```text\n$ three\n```\n$ four\n")
     assert commands_of(page) == [(2, "one -a"), (4, "two")]
 
 
 @pytest.mark.parametrize("beginning", ["```python", "<!-- hidden"])
-def test_a_block_without_an_end_is_refused(page: Path, beginning: str):
+def test_block_without_an_end_is_an_error(page: Path, beginning: str):
     page.write_text(f"{beginning}\ncode\n")
     with pytest.raises(ValueError, match=r"page\.md:1: .* has no end"):
         blocks_of(page)
 
 
-def test_a_reason_is_asked_for(page: Path):
+def test_compiled_only_needs_a_reason(page: Path):
     page.write_text("<!-- compiled only: -->\n```python\nx\n```\n")
     assert blocks_of(page)[0].kind is Kind.RUN
 
@@ -113,10 +113,10 @@ def test_every_page_is_found():
     assert any(blocks_of(page) for page in PAGES)
 
 
-# --- recipes: a reader sees what to install, and the name of each file ---
+# --- recipes name their files and the packages to install ---
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
-OF_THE_CLIENT = {"aiokafkawire", "anyio"}
+CLIENT_PACKAGES = {"aiokafkawire", "anyio"}
 
 
 def files_of(recipe: Path) -> list[Block]:
@@ -124,12 +124,12 @@ def files_of(recipe: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_the_name_of_a_file_stands_above_it(recipe: Path):
+def test_file_name_is_above_each_file(recipe: Path):
     lines = recipe.read_text(encoding="utf-8").splitlines()
     files = files_of(recipe)
     assert files
     for block in files:
-        # The line of the name, an empty one, the comment, the fence, and the block.
+        # The file name, an empty line, the comment, the fence, and the block.
         shown = lines[block.line - 5]
         expected = r"test_\w+\.py" if block.kind is Kind.TEST_FILE else re.escape(block.path)
         assert re.fullmatch(rf"`{expected}`.*:", shown), f"{block}: {shown}"
@@ -146,19 +146,19 @@ def imported_by(block: Block) -> set[str]:
 
 
 def distributions_of(recipe: Path) -> list[set[str]]:
-    """The distributions that have what a recipe imports: one of each set is enough."""
+    """Return the distributions that provide each import of a recipe: one of each set is enough."""
     blocks = [block for block in files_of(recipe) if block.is_python]
     own = {block.path.removesuffix(".py").partition("/")[0] for block in blocks}
     names = set().union(*(imported_by(block) for block in blocks))
     known = packages_distributions()
     return [
         {name.lower().replace("_", "-") for name in known[module]}
-        for module in names - own - OF_THE_CLIENT - sys.stdlib_module_names
+        for module in names - own - CLIENT_PACKAGES - sys.stdlib_module_names
     ]
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_a_recipe_says_what_to_install(recipe: Path):
+def test_recipe_lists_the_packages_to_install(recipe: Path):
     given = {
         word
         for _, text in commands_of(recipe)

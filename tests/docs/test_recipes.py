@@ -1,4 +1,4 @@
-"""The projects of the recipes run as processes, against a broker process that is stopped."""
+"""The recipes run as processes, with a broker process that stops or hangs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP"),
 ]
 
-RED_WITHIN_S = 3.0
-"""A probe must have turned red this long after a broker was stopped."""
+NOT_READY_WITHIN_S = 3.0
+"""A readiness probe must fail within this time after SIGSTOP of the broker."""
 
 WITHIN_S = 30.0
-"""Longer than anything else here takes on a busy machine."""
+"""Timeout for everything else, generous for a busy machine."""
 
 
 def project(recipe: str, folder: Path) -> Path:
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process in a project; it is killed in the end if it still runs."""
+    """Run a Python process in a project, and kill it at the end if it is still running."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -61,12 +61,12 @@ def running(folder: Path, *arguments: str, **environment: str) -> Iterator[subpr
         process.wait(timeout=WITHIN_S)
 
 
-def becomes(what: Callable[[], bool], within_s: float = WITHIN_S) -> float:
-    """Wait until it holds; the seconds of this process that it took."""
+def wait_until(condition: Callable[[], bool], within_s: float = WITHIN_S) -> float:
+    """Wait until the condition is true; return the elapsed seconds."""
     elapsed = Elapsed()
     elapsed.start()
     try:
-        while not what():
+        while not condition():
             assert elapsed.seconds < within_s, f"not after {elapsed.seconds:.2f} s"
             time.sleep(0.05)
     finally:
@@ -77,7 +77,7 @@ def becomes(what: Callable[[], bool], within_s: float = WITHIN_S) -> float:
 @pytest.mark.parametrize(
     ("recipe", "application"), [("fastapi", "app:app"), ("django", "shop.asgi:application")]
 )
-def test_a_web_service_is_ready_while_a_broker_answers(
+def test_web_service_is_ready_only_while_the_broker_answers(
     recipe: str, application: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     port = free_port()
@@ -88,22 +88,22 @@ def test_a_web_service_is_ready_while_a_broker_answers(
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
     ):
 
-        def answers(path: str) -> int:
+        def status_of(path: str) -> int:
             try:
                 return client.get(path).status_code
             except httpx.ConnectError:
                 return 0
 
-        becomes(lambda: answers("/health/ready") == 200)
+        wait_until(lambda: status_of("/health/ready") == 200)
         order = {"id": "1", "customer": "7", "book": "Emma"}
         assert client.post("/orders", json=order).status_code == 201
         broker.send_signal(signal.SIGSTOP)
-        took_s = becomes(lambda: answers("/health/ready") == 503, RED_WITHIN_S)
+        took_s = wait_until(lambda: status_of("/health/ready") == 503, NOT_READY_WITHIN_S)
         record_property("summary", f"{recipe}: not ready {took_s:.2f} s after SIGSTOP")
-        assert answers("/health/live") == 204
+        assert status_of("/health/live") == 204
         assert client.post("/orders", json=order).status_code == 504  # it may be in the log
         broker.send_signal(signal.SIGCONT)
-        becomes(lambda: answers("/health/ready") == 200)
+        wait_until(lambda: status_of("/health/ready") == 200)
         assert client.post("/orders", json=order).status_code == 201
         service.send_signal(signal.SIGTERM)
         service.wait(timeout=WITHIN_S)
@@ -112,7 +112,7 @@ def test_a_web_service_is_ready_while_a_broker_answers(
 @pytest.mark.parametrize(
     ("recipe", "application"), [("fastapi", "app:app"), ("django", "shop.asgi:application")]
 )
-def test_a_web_service_is_ready_on_a_new_cluster_after_the_command_of_its_page(
+def test_web_service_is_ready_after_the_topic_is_created(
     recipe: str, application: str, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -125,22 +125,22 @@ def test_a_web_service_is_ready_on_a_new_cluster_after_the_command_of_its_page(
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
     ):
 
-        def answers(path: str) -> int:
+        def status_of(path: str) -> int:
             try:
                 return client.get(path).status_code
             except httpx.ConnectError:
                 return 0
 
-        becomes(lambda: answers("/health/live") == 204)
+        wait_until(lambda: status_of("/health/live") == 204)
         unready = client.get("/health/ready")
         assert unready.status_code == 503
         assert "topic 'orders' does not exist" in unready.text
         _, *words = shlex.split(create.replace("localhost:9092", servers))
         assert aiokafkawire(*words).returncode == 0
-        becomes(lambda: answers("/health/ready") == 200)
+        wait_until(lambda: status_of("/health/ready") == 200)
 
 
-def test_a_web_service_starts_before_its_broker(tmp_path: Path) -> None:
+def test_web_service_starts_before_its_broker(tmp_path: Path) -> None:
     port, broker_port = free_port(), free_port()
     arguments = ("-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning")
     with (
@@ -152,19 +152,19 @@ def test_a_web_service_starts_before_its_broker(tmp_path: Path) -> None:
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
     ):
 
-        def answers(path: str) -> int:
+        def status_of(path: str) -> int:
             try:
                 return client.get(path).status_code
             except httpx.ConnectError:
                 return 0
 
-        becomes(lambda: answers("/health/live") == 204)
-        assert answers("/health/ready") == 503
+        wait_until(lambda: status_of("/health/live") == 204)
+        assert status_of("/health/ready") == 503
         with serving("--port", str(broker_port), "-t", "orders:3"):
-            becomes(lambda: answers("/health/ready") == 200)
+            wait_until(lambda: status_of("/health/ready") == 200)
 
 
-def test_a_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None:
+def test_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None:
     health = tmp_path / "health"
     alive, ready = health / "alive", health / "ready"
     partition = TopicPartition("orders", 0)
@@ -189,15 +189,15 @@ def test_a_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None
             HEALTH_DIR=str(health),
         ) as worker,
     ):
-        becomes(ready.exists)
+        wait_until(ready.exists)
         anyio.run(produce, servers)
-        becomes(lambda: anyio.run(committed, servers) == records)
+        wait_until(lambda: anyio.run(committed, servers) == records)
         broker.send_signal(signal.SIGSTOP)
-        becomes(lambda: not ready.exists(), 5.0)
+        wait_until(lambda: not ready.exists(), 5.0)
         touched = alive.stat().st_mtime
-        becomes(lambda: alive.stat().st_mtime > touched)
+        wait_until(lambda: alive.stat().st_mtime > touched)
         broker.send_signal(signal.SIGCONT)
-        becomes(ready.exists)
+        wait_until(ready.exists)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=WITHIN_S) == 0
         assert not ready.exists()
@@ -220,10 +220,10 @@ async def bill(record):
 worker.bill = bill
 anyio.run(worker.main)
 """
-"""Runs the worker; a record is billed once the test writes a file."""
+"""Program that runs the worker; `bill` returns once the test writes a file."""
 
 
-def test_a_worker_outlasts_a_broker_that_hangs_at_a_commit(
+def test_worker_survives_a_broker_that_hangs_during_a_commit(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     health = tmp_path / "health"
@@ -250,18 +250,18 @@ def test_a_worker_outlasts_a_broker_that_hangs_at_a_commit(
         ) as worker,
     ):
         anyio.run(produce, servers)
-        becomes((tmp_path / "begun-0").exists)
+        wait_until((tmp_path / "begun-0").exists)
         broker.send_signal(signal.SIGSTOP)
         touched = alive.stat().st_mtime
         (tmp_path / "finish-0").touch()
-        took_s = becomes(lambda: alive.stat().st_mtime > touched)
+        took_s = wait_until(lambda: alive.stat().st_mtime > touched)
         record_property("summary", f"kubernetes: goes on {took_s:.1f} s after the batch")
         assert worker.poll() is None
         broker.send_signal(signal.SIGCONT)
-        becomes(lambda: anyio.run(committed, servers) == 1)
+        wait_until(lambda: anyio.run(committed, servers) == 1)
 
         anyio.run(produce, servers)
-        becomes((tmp_path / "begun-1").exists)
+        wait_until((tmp_path / "begun-1").exists)
         broker.send_signal(signal.SIGSTOP)
         worker.send_signal(signal.SIGTERM)
         (tmp_path / "finish-1").touch()

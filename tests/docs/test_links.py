@@ -1,4 +1,4 @@
-"""The pages hang together: each is listed, links lead somewhere, every public name is told."""
+"""Every page is listed, links are valid, and the API reference has every public name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .pages import PAGES, ROOT
 
 DOCS = ROOT / "docs"
 BLOB = "https://github.com/aiokafkawire/aiokafkawire/blob/main/"
-"""Where a file of this repository is shown: the README has links of this kind alone."""
+"""Prefix of links to files of this repository, which the README must use."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 UNLISTED = {"README.md", "index.md", "changelog.md", "api.md"}
-"""Pages that the list of pages does not name: itself, and what only the built pages have."""
+"""Pages missing in the list of pages: itself, and pages that only the built documentation has."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_and_headings(page):
+def test_links_point_to_existing_files_and_headings(page):
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         target, _, heading = link.partition("#")
         if target.startswith(BLOB):
@@ -35,8 +35,8 @@ def test_links_lead_to_files_and_headings(page):
             assert heading in slugs, link
 
 
-def test_links_of_the_readme_are_absolute():
-    """A package index shows it too, where relative links lead nowhere."""
+def test_readme_links_are_absolute():
+    """The package index shows the README too, where relative links do not work."""
     links = LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert links
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
@@ -48,14 +48,14 @@ def test_every_page_is_listed():
     assert pages - UNLISTED == listed
 
 
-def test_every_public_name_stands_in_the_reference():
+def test_reference_has_every_public_name():
     reference = (DOCS / "api.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"^\.\. auto\w+:: aiokafkawire\.(\w+)$", reference, re.MULTILINE))
-    # Errors have a page of their own.
-    assert told == {*aiokafkawire.__all__} - {*aiokafkawire.errors.__all__, "__version__"}
+    documented = set(re.findall(r"^\.\. auto\w+:: aiokafkawire\.(\w+)$", reference, re.MULTILINE))
+    # errors.md has the errors.
+    assert documented == {*aiokafkawire.__all__} - {*aiokafkawire.errors.__all__, "__version__"}
 
 
-def test_nothing_stands_in_the_reference_twice():
+def test_reference_has_no_duplicates():
     reference = (DOCS / "api.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\.\. auto\w+:: (\S+)$", reference, re.MULTILINE)
-    assert len(told) == len({*told})
+    documented = re.findall(r"^\.\. auto\w+:: (\S+)$", reference, re.MULTILINE)
+    assert len(documented) == len({*documented})
