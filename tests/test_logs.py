@@ -326,9 +326,9 @@ async def test_a_request_that_fails_is_traced_with_the_reason(lines: Lines) -> N
 
 def test_requests_are_not_traced_unless_wanted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "aiokafkawire")
-    assert request_trace.request_trace("1 at h:9092") is None
+    assert request_trace.make_request_trace("1 at h:9092") is None
     caplog.set_level("TRACE", "aiokafkawire.connection.requests")
-    assert request_trace.request_trace("1 at h:9092") is not None
+    assert request_trace.make_request_trace("1 at h:9092") is not None
 
 
 OUTAGE_S = 600.0

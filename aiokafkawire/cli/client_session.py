@@ -17,7 +17,7 @@ from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.cluster import Cluster, Route, ToController
 from aiokafkawire.config import ClientConfig, did_you_mean, make_config
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import RealRuntime, Runtime, Supervisor
@@ -52,7 +52,11 @@ class ClientSession(NamedTuple):
         return max(int((self.deadline - self.runtime.clock.now()) * 1000), 1)
 
     async def request(
-        self, message: Request[R] | ByVersion[R], to: Route, *, max_version: int | None = None
+        self,
+        message: Request[R] | VersionedRequest[R],
+        to: Route,
+        *,
+        max_version: int | None = None,
     ) -> R:
         """Send a request to its route and return the response. Retry until the deadline.
 
@@ -62,7 +66,9 @@ class ClientSession(NamedTuple):
         metadata = self.cluster.metadata
         if to == ToController() and metadata.controller_id not in metadata.nodes and metadata.nodes:
             anyone = self.cluster.broker_client(min(metadata.nodes))
-            (await anyone.negotiated(self.deadline)).highest(message.api_key, max_version)
+            (await anyone.get_api_versions(self.deadline)).latest_usable_version(
+                message.api_key, max_version
+            )
         return await self.cluster.request(
             message, to=to, deadline=self.deadline, max_version=max_version
         )

@@ -11,7 +11,7 @@ from aiokafkawire.cli.client_session import ClientSession, response_error
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.tables import pluralize
 from aiokafkawire.cluster import ToCoordinator
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
 from aiokafkawire.group.offsets import CommitIdentity, commit_request
@@ -289,7 +289,7 @@ async def _fetch_committed(session: ClientSession, group_id: str) -> dict[TopicP
         group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
         return OffsetFetchRequest(groups=[group])
 
-    request: ByVersion[OffsetFetchResponse] = ByVersion(ApiKey.OFFSET_FETCH, build)
+    request: VersionedRequest[OffsetFetchResponse] = VersionedRequest(ApiKey.OFFSET_FETCH, build)
     response = await session.cluster.request(
         request,
         to=ToCoordinator(group_id),

@@ -18,7 +18,7 @@ from aiokafkawire.cli.client_session import (
 from aiokafkawire.cli.common_options import SuggestingGroup, json_option
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.cluster import ToAnyNode, ToController, TopicMetadata
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.create_partitions import (
@@ -226,7 +226,7 @@ async def create_topics(
         ]
         return CreateTopicsRequest(topics=new_topics, timeout_ms=session.timeout_ms)
 
-    request: ByVersion[CreateTopicsResponse] = ByVersion(ApiKey.CREATE_TOPICS, build)
+    request: VersionedRequest[CreateTopicsResponse] = VersionedRequest(ApiKey.CREATE_TOPICS, build)
     response = await session.request(request, ToController())
     errors = [
         response_error(

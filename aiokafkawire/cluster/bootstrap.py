@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable, RequestTimedOut
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import (
@@ -21,7 +21,7 @@ FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 
 def metadata_request(
     wanted: Sequence[str] | None, *, allow_creation: bool
-) -> ByVersion[MetadataResponse]:
+) -> VersionedRequest[MetadataResponse]:
     """A request for some topics, or all (None); the answer may tell of more than was asked for."""
     careful = bool(wanted) and not allow_creation
 
@@ -36,7 +36,7 @@ def metadata_request(
             return MetadataRequest(topics=topics)
         return MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
 
-    return ByVersion(ApiKey.METADATA, build)
+    return VersionedRequest(ApiKey.METADATA, build)
 
 
 def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import NodeLoad
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake, Versions
+from aiokafkawire.connection import (
+    PLAINTEXT,
+    BrokerClient,
+    ConnectionMetrics,
+    Handshake,
+    NodeApiVersions,
+)
 from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 
@@ -28,7 +34,7 @@ class BrokerClients:
         supervisor: Supervisor,
         handshake: Handshake = PLAINTEXT,
     ) -> None:
-        self.counters = Counters()
+        self.metrics = ConnectionMetrics()
         self.on_lost: Callable[[], None] | None = None
         self._config = config
         self._runtime = runtime
@@ -37,7 +43,7 @@ class BrokerClients:
         self._nodes: dict[NodeId, BrokerClient] = {}
         self._bootstrap: dict[Address, BrokerClient] = {}
         self._retired: list[BrokerClient] = []
-        self._features: Versions | None = None
+        self._features: NodeApiVersions | None = None
 
     def for_node(self, node: NodeInfo) -> BrokerClient:
         """The client of a node, at its address as it is now."""
@@ -58,7 +64,7 @@ class BrokerClients:
 
     def keep(self, nodes: Mapping[NodeId, NodeInfo]) -> None:
         """End the clients of other nodes and addresses, once what they do is done."""
-        self._retired = [client for client in self._retired if client.connected]
+        self._retired = [client for client in self._retired if client.is_connected]
         for node_id, client in list(self._nodes.items()):
             node = nodes.get(node_id)
             if node is None or node.address != client.address:
@@ -79,7 +85,9 @@ class BrokerClients:
                 loads.append(NodeLoad(node_id, connected=False, requests=0, ready_at=0.0))
             else:
                 loads.append(
-                    NodeLoad(node_id, client.connected, client.load, client.next_attempt_at)
+                    NodeLoad(
+                        node_id, client.is_connected, client.in_flight_count, client.next_attempt_at
+                    )
                 )
         return loads
 
@@ -87,7 +95,7 @@ class BrokerClients:
         """Whether a connection to each of these nodes was tried, and none is open or has worked."""
         clients = [self._nodes.get(node_id) for node_id in nodes]
         return all(
-            client is not None and not client.connected and client.last_failure is not None
+            client is not None and not client.is_connected and client.last_failure is not None
             for client in clients
         )
 
@@ -102,9 +110,9 @@ class BrokerClients:
         A node that has just started may not know them, and says nothing else as long as the
         connection lasts.
         """
-        newest: Versions | None = None
+        newest: NodeApiVersions | None = None
         for client in self._nodes.values():
-            told = client.versions
+            told = client.api_versions
             if told is not None and (newest is None or told.features_epoch > newest.features_epoch):
                 newest = told
         known = self._features
@@ -128,8 +136,8 @@ class BrokerClients:
             self._supervisor,
             node_id=node_id,
             handshake=self._handshake,
-            counters=self.counters,
-            on_lost=self._disconnected,
+            metrics=self.metrics,
+            on_disconnect=self._disconnected,
         )
 
     def _disconnected(self) -> None:

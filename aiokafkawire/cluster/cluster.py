@@ -33,11 +33,11 @@ from aiokafkawire.connection import (
     PLAINTEXT,
     Backoff,
     BrokerClient,
-    ByVersion,
+    ConnectionKind,
     Handshake,
-    Lane,
-    Versions,
-    parse_pin,
+    NodeApiVersions,
+    VersionedRequest,
+    parse_api_version,
 )
 from aiokafkawire.errors import (
     ConnectionFailed,
@@ -76,7 +76,7 @@ class Cluster:
         handshake: Handshake = PLAINTEXT,
     ) -> None:
         # Refused here, not in a task that connects later.
-        parse_pin(config.api_version)
+        parse_api_version(config.api_version)
         self.config = config
         self._runtime = runtime
         self._supervisor = supervisor
@@ -147,7 +147,7 @@ class Cluster:
         `request_latency_ms_avg` and `_max` are of all requests, those that a broker holds back on
         purpose included.
         """
-        return self._broker_clients.counters.snapshot()
+        return self._broker_clients.metrics.snapshot()
 
     async def wait_update(self, after_version: int, deadline: float) -> bool:
         """Wait until `metadata.version` is over `after_version`; False at the deadline."""
@@ -290,11 +290,11 @@ class Cluster:
                 error.reason += f" ({reason})"
             await self._backoff_or_raise(attempt, deadline, error)
 
-    def coordinator_versions(self, route: ToCoordinator) -> Versions | None:
+    def coordinator_versions(self, route: ToCoordinator) -> NodeApiVersions | None:
         """What a coordinator speaks, while it is known and connected."""
         node_id = self._coordinators.get(route)
         known = node_id is not None and node_id in self.metadata.nodes
-        return self.broker_client(node_id).versions if known and node_id is not None else None
+        return self.broker_client(node_id).api_versions if known and node_id is not None else None
 
     def finalized_feature_level(self, feature: str) -> int | None:
         """The level of a feature of the whole cluster, by the newest that a node has told; None
@@ -307,21 +307,21 @@ class Cluster:
         """The coordinator has moved or cannot be reached: ask anew next time."""
         self._coordinators.forget(ToCoordinator(key, type))
 
-    def replace_connection(self, node_id: NodeId, lane: Lane) -> None:
+    def replace_connection(self, node_id: NodeId, connection_kind: ConnectionKind) -> None:
         """A node has answered nothing there for too long: take another connection from now on."""
         if node_id in self.metadata.nodes:
-            self.broker_client(node_id).leave(lane)
+            self.broker_client(node_id).close_connection(connection_kind)
 
     # --- requests ---
 
     async def request(
         self,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         *,
         to: Route,
         deadline: float,
         retry: bool = True,
-        lane: Lane | None = None,
+        connection_kind: ConnectionKind | None = None,
         min_version: int = 0,
         max_version: int | None = None,
     ) -> R:
@@ -337,7 +337,7 @@ class Cluster:
             to=to,
             deadline=deadline,
             retry=retry,
-            lane=lane,
+            connection_kind=connection_kind,
             min_version=min_version,
             max_version=max_version,
         )
@@ -345,12 +345,12 @@ class Cluster:
 
     async def request_with_broker(
         self,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         *,
         to: Route,
         deadline: float,
         retry: bool = True,
-        lane: Lane | None = None,
+        connection_kind: ConnectionKind | None = None,
         min_version: int = 0,
         max_version: int | None = None,
     ) -> tuple[R, str]:
@@ -367,7 +367,7 @@ class Cluster:
                 response = await client.request(
                     message,
                     deadline=until,
-                    lane=lane,
+                    connection_kind=connection_kind,
                     min_version=min_version,
                     max_version=max_version,
                 )
@@ -393,7 +393,7 @@ class Cluster:
 
     def submit(
         self,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         *,
         to: ToCoordinator,
         deadline: float,
@@ -457,7 +457,7 @@ class Cluster:
         return code
 
     async def request_all_nodes(
-        self, message: Request[R] | ByVersion[R], *, deadline: float
+        self, message: Request[R] | VersionedRequest[R], *, deadline: float
     ) -> dict[NodeId, R | KafkaError]:
         """Send a request to every node at once; each one's response, or why there is none.
 

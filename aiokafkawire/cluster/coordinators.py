@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.types import NodeId
@@ -43,7 +43,7 @@ class FoundCoordinator(NamedTuple):
 
 def find_coordinator_request(
     route: ToCoordinator,
-) -> tuple[ByVersion[FindCoordinatorResponse], int]:
+) -> tuple[VersionedRequest[FindCoordinatorResponse], int]:
     """The request for a coordinator, and the lowest version that can ask for it."""
 
     def build(version: int) -> FindCoordinatorRequest:
@@ -52,7 +52,7 @@ def find_coordinator_request(
         return FindCoordinatorRequest(key=route.key, key_type=route.type)
 
     min_version = 0 if route.type is CoordinatorType.GROUP else 1
-    return ByVersion(ApiKey.FIND_COORDINATOR, build), min_version
+    return VersionedRequest(ApiKey.FIND_COORDINATOR, build), min_version
 
 
 def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundCoordinator:

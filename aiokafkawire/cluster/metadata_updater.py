@@ -387,7 +387,7 @@ class MetadataUpdater:
         0.8.0 and 0.8.1 name the nodes of the topics in the answer alone, and all of 0.8 name none
         before there is a topic: then the broker that answers has to do, under a number of our own.
         """
-        release = client.versions.release if client.versions is not None else None
+        release = client.api_versions.release if client.api_versions is not None else None
         if release not in RELEASES_WITH_PARTIAL_METADATA:
             return {}
         nodes = self.metadata.nodes

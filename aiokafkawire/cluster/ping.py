@@ -13,7 +13,7 @@ from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT, MetadataSnapshot, Node
 from aiokafkawire.cluster.metadata_updater import MetadataUpdater
 from aiokafkawire.cluster.routing import NodeLoad, ToCoordinator, error_codes
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import BrokerClient, ByVersion
+from aiokafkawire.connection import BrokerClient, VersionedRequest
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -203,7 +203,7 @@ class Pinger:
     # --- requests ---
 
     async def _first_answer(
-        self, call: _Ping, message: Request[R] | ByVersion[R], min_version: int = 0
+        self, call: _Ping, message: Request[R] | VersionedRequest[R], min_version: int = 0
     ) -> _Attempt[R]:
         """Ask one broker after the other, without waiting long for each; the first answer counts.
 
@@ -238,7 +238,7 @@ class Pinger:
         self,
         call: _Ping,
         node: NodeInfo,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         min_version: int = 0,
     ) -> _Attempt[R]:
         """Ask a node that a broker has just named.
@@ -256,7 +256,7 @@ class Pinger:
         self,
         call: _Ping,
         client: BrokerClient,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         min_version: int = 0,
         node_id: NodeId | None = None,
     ) -> _Attempt[R]:
@@ -274,7 +274,7 @@ class Pinger:
         self,
         call: _Ping,
         attempt: _Attempt[R],
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         min_version: int,
     ) -> None:
         now = self._runtime.clock.now
@@ -319,7 +319,7 @@ def _rank(load: NodeLoad) -> tuple[bool, float, int]:
     return not load.connected, load.ready_at, load.requests
 
 
-def _no_topics() -> ByVersion[Any]:
+def _no_topics() -> VersionedRequest[Any]:
     """Metadata of no topic: the least that shows that a broker handles requests.
 
     Version 0 (Kafka 0.8 and 0.9) cannot ask for none, and lists all.
@@ -327,7 +327,7 @@ def _no_topics() -> ByVersion[Any]:
     return metadata_request((), allow_creation=False)
 
 
-def _no_offsets(group: str) -> ByVersion[OffsetFetchResponse]:
+def _no_offsets(group: str) -> VersionedRequest[OffsetFetchResponse]:
     """OffsetFetch of no partition: a broker refuses it unless it coordinates the group now."""
 
     def build(version: int) -> OffsetFetchRequest:
@@ -335,7 +335,7 @@ def _no_offsets(group: str) -> ByVersion[OffsetFetchResponse]:
             return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[])])
         return OffsetFetchRequest(group_id=group, topics=[])
 
-    return ByVersion(ApiKey.OFFSET_FETCH, build)
+    return VersionedRequest(ApiKey.OFFSET_FETCH, build)
 
 
 def _led(snapshot: MetadataSnapshot, topic: str, broker: str) -> dict[int, list[int]]:

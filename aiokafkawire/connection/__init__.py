@@ -1,36 +1,36 @@
 """One broker: connections, requests in flight, versions."""
 
 from aiokafkawire.connection.backoff import Backoff
-from aiokafkawire.connection.broker import BrokerClient
-from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, Limits
-from aiokafkawire.connection.connector import dial
-from aiokafkawire.connection.counters import Counters
+from aiokafkawire.connection.broker_client import BrokerClient
+from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, ChannelLimits
+from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
+from aiokafkawire.connection.connector import open_transport
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
-from aiokafkawire.connection.lanes import Lane, lane_of
-from aiokafkawire.connection.versions import (
-    ApiRange,
-    ByVersion,
-    Versions,
+from aiokafkawire.connection.metrics import ConnectionMetrics
+from aiokafkawire.connection.node_api_versions import (
+    BrokerVersionRange,
+    NodeApiVersions,
+    VersionedRequest,
     choose_version,
-    parse_pin,
+    parse_api_version,
 )
 
 __all__ = (
     "LARGE_REQUEST_BYTES",
     "PLAINTEXT",
-    "ApiRange",
     "Backoff",
     "BrokerClient",
-    "ByVersion",
+    "BrokerVersionRange",
     "Channel",
-    "Counters",
+    "ChannelLimits",
+    "ConnectionKind",
+    "ConnectionMetrics",
     "Handshake",
-    "Lane",
-    "Limits",
+    "NodeApiVersions",
     "Plaintext",
-    "Versions",
+    "VersionedRequest",
     "choose_version",
-    "dial",
-    "lane_of",
-    "parse_pin",
+    "connection_kind_for",
+    "open_transport",
+    "parse_api_version",
 )

@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import dataclass
 
-__all__ = ("JITTER", "Backoff", "Reconnect")
+__all__ = ("JITTER", "Backoff", "ReconnectBackoff")
 
 JITTER = 0.2
 """Each delay is longer or shorter by up to this share, so that clients do not act in step."""
@@ -34,7 +34,7 @@ class Backoff:
         return min(doubled, self.max_s) * rng.uniform(1 - JITTER, 1 + JITTER)
 
 
-class Reconnect:
+class ReconnectBackoff:
     """When the next connection to one broker may be tried, and how long setting it up may take.
 
     A failed attempt, and a connection that was lost, count as failures until a connection is ready.
@@ -46,17 +46,17 @@ class Reconnect:
         self.failures = 0
         self.next_attempt_at = -math.inf
 
-    def failed(self, now: float, rng: random.Random) -> None:
+    def record_failure(self, now: float, rng: random.Random) -> None:
         self.failures += 1
         self.next_attempt_at = now + self._backoff.delay(self.failures, rng)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         # mutation: failures-kept-after-reconnect
         self.failures = 0
         self.next_attempt_at = -math.inf
 
     @property
-    def attempt(self) -> int:
+    def attempt_number(self) -> int:
         """The number of the next attempt, counted from 1 since a connection was last ready."""
         return self.failures + 1
 

@@ -9,22 +9,22 @@ import anyio
 
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection.channel import Channel, Limits
-from aiokafkawire.connection.counters import Counters
+from aiokafkawire.connection.channel import Channel, ChannelLimits
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
+from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.negotiation import (
-    SILENCE_S,
-    Answered,
-    Ask,
-    Closed,
-    Connection,
-    Event,
-    Failed,
+    API_VERSIONS_TIMEOUT_S,
+    ConnectionChoice,
+    ConnectionClosed,
     Negotiation,
-    Settled,
-    Silent,
+    NegotiationEvent,
+    NegotiationFailed,
+    ResponseReceived,
+    ResponseTimedOut,
+    SendRequest,
+    VersionsNegotiated,
 )
-from aiokafkawire.connection.versions import Versions, parse_pin
+from aiokafkawire.connection.node_api_versions import NodeApiVersions, parse_api_version
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -38,19 +38,19 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import Address, Runtime, Supervisor, Transport
 from aiokafkawire.wire import Request, Response
 
-__all__ = ("LISTENERS", "MAX_IN_FLIGHT", "Connector", "dial")
+__all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
 MAX_IN_FLIGHT = 100
 """Unanswered requests on one connection; callers that need fewer count their own."""
 
-SOFTWARE = "aiokafkawire"
+CLIENT_SOFTWARE_NAME = "aiokafkawire"
 
-LISTENERS = "advertised.listeners"
+ADVERTISED_LISTENERS = "advertised.listeners"
 """The broker's setting that names the addresses in the metadata."""
 
-UNKNOWN_NAME = f"check bootstrap_servers, or the broker's {LISTENERS}"
+UNKNOWN_HOST_ADVICE = f"check bootstrap_servers, or the broker's {ADVERTISED_LISTENERS}"
 
 
 class Connector:
@@ -65,7 +65,7 @@ class Connector:
         runtime: Runtime,
         supervisor: Supervisor,
         handshake: Handshake = PLAINTEXT,
-        counters: Counters | None = None,
+        metrics: ConnectionMetrics | None = None,
     ) -> None:
         self.address = address
         self.name = name
@@ -73,16 +73,18 @@ class Connector:
         self._runtime = runtime
         self._supervisor = supervisor
         self._handshake = handshake
-        self._counters = counters or Counters()
-        self._pin = parse_pin(config.api_version)
-        self._limits = Limits(
+        self._metrics = metrics or ConnectionMetrics()
+        self._override = parse_api_version(config.api_version)
+        self._limits = ChannelLimits(
             max_in_flight=MAX_IN_FLIGHT,
             request_timeout_s=config.request_timeout_ms / 1_000,
             max_idle_s=config.connections_max_idle_ms / 1_000,
             max_frame_bytes=config.max_frame_bytes,
         )
 
-    async def establish(self, known: Versions | None, timeout_s: float, attempt: int) -> Channel:
+    async def connect(
+        self, known: NodeApiVersions | None, timeout_s: float, attempt: int
+    ) -> Channel:
         """Resolve, connect, shake hands, negotiate.
 
         `known` are versions found by probing that still hold; they are not sought again. Raises
@@ -93,10 +95,12 @@ class Connector:
         try:
             with anyio.CancelScope(deadline=deadline):
                 if known is not None:
-                    ready = await self._open()
-                    ready.versions = known
+                    ready = await self._open_channel()
+                    ready.api_versions = known
                 else:
-                    ready = await self._negotiate(min(SILENCE_S * attempt, timeout_s / 4))
+                    ready = await self._negotiate(
+                        min(API_VERSIONS_TIMEOUT_S * attempt, timeout_s / 4)
+                    )
         except KafkaError as error:
             error.broker, error.attempt = self.name, attempt
             raise
@@ -110,31 +114,34 @@ class Connector:
         return ready
 
     async def _negotiate(self, silence_s: float) -> Channel:
-        machine = Negotiation(
-            self._pin, software=SOFTWARE, software_version=__version__, silence_s=silence_s
+        negotiation = Negotiation(
+            self._override,
+            software=CLIENT_SOFTWARE_NAME,
+            software_version=__version__,
+            timeout_s=silence_s,
         )
-        kept = await self._open()
+        kept = await self._open_channel()
         latest = kept
         try:
-            step = machine.begin()
-            while isinstance(step, Ask):
-                if step.connection is Connection.FRESH:
-                    _drop(kept)
-                    kept = latest = await self._open()
-                elif step.connection is Connection.BESIDE:
-                    latest = await self._open()
-                step = machine.handle(await self._ask(latest, step))
+            step = negotiation.begin()
+            while isinstance(step, SendRequest):
+                if step.connection is ConnectionChoice.NEW:
+                    _discard(kept)
+                    kept = latest = await self._open_channel()
+                elif step.connection is ConnectionChoice.ADDITIONAL:
+                    latest = await self._open_channel()
+                step = negotiation.handle(await self._send(latest, step))
         except BaseException:
-            _drop(kept)
-            _drop(latest)
+            _discard(kept)
+            _discard(latest)
             raise
-        if isinstance(step, Failed):
-            _drop(kept)
-            _drop(latest)
+        if isinstance(step, NegotiationFailed):
+            _discard(kept)
+            _discard(latest)
             raise step.error
-        return self._settle(step, kept, latest)
+        return self._keep_channel(step, kept, latest)
 
-    def _settle(self, step: Settled, kept: Channel, latest: Channel) -> Channel:
+    def _keep_channel(self, step: VersionsNegotiated, kept: Channel, latest: Channel) -> Channel:
         if step.versions.release is not None:
             logger.debug(
                 "Broker %s does not answer ApiVersions: treated as Kafka %s",
@@ -142,20 +149,22 @@ class Connector:
                 step.versions.release,
                 extra=log_fields(self._supervisor.fields, broker=self.name),
             )
-        chosen, other = (latest, kept) if step.beside else (kept, latest)
+        chosen, other = (latest, kept) if step.on_additional else (kept, latest)
         if other is not chosen:
-            _drop(other)
-        chosen.versions = step.versions
+            _discard(other)
+        chosen.api_versions = step.versions
         return chosen
 
-    async def _ask(self, channel: Channel, ask: Ask) -> Event:
-        deadline = self._runtime.clock.now() + ask.timeout_s
+    async def _send(self, channel: Channel, action: SendRequest) -> NegotiationEvent:
+        deadline = self._runtime.clock.now() + action.timeout_s
         try:
-            return Answered(await channel.request(ask.request, ask.version, deadline=deadline))
+            return ResponseReceived(
+                await channel.request(action.request, action.version, deadline=deadline)
+            )
         except RequestTimedOut:
-            return Silent()
+            return ResponseTimedOut()
         except ConnectionLost as error:
-            return Closed(error.reason)
+            return ConnectionClosed(error.reason)
         except ProtocolError as error:
             raise ConnectionFailed(
                 f"what listens there does not speak Kafka's protocol: {error.reason}",
@@ -163,19 +172,19 @@ class Connector:
                 retriable=False,
             ) from error
 
-    async def _open(self) -> Channel:
+    async def _open_channel(self) -> Channel:
         """A connection after its handshake, with running tasks."""
-        transport = await dial(self._runtime, self.address, UNKNOWN_NAME)
+        transport = await open_transport(self._runtime, self.address, UNKNOWN_HOST_ADVICE)
         try:
             transport = await self._handshake.wrap(transport, self.address)
         except BaseException as error:
-            await _let_go(transport)
+            await _close_transport(transport)
             if isinstance(error, OSError):
                 raise ConnectionFailed(f"the TLS handshake failed: {error}") from error
             raise
         if not self._supervisor.is_running:
             # It ended in the moment in which the connection was there.
-            await _let_go(transport)
+            await _close_transport(transport)
             raise ClientClosed("the client is closed")
         channel = Channel(
             transport,
@@ -183,14 +192,14 @@ class Connector:
             client_id=self._config.client_id,
             clock=self._runtime.clock,
             limits=self._limits,
-            counters=self._counters,
+            metrics=self._metrics,
             fields=self._supervisor.fields,
         )
         channel.start(self._supervisor)
         try:
             await self._authenticate(channel)
         except BaseException:
-            _drop(channel)
+            _discard(channel)
             raise
         return channel
 
@@ -208,7 +217,7 @@ class Connector:
             raise ConnectionFailed(f"authentication was cut short: {error}") from error
 
 
-async def dial(runtime: Runtime, address: Address, advice: str) -> Transport:
+async def open_transport(runtime: Runtime, address: Address, unknown_host_advice: str) -> Transport:
     """Try each address of the name, each with its share of the time that is left.
 
     Raises `ConnectionFailed`, with `advice` where the name is not known.
@@ -218,16 +227,19 @@ async def dial(runtime: Runtime, address: Address, advice: str) -> Transport:
         found = await runtime.resolve(name, port)
     except OSError as error:
         raise ConnectionFailed(
-            f"the name {name!r} cannot be resolved ({error.strerror or error}): {advice}"
+            f"the name {name!r} cannot be resolved ({error.strerror or error}):"
+            f" {unknown_host_advice}"
         ) from error
     failures: list[str] = []
     for number, each in enumerate(found):
         transport: Transport | None = None
         try:
-            with anyio.CancelScope(deadline=_share(runtime.clock.now(), len(found) - number)):
+            with anyio.CancelScope(
+                deadline=_attempt_deadline(runtime.clock.now(), len(found) - number)
+            ):
                 transport = await runtime.connect(each)
         except OSError as error:
-            failures.append(f"{each}: {_why(error)}")
+            failures.append(f"{each}: {_reason(error)}")
         else:
             if transport is not None:
                 return transport
@@ -235,21 +247,21 @@ async def dial(runtime: Runtime, address: Address, advice: str) -> Transport:
     raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
 
 
-def _share(now: float, addresses_left: int) -> float:
+def _attempt_deadline(now: float, addresses_left: int) -> float:
     return now + max(0.0, anyio.current_effective_deadline() - now) / addresses_left
 
 
-async def _let_go(transport: Transport) -> None:
+async def _close_transport(transport: Transport) -> None:
     transport.abort()
     with anyio.CancelScope(shield=True):
         await transport.aclose()
 
 
-def _drop(channel: Channel) -> None:
+def _discard(channel: Channel) -> None:
     channel.close(ConnectionLost("this connection was for negotiation only"))
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; nothing listens there: check host and port"
     return error.strerror or str(error)

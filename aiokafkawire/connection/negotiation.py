@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aiokafkawire.connection.versions import Pin, Versions
+from aiokafkawire.connection.node_api_versions import ApiVersionOverride, NodeApiVersions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, error_for
@@ -25,22 +25,22 @@ from aiokafkawire.wire.messages.metadata import MetadataRequest
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
 
 __all__ = (
+    "API_VERSIONS_TIMEOUT_S",
     "CONFIRM_TIMEOUT_S",
-    "SILENCE_S",
     "TRANSITIONS",
-    "Answered",
-    "Ask",
-    "Closed",
-    "Connection",
-    "Event",
-    "Failed",
+    "ConnectionChoice",
+    "ConnectionClosed",
     "Negotiation",
-    "Settled",
-    "Silent",
-    "Step",
+    "NegotiationAction",
+    "NegotiationEvent",
+    "NegotiationFailed",
+    "ResponseReceived",
+    "ResponseTimedOut",
+    "SendRequest",
+    "VersionsNegotiated",
 )
 
-SILENCE_S = 2.0
+API_VERSIONS_TIMEOUT_S = 2.0
 """How long ApiVersions, and each probe, waits for an answer."""
 
 CONFIRM_TIMEOUT_S = 0.5
@@ -54,181 +54,209 @@ PROBES: tuple[tuple[str, Request[Any]], ...] = (
 )
 """The release that an answer to version 0 of a request proves, the newest first."""
 
-SILENT_RELEASE = "0.9"
+RELEASE_IGNORING_API_VERSIONS = "0.9"
 """Does not answer ApiVersions and goes on; those before close the connection."""
 
 
-class Connection(Enum):
+class ConnectionChoice(Enum):
     """On which connection to ask: the one in use, a new one instead, or a new one beside it."""
 
     CURRENT = "current"
-    FRESH = "fresh"
-    BESIDE = "beside"
+    NEW = "fresh"
+    ADDITIONAL = "beside"
 
 
 # --- what happened, and what to do ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ResponseReceived:
     """The broker answered."""
 
     response: object
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ConnectionClosed:
     """The broker closed the connection instead of answering."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class ResponseTimedOut:
     """The broker did not answer in time."""
 
 
-Event = Answered | Closed | Silent
+NegotiationEvent = ResponseReceived | ConnectionClosed | ResponseTimedOut
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendRequest:
     """Send `request` in `version` and wait for `timeout_s`."""
 
     request: Request[Any]
     version: int
     timeout_s: float
-    connection: Connection
+    connection: ConnectionChoice
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class VersionsNegotiated:
     """Done. `beside`: the connection opened last is the one to keep, as it gave the answer."""
 
-    versions: Versions
-    beside: bool = False
+    versions: NodeApiVersions
+    on_additional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NegotiationFailed:
     """Nothing to be had from this broker now."""
 
     error: KafkaError
 
 
-Step = Ask | Settled | Failed
+NegotiationAction = SendRequest | VersionsNegotiated | NegotiationFailed
 
 
 # --- states ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AwaitingApiVersions:
     """ApiVersions is under way."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class AwaitingProbe:
     """Probe number `rung` is under way; `silent` tells how ApiVersions had failed."""
 
-    rung: int
-    silent: bool
+    probe_index: int
+    timed_out: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Confirming:
+class AwaitingConfirmation:
     """Probe number `rung` was answered; ApiVersions is asked once more. `silent` as before."""
 
-    rung: int
-    silent: bool
+    probe_index: int
+    timed_out: bool
 
 
-State = Asking | Probing | Confirming
+NegotiationState = AwaitingApiVersions | AwaitingProbe | AwaitingConfirmation
 
 
 class Negotiation:
-    """One negotiation. `begin`, then `handle` what each `Ask` led to, until Settled or Failed."""
+    """One negotiation of API versions.
+
+    Call `begin`, then `handle` with the result of each `SendRequest`, until the action is
+    `VersionsNegotiated` or `NegotiationFailed`.
+    """
 
     def __init__(
         self,
-        pin: Pin | None,
+        override: ApiVersionOverride | None,
         *,
         software: str,
         software_version: str,
-        silence_s: float = SILENCE_S,
+        timeout_s: float = API_VERSIONS_TIMEOUT_S,
     ) -> None:
-        self.pin = pin
-        self.silence_s = silence_s
-        self.state: State = Asking(_first_version(pin))
+        self.override = override
+        self.timeout_s = timeout_s
+        self.state: NegotiationState = AwaitingApiVersions(_first_version(override))
         self._request = ApiVersionsRequest(
             client_software_name=software, client_software_version=software_version
         )
 
-    def begin(self) -> Step:
-        if self.pin is not None and self.pin.versions is not None:
-            return Settled(self.pin.versions)
-        assert isinstance(self.state, Asking)
-        return self.ask(self.state.version, self.silence_s, Connection.CURRENT)
+    def begin(self) -> NegotiationAction:
+        if self.override is not None and self.override.versions is not None:
+            return VersionsNegotiated(self.override.versions)
+        assert isinstance(self.state, AwaitingApiVersions)
+        return self.request_api_versions(
+            self.state.version, self.timeout_s, ConnectionChoice.CURRENT
+        )
 
-    def handle(self, event: Event) -> Step:
+    def handle(self, event: NegotiationEvent) -> NegotiationAction:
         return transition(TRANSITIONS, self.state, event)(self, self.state, event)
 
-    def ask(self, version: int, timeout_s: float, connection: Connection) -> Ask:
-        return Ask(self._request, version, timeout_s, connection)
+    def request_api_versions(
+        self, version: int, timeout_s: float, connection: ConnectionChoice
+    ) -> SendRequest:
+        return SendRequest(self._request, version, timeout_s, connection)
 
 
-def read_versions(machine: Negotiation, state: Asking, event: Answered) -> Step:
+def on_api_versions(
+    negotiation: Negotiation, state: AwaitingApiVersions, event: ResponseReceived
+) -> NegotiationAction:
     response = event.response
     assert isinstance(response, ApiVersionsResponse)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        lower = _told_version(response, state.version)
+        lower = _highest_common_version(response, state.version)
         if lower is not None:
-            machine.state = Asking(lower)
-            return machine.ask(lower, machine.silence_s, Connection.CURRENT)
+            negotiation.state = AwaitingApiVersions(lower)
+            return negotiation.request_api_versions(
+                lower, negotiation.timeout_s, ConnectionChoice.CURRENT
+            )
     if response.error_code != ErrorCode.NONE:
-        return Failed(error_for(response.error_code, api="ApiVersions"))
-    versions = Versions.from_response(response)
-    if machine.pin is not None and not machine.pin.flexible:
+        return NegotiationFailed(error_for(response.error_code, api="ApiVersions"))
+    versions = NodeApiVersions.from_response(response)
+    if negotiation.override is not None and not negotiation.override.flexible:
         versions = versions.without_flexible()
     if not versions.ranges:
-        return Failed(ProtocolError("the broker says that it speaks nothing", api="ApiVersions"))
-    return Settled(versions)
+        return NegotiationFailed(
+            ProtocolError("the broker says that it speaks nothing", api="ApiVersions")
+        )
+    return VersionsNegotiated(versions)
 
 
-def begin_probing(machine: Negotiation, _: Asking, event: Closed | Silent) -> Step:
-    if machine.pin is not None:
-        return Failed(_gives_no_answer(event))
-    machine.state = Probing(0, isinstance(event, Silent))
-    return _probe(machine, 0)
+def start_probing(
+    negotiation: Negotiation, _: AwaitingApiVersions, event: ConnectionClosed | ResponseTimedOut
+) -> NegotiationAction:
+    if negotiation.override is not None:
+        return NegotiationFailed(_no_response_error(event))
+    negotiation.state = AwaitingProbe(0, isinstance(event, ResponseTimedOut))
+    return _probe_request(negotiation, 0)
 
 
-def confirm(machine: Negotiation, state: Probing, _: Answered) -> Step:
-    machine.state = Confirming(state.rung, state.silent)
-    return machine.ask(0, min(CONFIRM_TIMEOUT_S, machine.silence_s), Connection.BESIDE)
+def send_confirmation(
+    negotiation: Negotiation, state: AwaitingProbe, _: ResponseReceived
+) -> NegotiationAction:
+    negotiation.state = AwaitingConfirmation(state.probe_index, state.timed_out)
+    return negotiation.request_api_versions(
+        0, min(CONFIRM_TIMEOUT_S, negotiation.timeout_s), ConnectionChoice.ADDITIONAL
+    )
 
 
-def next_rung(machine: Negotiation, state: Probing, event: Closed) -> Step:
-    rung = state.rung + 1
+def send_next_probe(
+    negotiation: Negotiation, state: AwaitingProbe, event: ConnectionClosed
+) -> NegotiationAction:
+    rung = state.probe_index + 1
     if rung == len(PROBES):
-        return Failed(_gives_no_answer(event))
-    machine.state = Probing(rung, state.silent)
-    return _probe(machine, rung)
+        return NegotiationFailed(_no_response_error(event))
+    negotiation.state = AwaitingProbe(rung, state.timed_out)
+    return _probe_request(negotiation, rung)
 
 
-def stay_or_give_up(machine: Negotiation, state: Probing, event: Silent) -> Step:
-    if state.silent:
+def on_probe_timeout(
+    negotiation: Negotiation, state: AwaitingProbe, event: ResponseTimedOut
+) -> NegotiationAction:
+    if state.timed_out:
         # The silent release answers the first probe: so this is none, but stopped or not Kafka.
-        return Failed(_gives_no_answer(event))
-    return next_rung(machine, state, Closed("silence"))
+        return NegotiationFailed(_no_response_error(event))
+    return send_next_probe(negotiation, state, ConnectionClosed("silence"))
 
 
-def confirmed(_: Negotiation, state: Confirming, event: Closed | Silent) -> Step:
-    release = PROBES[state.rung][0]
-    if {state.silent, isinstance(event, Silent)} == {release == SILENT_RELEASE}:
-        return Settled(Versions.of_release(release))
-    return Failed(
+def conclude(
+    _: Negotiation, state: AwaitingConfirmation, event: ConnectionClosed | ResponseTimedOut
+) -> NegotiationAction:
+    release = PROBES[state.probe_index][0]
+    if {state.timed_out, isinstance(event, ResponseTimedOut)} == {
+        release == RELEASE_IGNORING_API_VERSIONS
+    }:
+        return VersionsNegotiated(NodeApiVersions.for_release(release))
+    return NegotiationFailed(
         ConnectionFailed(
             f"the peer answers as Kafka {release} would, but not on ApiVersions: connections to it"
             " break"
@@ -236,39 +264,48 @@ def confirmed(_: Negotiation, state: Confirming, event: Closed | Silent) -> Step
     )
 
 
-def read_late_versions(machine: Negotiation, _: Confirming, event: Answered) -> Step:
+def on_late_api_versions(
+    negotiation: Negotiation, _: AwaitingConfirmation, event: ResponseReceived
+) -> NegotiationAction:
     # Version 0 was asked: there is no lower one to fall back to.
-    step = read_versions(machine, Asking(0), event)
-    return Settled(step.versions, beside=True) if isinstance(step, Settled) else step
+    step = on_api_versions(negotiation, AwaitingApiVersions(0), event)
+    return (
+        VersionsNegotiated(step.versions, on_additional=True)
+        if isinstance(step, VersionsNegotiated)
+        else step
+    )
 
 
-TRANSITIONS: Mapping[tuple[type[State], type[Event]], Callable[[Negotiation, Any, Any], Step]] = {
-    (Asking, Answered): read_versions,
-    (Asking, Closed): begin_probing,
-    (Asking, Silent): begin_probing,
-    (Probing, Answered): confirm,
-    (Probing, Closed): next_rung,
-    (Probing, Silent): stay_or_give_up,
-    (Confirming, Answered): read_late_versions,
-    (Confirming, Closed): confirmed,
-    (Confirming, Silent): confirmed,
+TRANSITIONS: Mapping[
+    tuple[type[NegotiationState], type[NegotiationEvent]],
+    Callable[[Negotiation, Any, Any], NegotiationAction],
+] = {
+    (AwaitingApiVersions, ResponseReceived): on_api_versions,
+    (AwaitingApiVersions, ConnectionClosed): start_probing,
+    (AwaitingApiVersions, ResponseTimedOut): start_probing,
+    (AwaitingProbe, ResponseReceived): send_confirmation,
+    (AwaitingProbe, ConnectionClosed): send_next_probe,
+    (AwaitingProbe, ResponseTimedOut): on_probe_timeout,
+    (AwaitingConfirmation, ResponseReceived): on_late_api_versions,
+    (AwaitingConfirmation, ConnectionClosed): conclude,
+    (AwaitingConfirmation, ResponseTimedOut): conclude,
 }
 """What to do in each state on each event."""
 
 
-def _first_version(pin: Pin | None) -> int:
+def _first_version(override: ApiVersionOverride | None) -> int:
     api = APIS[ApiKey.API_VERSIONS]
     flexible_from = api.request.flexible_from
-    if pin is None or pin.flexible or flexible_from is None:
+    if override is None or override.flexible or flexible_from is None:
         return api.max_stable_version
     return flexible_from - 1
 
 
-def _probe(machine: Negotiation, rung: int) -> Ask:
-    return Ask(PROBES[rung][1], 0, machine.silence_s, Connection.FRESH)
+def _probe_request(negotiation: Negotiation, rung: int) -> SendRequest:
+    return SendRequest(PROBES[rung][1], 0, negotiation.timeout_s, ConnectionChoice.NEW)
 
 
-def _told_version(response: ApiVersionsResponse, asked: int) -> int | None:
+def _highest_common_version(response: ApiVersionsResponse, asked: int) -> int | None:
     """The version to ask after an error 35; always below `asked`, so that this ends."""
     if asked == 0:
         return None
@@ -278,8 +315,8 @@ def _told_version(response: ApiVersionsResponse, asked: int) -> int | None:
     return 0
 
 
-def _gives_no_answer(event: Closed | Silent) -> ConnectionFailed:
-    if isinstance(event, Silent):
+def _no_response_error(event: ConnectionClosed | ResponseTimedOut) -> ConnectionFailed:
+    if isinstance(event, ResponseTimedOut):
         return ConnectionFailed(
             "the peer accepts connections and stays silent: it is stopped, overloaded,"
             " or no Kafka broker"

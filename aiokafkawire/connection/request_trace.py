@@ -10,10 +10,10 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import NO_FIELDS, TRACE, log_fields
 
 if TYPE_CHECKING:
-    from aiokafkawire.connection.channel import Pending
-    from aiokafkawire.connection.in_flight import Call
+    from aiokafkawire.connection.channel import PendingResponse
+    from aiokafkawire.connection.in_flight_requests import InFlightRequest
 
-__all__ = ("RequestTrace", "request_trace")
+__all__ = ("RequestTrace", "make_request_trace")
 
 logger = logging.getLogger("aiokafkawire.connection.requests")
 
@@ -35,30 +35,36 @@ class RequestTrace:
         self._broker = broker
         self._fields = fields
 
-    def answered(self, call: Call[Pending], latency_s: float, frame_bytes: int) -> None:
+    def log_response(
+        self, request: InFlightRequest[PendingResponse], latency_s: float, frame_bytes: int
+    ) -> None:
         """Log a response of `frame_bytes` without its length prefix."""
         size_bytes = frame_bytes + SIZE_PREFIX_BYTES
         self._log(
-            call,
-            f"{latency_s * 1_000:.3f} ms, {call.payload.size_bytes} bytes sent,"
+            request,
+            f"{latency_s * 1_000:.3f} ms, {request.payload.size_bytes} bytes sent,"
             f" {size_bytes} received",
-            self._extra(call, latency_s) | log_fields(response_bytes=size_bytes),
+            self._extra(request, latency_s) | log_fields(response_bytes=size_bytes),
         )
 
-    def written(self, call: Call[Pending]) -> None:
+    def log_one_way(self, request: InFlightRequest[PendingResponse]) -> None:
         """Log a request that has no response."""
-        text = f"{call.payload.size_bytes} bytes sent, no response expected"
-        self._log(call, text, self._extra(call, None))
+        text = f"{request.payload.size_bytes} bytes sent, no response expected"
+        self._log(request, text, self._extra(request, None))
 
-    def failed(self, call: Call[Pending], error: KafkaError, now: float) -> None:
+    def log_failure(
+        self, request: InFlightRequest[PendingResponse], error: KafkaError, now: float
+    ) -> None:
         """Log a request that failed on this side: deadline, lost connection, bad response."""
-        latency_s = now - call.sent_at if call.sent else None
+        latency_s = now - request.sent_at if request.sent else None
         when = "before it was sent" if latency_s is None else f"after {latency_s * 1_000:.3f} ms"
         text = f"failed {when}: {error.reason}"
-        self._log(call, text, self._extra(call, latency_s) | log_fields(error=error))
+        self._log(request, text, self._extra(request, latency_s) | log_fields(error=error))
 
-    def _log(self, call: Call[Pending], text: str, extra: dict[str, object]) -> None:
-        pending, number = call.payload, call.correlation_id
+    def _log(
+        self, request: InFlightRequest[PendingResponse], text: str, extra: dict[str, object]
+    ) -> None:
+        pending, number = request.payload, request.correlation_id
         logger.log(
             TRACE,
             "%s v%d to broker %s, correlation id %d: %s",
@@ -70,18 +76,22 @@ class RequestTrace:
             extra=extra,
         )
 
-    def _extra(self, call: Call[Pending], latency_s: float | None) -> dict[str, object]:
+    def _extra(
+        self, request: InFlightRequest[PendingResponse], latency_s: float | None
+    ) -> dict[str, object]:
         return log_fields(
             self._fields,
             broker=self._broker,
-            api=call.payload.api,
-            api_version=call.payload.version,
-            correlation_id=call.correlation_id,
+            api=request.payload.api,
+            api_version=request.payload.version,
+            correlation_id=request.correlation_id,
             latency_ms=None if latency_s is None else round(latency_s * 1_000, 3),
-            request_bytes=call.payload.size_bytes,
+            request_bytes=request.payload.size_bytes,
         )
 
 
-def request_trace(broker: str, fields: Mapping[str, object] = NO_FIELDS) -> RequestTrace | None:
+def make_request_trace(
+    broker: str, fields: Mapping[str, object] = NO_FIELDS
+) -> RequestTrace | None:
     """Return the request log of a new connection; None unless level TRACE is enabled now."""
     return RequestTrace(broker, fields) if logger.isEnabledFor(TRACE) else None

@@ -10,9 +10,9 @@ from typing import Any
 
 from aiokafkawire.wire import ApiKey, Response
 
-__all__ = ("throttle_s",)
+__all__ = ("throttle_time_s",)
 
-_CLIENT_THROTTLES_FROM: Mapping[int, int] = {
+_CLIENT_THROTTLES_SINCE: Mapping[int, int] = {
     ApiKey.PRODUCE: 6,
     ApiKey.FETCH: 8,
     ApiKey.LIST_OFFSETS: 3,
@@ -53,9 +53,9 @@ _CLIENT_THROTTLES_FROM: Mapping[int, int] = {
 """Those that came after it, from DeleteGroups on, leave it to the client always."""
 
 
-def throttle_s(response: Response, version: int) -> float:
+def throttle_time_s(response: Response, version: int) -> float:
     """Seconds of silence that a response asks the client for; 0 mostly."""
     asked: Any = getattr(response, "throttle_time_ms", 0)
-    if asked <= 0 or version < _CLIENT_THROTTLES_FROM.get(response.api_key, 0):
+    if asked <= 0 or version < _CLIENT_THROTTLES_SINCE.get(response.api_key, 0):
         return 0.0
     return float(asked) / 1_000

@@ -9,7 +9,7 @@ from typing import Self, Unpack, overload
 from aiokafkawire.cluster.routing import ToAnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make_config
 from aiokafkawire.config.name_hints import CONSUMER_HINTS
-from aiokafkawire.connection import ByVersion, parse_pin
+from aiokafkawire.connection import VersionedRequest, parse_api_version
 from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import create_assignors
 from aiokafkawire.logs import log_fields
@@ -108,7 +108,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
             TypeError: A topic is not a string.
         """
         self.config = make_config(ConsumerConfig, options)
-        parse_pin(self.config.api_version)
+        parse_api_version(self.config.api_version)
         self._assignors = create_assignors(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
         log_prefix = f"consumer {self.config.client_id}"
@@ -774,7 +774,7 @@ class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
         def build(version: int) -> MetadataRequest:
             return MetadataRequest(topics=None if version else [])
 
-        request: ByVersion[MetadataResponse] = ByVersion(ApiKey.METADATA, build)
+        request: VersionedRequest[MetadataResponse] = VersionedRequest(ApiKey.METADATA, build)
         response = await session.cluster.request(
             request, to=ToAnyNode(), deadline=self._deadline(session)
         )

@@ -11,7 +11,7 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import Backoff, ByVersion
+from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import (
     ClientClosed,
     CorruptRecord,
@@ -227,7 +227,7 @@ class Fetcher:
         began = clock.now()
         try:
             response = await self._cluster.request(
-                ByVersion(
+                VersionedRequest(
                     ApiKey.FETCH,
                     lambda version: fetch_request(
                         session_request, self._config, version, short_wait=plan.short_wait

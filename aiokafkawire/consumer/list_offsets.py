@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES, Cluster
 from aiokafkawire.cluster.routing import ToNode
-from aiokafkawire.connection import Backoff, ByVersion
+from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, partitions_by_topic
@@ -173,7 +173,9 @@ class OffsetLister:
             if tp.topic in topics and tp.partition not in topics[tp.topic].partitions
         }
 
-    def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
+    def _request(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> VersionedRequest[ListOffsetsResponse]:
         def partition(tp: TopicPartition) -> ListOffsetsPartition:
             leader = self._cluster.metadata.leader(tp)
             return ListOffsetsPartition(
@@ -193,7 +195,7 @@ class OffsetLister:
                 timeout_ms=self._cluster.config.request_timeout_ms,
             )
 
-        return ByVersion(ApiKey.LIST_OFFSETS, build)
+        return VersionedRequest(ApiKey.LIST_OFFSETS, build)
 
 
 def _partition_result(entry: ListOffsetsPartitionResponse) -> tuple[int, OffsetAndTimestamp | None]:

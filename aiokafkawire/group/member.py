@@ -12,7 +12,7 @@ import anyio
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator, ToNode
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import ByVersion, Lane
+from aiokafkawire.connection import ConnectionKind, VersionedRequest
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
@@ -213,11 +213,11 @@ class GroupMember:
             return False
         # The coordinator's versions may be unknown while the connection for JoinGroup is opening.
         known = [
-            self._cluster.broker_client(node).versions for node in self._cluster.metadata.nodes
+            self._cluster.broker_client(node).api_versions for node in self._cluster.metadata.nodes
         ]
         return any(
             versions is not None
-            and versions.highest(ApiKey.JOIN_GROUP) < FIRST_WITH_MEMBER_ID_REQUIRED
+            and versions.latest_usable_version(ApiKey.JOIN_GROUP) < FIRST_WITH_MEMBER_ID_REQUIRED
             for versions in known
         )
 
@@ -345,7 +345,7 @@ class GroupMember:
             case ForgetCoordinator(unresponsive_node):
                 self._cluster.mark_coordinator_unknown(self.group_id, CoordinatorType.GROUP)
                 if unresponsive_node is not None:
-                    self._cluster.replace_connection(unresponsive_node, Lane.GENERAL)
+                    self._cluster.replace_connection(unresponsive_node, ConnectionKind.GENERAL)
             case SendJoin():
                 self._start("join", self._join(effect))
             case ComputeAssignment():
@@ -594,7 +594,9 @@ class GroupMember:
             return LeaveGroupRequest(group_id=self.group_id, members=[member])
 
         async def leave() -> events.RequestCompleted:
-            message: ByVersion[LeaveGroupResponse] = ByVersion(ApiKey.LEAVE_GROUP, build)
+            message: VersionedRequest[LeaveGroupResponse] = VersionedRequest(
+                ApiKey.LEAVE_GROUP, build
+            )
             try:
                 await self._cluster.request(
                     message, to=ToCoordinator(self.group_id), deadline=effect.deadline

@@ -12,7 +12,7 @@ import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToAnyNode, ToCoordinator
-from aiokafkawire.connection import Backoff, ByVersion
+from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import (
     CommitFailed,
     KafkaError,
@@ -508,7 +508,7 @@ def fetch_request(
     group_id: str,
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
-) -> tuple[ByVersion[OffsetFetchResponse], int | None]:
+) -> tuple[VersionedRequest[OffsetFetchResponse], int | None]:
     """Return an OffsetFetch request and its highest version.
 
     From v7 the broker rejects offsets of open transactions with a retriable error (KIP-447).
@@ -539,7 +539,7 @@ def fetch_request(
 
     all_known = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in grouped)
     max_version = None if all_known else LAST_WITH_TOPIC_NAMES
-    return ByVersion(ApiKey.OFFSET_FETCH, build), max_version
+    return VersionedRequest(ApiKey.OFFSET_FETCH, build), max_version
 
 
 def read_committed_offsets(

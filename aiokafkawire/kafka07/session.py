@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from aiokafkawire.connection import dial
+from aiokafkawire.connection import open_transport
 from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -210,7 +210,7 @@ class Kafka07Session(Session):
         transport: Transport | None = None
         try:
             with anyio.CancelScope(deadline=min(deadline, setup_deadline)):
-                transport = await dial(self.runtime, self._address, UNKNOWN_HOST_HINT)
+                transport = await open_transport(self.runtime, self._address, UNKNOWN_HOST_HINT)
         except ConnectionFailed as error:
             error.broker, error.api = self.name, api
             raise

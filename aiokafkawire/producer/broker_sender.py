@@ -17,8 +17,8 @@ from uuid import UUID
 
 from aiokafkawire.cluster import Cluster, MetadataSnapshot
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.connection import Backoff, Channel, Lane
-from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
+from aiokafkawire.connection import Backoff, Channel, ConnectionKind
+from aiokafkawire.connection.node_api_versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
@@ -219,7 +219,7 @@ class BrokerSender:
             try:
                 client = context.cluster.broker_client(self.node_id)
                 deadline = context.runtime.clock.now() + self._request_timeout_s
-                await client.ready(ApiKey.PRODUCE, deadline, Lane.PRODUCE)
+                await client.ready(ApiKey.PRODUCE, deadline, ConnectionKind.PRODUCE)
             except ClientClosed:
                 raise
             except KafkaError as failure:
@@ -282,7 +282,7 @@ class BrokerSender:
             if channel is None:
                 return False
             min_version, max_version = self._version_bounds()
-            version = channel.versions.highest(_PRODUCE, max_version, min_version)
+            version = channel.api_versions.latest_usable_version(_PRODUCE, max_version, min_version)
             built = self._drain(version)
         except KafkaError as error:
             error.broker = error.broker or self._broker
@@ -308,8 +308,8 @@ class BrokerSender:
             known is not None
             and known[0] is topic.topic_id
             and channel is not None
-            and channel.usable
-            and channel.silent_until <= now
+            and channel.is_usable
+            and channel.throttled_until <= now
             and self._cluster.metadata is self._metadata
         ):
             return known[1]
@@ -321,7 +321,7 @@ class BrokerSender:
             if channel is None:
                 return None
             max_version = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
-            version = channel.versions.highest(_PRODUCE, max_version)
+            version = channel.api_versions.latest_usable_version(_PRODUCE, max_version)
         except KafkaError:  # The general path raises it.
             return None
         send_batch = None
@@ -342,7 +342,7 @@ class BrokerSender:
     def _submit(self, built: BuiltRequest, channel: Channel, version: int, now: float) -> None:
         """Send a request whose batches were drained."""
         try:
-            call = channel.submit(
+            request = channel.submit(
                 built.raw_request or built.request,
                 version,
                 deadline=now + self._request_timeout_s,
@@ -353,7 +353,7 @@ class BrokerSender:
             return
         self._in_flight += 1
         self._exclusive = built.batches[0].oversize_disconnects > 0
-        call.payload.set_done_callback(partial(self._on_response, built, self._broker))
+        request.payload.set_done_callback(partial(self._on_response, built, self._broker))
 
     def _open_channel(self, now: float) -> Channel | None:
         """Return the connection if it can be written to now.
@@ -361,12 +361,12 @@ class BrokerSender:
         Looks it up again after a disconnect or with new metadata.
         """
         channel, metadata = self._channel, self._cluster.metadata
-        if channel is None or not channel.usable or metadata is not self._metadata:
+        if channel is None or not channel.is_usable or metadata is not self._metadata:
             client = self._cluster.broker_client(self.node_id)
-            channel = self._channel = client.at_once(Lane.PRODUCE)
+            channel = self._channel = client.ready_channel(ConnectionKind.PRODUCE)
             self._broker, self._metadata = client.name, metadata
             self._send_cache.clear()
-        elif channel.silent_until > now:
+        elif channel.throttled_until > now:
             return None
         return channel
 

@@ -8,7 +8,7 @@ from typing import Never, Unpack, overload
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make_config
 from aiokafkawire.config.name_hints import PRODUCER_HINTS
-from aiokafkawire.connection import parse_pin
+from aiokafkawire.connection import parse_api_version
 from aiokafkawire.errors import (
     BufferFull,
     ClientClosed,
@@ -112,7 +112,7 @@ class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
                 " Producer(bootstrap_servers='host:port', linger_ms=5)"
             )
         self.config = make_config(ProducerConfig, options)
-        parse_pin(self.config.api_version)
+        parse_api_version(self.config.api_version)
         log_prefix = f"producer {self.config.client_id}"
         super().__init__(
             "producer",

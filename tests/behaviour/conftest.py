@@ -18,7 +18,7 @@ from anyio import to_thread
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.connection import connector
-from aiokafkawire.connection.versions import parse_pin
+from aiokafkawire.connection.node_api_versions import parse_api_version
 from tests.behaviour import workers
 from tests.behaviour.features import not_applicable, release_wanted
 from tests.brokers.fixtures import session_kafka
@@ -92,7 +92,7 @@ def _pin(pytestconfig: pytest.Config) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if version.startswith("0.9."):
             patch.setenv(workers.API_VERSION, "0.9")
-            patch.setattr(connector, "parse_pin", lambda given: parse_pin(given or "0.9"))
+            patch.setattr(connector, "parse_pin", lambda given: parse_api_version(given or "0.9"))
         yield
 
 

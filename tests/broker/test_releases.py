@@ -18,7 +18,7 @@ from aiokafkawire.broker.releases import (
     get_release,
     with_inter_broker_apis,
 )
-from aiokafkawire.connection.versions import RELEASES as WHAT_CLIENTS_ASSUME
+from aiokafkawire.connection.node_api_versions import RELEASES as WHAT_CLIENTS_ASSUME
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode

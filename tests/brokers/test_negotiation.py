@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import anyio
 import pytest
 
-from aiokafkawire.connection import BrokerClient, Versions
+from aiokafkawire.connection import BrokerClient, NodeApiVersions
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ApiKey
 from tests.brokers.fixtures import what_real_kafka_needs
@@ -20,11 +20,11 @@ from tests.connection.scripted import hosted, make_config
 WITHIN_S = 20.0
 
 
-async def versions_of(address: tuple[str, int]) -> Versions:
+async def versions_of(address: tuple[str, int]) -> NodeApiVersions:
     async with hosted() as (runtime, supervisor):
         client = BrokerClient(Address(*address), make_config(), runtime, supervisor)
         try:
-            return await client.negotiated(anyio.current_time() + WITHIN_S)
+            return await client.get_api_versions(anyio.current_time() + WITHIN_S)
         finally:
             await client.aclose()
 
@@ -71,7 +71,7 @@ def test_a_broker_that_closes_its_first_connections_is_not_taken_for_an_old_one(
     with closing_first(closed, kafka_43_server.nodes[0].address) as address:
         versions = anyio.run(versions_of, address)
     assert versions.release is None
-    assert versions.highest(ApiKey.PRODUCE) >= 11
+    assert versions.latest_usable_version(ApiKey.PRODUCE) >= 11
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ async def test_a_node_has_one_client_until_it_moves():
         moved = brokers.for_node(ONE_MOVED)
         assert moved is not client
         with pytest.raises(ConnectionLost, match="does not list this address"):
-            await client.negotiated(soon())
+            await client.get_api_versions(soon())
 
 
 async def test_nodes_that_are_gone_lose_their_client():
@@ -49,10 +49,10 @@ async def test_nodes_that_are_gone_lose_their_client():
         brokers.keep({2: TWO})
         assert brokers.for_node(TWO) is stays
         with pytest.raises(ConnectionLost):
-            await gone.negotiated(soon())
+            await gone.get_api_versions(soon())
         brokers.keep({1: ONE, 2: NodeInfo(2, Address("dos", 9092))})
         with pytest.raises(ConnectionLost):
-            await stays.negotiated(soon())
+            await stays.get_api_versions(soon())
 
 
 async def test_bootstrap_addresses_are_left_behind():
@@ -72,7 +72,7 @@ async def test_loads_are_of_all_nodes_whether_connected_or_not():
             NodeLoad(1, False, 0, 0.0),
             NodeLoad(2, False, 0, 0.0),
         ]
-        await brokers.for_node(node).negotiated(soon())
+        await brokers.for_node(node).get_api_versions(soon())
         connected, other = brokers.loads({1: node, 2: TWO})
         assert connected.connected
         assert not other.connected
@@ -82,11 +82,11 @@ async def test_nodes_are_unreachable_once_each_was_tried_in_vain():
     async with registry() as brokers, serve(ScriptedBroker()) as server:
         up = NodeInfo(1, server.address)
         assert not brokers.unreachable({1: up})  # nobody has tried
-        await brokers.for_node(up).negotiated(soon())
+        await brokers.for_node(up).get_api_versions(soon())
         assert not brokers.unreachable({1: up})
         nowhere = NodeInfo(2, Address("127.0.0.1", 1))
         with pytest.raises(ConnectionFailed):
-            await brokers.for_node(nowhere).negotiated(soon())
+            await brokers.for_node(nowhere).get_api_versions(soon())
         assert brokers.unreachable({2: nowhere})
         assert not brokers.unreachable({1: up, 2: nowhere})
 
@@ -98,11 +98,11 @@ async def test_aclose_ends_all_clients():
             brokers.for_address(server.address),
         ]
         for client in clients:
-            await client.negotiated(soon())
+            await client.get_api_versions(soon())
         await brokers.aclose()
         for client in clients:
             with pytest.raises(ClientClosed):
-                await client.negotiated(soon())
+                await client.get_api_versions(soon())
 
 
 def with_previous_reason(level: int, epoch: int) -> ScriptedBroker:
@@ -129,7 +129,7 @@ async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
         ):
             server = await stack.enter_async_context(serve(with_previous_reason(level, epoch)))
             client = brokers.for_node(NodeInfo(number, server.address))
-            await client.negotiated(soon())
+            await client.get_api_versions(soon())
             assert brokers.finalized_feature_level("transaction.version") == expected, number
         await brokers.aclose()
 
@@ -142,10 +142,10 @@ async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
     ):
         first = NodeInfo(1, one.address)
         second = NodeInfo(2, two.address)
-        await brokers.for_node(first).negotiated(soon())
+        await brokers.for_node(first).get_api_versions(soon())
         assert brokers.finalized_feature_level("transaction.version") == 2
         brokers.keep({2: second})
-        await brokers.for_node(second).negotiated(soon())
+        await brokers.for_node(second).get_api_versions(soon())
         assert brokers.finalized_feature_level("transaction.version") == 2
         await brokers.aclose()
 

@@ -374,7 +374,7 @@ async def test_a_lost_connection_brings_fresh_metadata_without_being_asked():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         idle = cluster.broker_client(2)
-        await idle.negotiated(soon())
+        await idle.get_api_versions(soon())
         version = cluster.metadata.version
 
         async def hang_up(_: Any, __: Any) -> Response | None:
@@ -622,7 +622,7 @@ async def test_what_a_coordinator_speaks_is_known_while_it_is_known_and_connecte
         await cluster.request(HEARTBEAT, to=ToCoordinator("g"), deadline=soon())
         versions = cluster.coordinator_versions(ToCoordinator("g"))
         assert versions is not None
-        assert versions.highest(ApiKey.HEARTBEAT) >= 0
+        assert versions.latest_usable_version(ApiKey.HEARTBEAT) >= 0
         assert cluster.finalized_feature_level("transaction.version") == 0
         cluster.mark_coordinator_unknown("g")
         assert cluster.coordinator_versions(ToCoordinator("g")) is None

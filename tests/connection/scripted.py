@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from aiokafkawire import config
-from aiokafkawire.connection import BrokerClient, Channel, Counters, Limits
+from aiokafkawire.connection import BrokerClient, Channel, ChannelLimits, ConnectionMetrics
 from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
@@ -194,8 +194,8 @@ async def channel_to(
             name="1 at test",
             client_id="tests",
             clock=runtime.clock,
-            limits=Limits(**{**bounds, **limits}),
-            counters=Counters(),
+            limits=ChannelLimits(**{**bounds, **limits}),
+            metrics=ConnectionMetrics(),
         )
         channel.start(supervisor)
         try:

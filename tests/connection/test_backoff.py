@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from aiokafkawire.connection.backoff import JITTER, Backoff, Reconnect
+from aiokafkawire.connection.backoff import JITTER, Backoff, ReconnectBackoff
 
 
 class Middle(random.Random):
@@ -31,8 +31,8 @@ def test_very_many_failures_do_not_overflow():
     assert Backoff(1.0, 5.0).delay(10**9, Middle()) == 5.0
 
 
-def reconnect() -> Reconnect:
-    return Reconnect(Backoff(0.05, 1.0), Backoff(10.0, 30.0))
+def reconnect() -> ReconnectBackoff:
+    return ReconnectBackoff(Backoff(0.05, 1.0), Backoff(10.0, 30.0))
 
 
 def test_each_failure_puts_the_next_attempt_off_further():
@@ -40,10 +40,10 @@ def test_each_failure_puts_the_next_attempt_off_further():
     assert machine.next_attempt_at < 0
     waits = []
     for now in (100.0, 200.0, 300.0):
-        machine.failed(now, Middle())
+        machine.record_failure(now, Middle())
         waits.append(machine.next_attempt_at - now)
     assert waits == pytest.approx([0.05, 0.1, 0.2])
-    assert machine.attempt == 4
+    assert machine.attempt_number == 4
 
 
 def test_the_setup_timeout_grows_to_its_maximum():
@@ -51,14 +51,14 @@ def test_the_setup_timeout_grows_to_its_maximum():
     timeouts = []
     for _ in range(4):
         timeouts.append(machine.setup_timeout_s())
-        machine.failed(0.0, Middle())
+        machine.record_failure(0.0, Middle())
     assert timeouts == [10.0, 20.0, 30.0, 30.0]
 
 
 def test_a_ready_connection_forgets_the_failures():
     machine = reconnect()
-    machine.failed(5.0, Middle())
-    machine.succeeded()
-    assert machine.attempt == 1
+    machine.record_failure(5.0, Middle())
+    machine.record_success()
+    assert machine.attempt_number == 1
     assert machine.next_attempt_at < 5
     assert machine.setup_timeout_s() == 10.0

@@ -66,7 +66,7 @@ async def test_many_requests_at_once_each_get_their_own_answer():
     async with serve(echo) as server, channel_to(server.address, max_in_flight=3) as channel:
         outcomes = await gather(*(heartbeat(channel) for _ in range(50)))
         assert [outcome.error_code for outcome in outcomes] == list(range(50))
-        assert channel.load == 0
+        assert channel.in_flight_count == 0
 
 
 async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_where_it_is_read():
@@ -83,16 +83,16 @@ async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_wh
                 done.set()
 
         def submit() -> None:
-            before = channel._counters.requests
-            call = channel.submit(HEARTBEAT, VERSION, deadline=soon())
-            assert channel._counters.requests == before + 1
-            call.payload.set_done_callback(answered)
+            before = channel._metrics.requests
+            request = channel.submit(HEARTBEAT, VERSION, deadline=soon())
+            assert channel._metrics.requests == before + 1
+            request.payload.set_done_callback(answered)
 
         submit()
         with anyio.fail_after(5):
             await done.wait()
         assert told == [0, 1, 2]
-        assert channel.load == 0
+        assert channel.in_flight_count == 0
 
 
 async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps_its_order():
@@ -116,7 +116,7 @@ async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps
             channel.submit(request, 9, deadline=soon(), expect_response=False)
         last = channel.submit(HEARTBEAT, VERSION, deadline=soon())
         # Part of the first is gone, and the rest is the writer's.
-        assert channel._counters.requests == 1
+        assert channel._metrics.requests == 1
         go_on.set()
         assert (await last.payload.wait()).error_code == 5
     assert sizes[0] > size
@@ -127,8 +127,8 @@ async def test_who_left_word_hears_of_the_end_of_the_connection_and_of_the_deadl
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
         told: list[Any] = []
         for seconds in (0.01, 5):
-            call = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
-            call.payload.set_done_callback(lambda future: told.append(future.error))
+            request = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
+            request.payload.set_done_callback(lambda future: told.append(future.error))
         with pytest.raises(RequestTimedOut):
             await heartbeat(channel, 0.01)
         channel.close(ClientClosed("over"))
@@ -152,11 +152,11 @@ async def test_a_late_answer_is_dropped_and_the_next_one_is_not_mistaken():
         ) as caught:
             await heartbeat(channel, 0.05)
         assert caught.value.sent
-        assert channel.usable
-        assert channel.load == 1
+        assert channel.is_usable
+        assert channel.in_flight_count == 1
         late.set()
         assert (await heartbeat(channel)).error_code == 2
-        assert channel.load == 0
+        assert channel.in_flight_count == 0
 
 
 async def test_a_deadline_in_the_past_sends_nothing():
@@ -177,7 +177,7 @@ async def test_no_answer_within_the_request_timeout_ends_the_connection_for_all(
         assert isinstance(second, ConnectionLost)
         assert "no answer to Heartbeat in time" in str(second)
         assert not second.sent
-        assert not channel.usable
+        assert not channel.is_usable
 
 
 async def test_the_end_of_the_stream_is_told_to_every_waiter():
@@ -252,7 +252,7 @@ async def test_hostile_bytes_poison_the_connection_and_every_waiter_hears(name: 
         assert isinstance(unsent, ConnectionLost)
         assert not unsent.sent
         assert unsent.reason == sent[-1].reason
-        assert not channel.usable
+        assert not channel.is_usable
 
 
 @pytest.mark.parametrize(("name", "words"), [("HTTP", "HTTP"), ("TLS alert", "TLS")])
@@ -289,7 +289,7 @@ async def test_the_longest_throttle_leaves_callers_their_deadline():
         with pytest.raises(RequestTimedOut, match="the broker asked for silence") as caught:
             await heartbeat(channel, 0.05)
         assert not caught.value.sent
-        assert channel.load == 0
+        assert channel.in_flight_count == 0
 
 
 async def test_a_short_throttle_delays_the_next_request():
@@ -374,12 +374,12 @@ async def test_cancelled_anywhere_a_request_never_upsets_the_next(steps: int):
                 for _ in range(steps):
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
-        assert channel.usable
+        assert channel.is_usable
         numbers = [(await heartbeat(channel)).error_code for _ in range(3)]
         # Up to three were sent before; from there the server counts on.
         assert numbers == list(range(numbers[0], numbers[0] + 3))
         assert numbers[0] <= 3
-        assert channel.load == 0
+        assert channel.in_flight_count == 0
 
 
 async def test_an_idle_connection_is_closed_quietly():
@@ -389,8 +389,8 @@ async def test_an_idle_connection_is_closed_quietly():
         await heartbeat(channel)
         with anyio.fail_after(20):
             await closed.wait()
-        assert channel.quiet
-        assert not channel.usable
+        assert channel.closed_by_client
+        assert not channel.is_usable
 
 
 async def test_a_retired_connection_closes_after_its_last_answer():
@@ -414,7 +414,7 @@ async def test_a_retired_connection_closes_after_its_last_answer():
             await anyio.wait_all_tasks_blocked()
             channel.close_when_idle()
             await anyio.wait_all_tasks_blocked()
-            assert channel.usable
+            assert channel.is_usable
             answer.set()
         with anyio.fail_after(20):
             await closed.wait()
@@ -450,7 +450,7 @@ async def test_a_request_that_cannot_be_encoded_harms_nobody():
 
 async def test_a_full_queue_refuses_more():
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
-        channel._calls._max_in_flight = channel._calls._max_queued = 0
+        channel._in_flight._max_in_flight = channel._in_flight._max_queued = 0
         with pytest.raises(KafkaError, match="wait for this connection already") as caught:
             await heartbeat(channel)
         assert caught.value.retriable

@@ -9,14 +9,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection import BrokerClient, Versions
+from aiokafkawire.connection import BrokerClient, NodeApiVersions
 from aiokafkawire.connection.connector import Connector
 from aiokafkawire.errors import ClientClosed, ConnectionFailed
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.wire import ApiKey
 
 from .scripted import ScriptedBroker, ServerConnection, hosted, make_config, serve
-from .test_broker import HEARTBEAT, QUICK, closed_port, kafka, soon
+from .test_broker_client import HEARTBEAT, QUICK, closed_port, kafka, soon
 
 
 class Names(RealRuntime):
@@ -90,8 +90,8 @@ def connector(runtime: RealRuntime, supervisor: Supervisor, address: Address) ->
 async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
     async with serve(kafka()) as server, hosted() as (_, supervisor):
         runtime = BlackHole(Address("192.0.2.1", 9092), server.address)
-        channel = await connector(runtime, supervisor, Address("name", 1)).establish(None, 0.8, 1)
-        assert ApiKey.HEARTBEAT in channel.versions.ranges
+        channel = await connector(runtime, supervisor, Address("name", 1)).connect(None, 0.8, 1)
+        assert ApiKey.HEARTBEAT in channel.api_versions.ranges
 
 
 async def test_nothing_ready_within_the_setup_timeout_says_so():
@@ -100,7 +100,7 @@ async def test_nothing_ready_within_the_setup_timeout_says_so():
         with pytest.raises(
             ConnectionFailed, match=r"192\.0\.2\.1:9092: no answer|within 0\.05 s"
         ) as caught:
-            await connector(BlackHole(hole, hole), supervisor, hole).establish(None, 0.05, 3)
+            await connector(BlackHole(hole, hole), supervisor, hole).connect(None, 0.05, 3)
         assert caught.value.broker == "1 at test"
         assert caught.value.attempt == 3
 
@@ -108,9 +108,9 @@ async def test_nothing_ready_within_the_setup_timeout_says_so():
 async def test_versions_that_are_known_are_not_sought_again():
     broker = ScriptedBroker()
     async with serve(broker) as server, hosted() as (runtime, supervisor):
-        known = Versions.of_release("0.9")
-        channel = await connector(runtime, supervisor, server.address).establish(known, 1, 1)
-        assert channel.versions is known
+        known = NodeApiVersions.for_release("0.9")
+        channel = await connector(runtime, supervisor, server.address).connect(known, 1, 1)
+        assert channel.api_versions is known
     assert broker.seen == []
 
 
@@ -120,7 +120,7 @@ async def test_connections_made_for_probing_are_closed():
 
     async with serve(hangs_up) as server, hosted() as (runtime, supervisor):
         with pytest.raises(ConnectionFailed):
-            await connector(runtime, supervisor, server.address).establish(None, 1, 1)
+            await connector(runtime, supervisor, server.address).connect(None, 1, 1)
         with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()
@@ -133,7 +133,7 @@ async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
 
     async with serve(silent) as server, hosted() as (runtime, supervisor):
         with anyio.CancelScope() as scope:
-            await connector(runtime, supervisor, server.address).establish(None, 60, 1)
+            await connector(runtime, supervisor, server.address).connect(None, 60, 1)
         assert scope.cancelled_caught
         with anyio.fail_after(20):
             while server.open:

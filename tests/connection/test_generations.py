@@ -9,7 +9,7 @@ import pytest
 
 from aiokafkawire.broker import ApiKey, Broker, Close
 from aiokafkawire.broker.releases import get_release
-from aiokafkawire.connection import BrokerClient, Lane, Versions, choose_version
+from aiokafkawire.connection import BrokerClient, ConnectionKind, NodeApiVersions, choose_version
 from aiokafkawire.errors import ConnectionFailed, KafkaError
 from aiokafkawire.wire import APIS, ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -49,12 +49,12 @@ def soon() -> float:
     return anyio.current_time() + WITHIN_S
 
 
-async def negotiated(client: BrokerClient) -> Versions:
+async def negotiated(client: BrokerClient) -> NodeApiVersions:
     """What the broker is taken for in the end, however often a connection fails before."""
     with anyio.fail_after(WITHIN_S):
         while True:
             try:
-                return await client.negotiated(soon())
+                return await client.get_api_versions(soon())
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -79,7 +79,7 @@ async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
         for key, api in APIS.items():
             if key in served and key in versions.ranges and key not in TRANSACTIONAL:
                 ours = min(served[key].high, api.max_stable_version)
-                assert versions.highest(key) == ours, api.name
+                assert versions.latest_usable_version(key) == ours, api.name
 
 
 @pytest.mark.parametrize("as_of", ["0.8.1", "0.8.2"])
@@ -92,8 +92,14 @@ async def test_probes_go_on_connections_of_their_own_and_the_verdict_holds_for_a
     ):
         await negotiated(client)
         probes = len(broker.requests)
-        for lane in (Lane.GENERAL, Lane.FETCH, Lane.PRODUCE):
-            await client.request(MetadataRequest(topics=[]), deadline=soon(), lane=lane)
+        for connection_kind in (
+            ConnectionKind.GENERAL,
+            ConnectionKind.FETCH,
+            ConnectionKind.PRODUCE,
+        ):
+            await client.request(
+                MetadataRequest(topics=[]), deadline=soon(), connection_kind=connection_kind
+            )
         asked = [seen.api_key for seen in broker.requests]
         assert asked[probes:] == [ApiKey.METADATA] * 3, "nothing is probed again"
         connections = [seen.connection for seen in broker.requests]
@@ -114,7 +120,7 @@ async def test_a_verdict_ends_with_the_connection(
     ):
         assert (await negotiated(client)).release != release
         await broker.restart(1, as_of=after)
-        while client.connected:
+        while client.is_connected:
             await anyio.lowlevel.checkpoint()
         versions = await negotiated(client)
         assert versions.release == release
@@ -135,7 +141,7 @@ async def test_a_broker_that_closes_its_first_connections_is_not_taken_for_an_ol
         fault = broker.on(None, Close(), times=closed)
         versions = await negotiated(client)
         assert versions.release is None
-        assert versions.highest(ApiKey.FETCH) == 18
+        assert versions.latest_usable_version(ApiKey.FETCH) == 18
         assert fault.hits == closed or len(broker.requests) < closed
 
 
@@ -147,11 +153,11 @@ async def test_a_broker_that_is_stopped_for_a_while_is_not_taken_for_an_old_one(
     ):
         broker.pause(1)
         with pytest.raises(ConnectionFailed, match="stays silent"):
-            await client.negotiated(soon())
+            await client.get_api_versions(soon())
         broker.resume(1)
         versions = await negotiated(client)
         assert versions.release is None
-        assert versions.highest(ApiKey.FETCH) == 18
+        assert versions.latest_usable_version(ApiKey.FETCH) == 18
 
 
 async def test_what_is_pinned_is_believed_and_not_asked() -> None:
@@ -172,13 +178,13 @@ async def test_a_newer_pin_rules_out_probing_and_below_2_4_flexible_versions(
         Broker(as_of="2.8") as broker,
         client_of(broker.nodes[1], api_version=api_version) as client,
     ):
-        assert (await negotiated(client)).highest(ApiKey.METADATA) == metadata
+        assert (await negotiated(client)).latest_usable_version(ApiKey.METADATA) == metadata
     async with (
         Broker(as_of="0.8.2") as broker,
         client_of(broker.nodes[1], api_version=api_version) as client,
     ):
         with pytest.raises(ConnectionFailed):
-            await client.negotiated(soon())
+            await client.get_api_versions(soon())
         assert len(broker.requests) == 0, "no probe came in"
 
 
@@ -189,7 +195,7 @@ async def test_transactions_of_today_want_the_feature_that_is_finalised(
     async with Broker(as_of=as_of) as broker, client_of(broker.nodes[1]) as client:
         versions = await negotiated(client)
     assert (versions.features.get("transaction.version", 0) >= 2) == (level == 2)
-    highest = [versions.highest(key) for key in sorted(TRANSACTIONAL)]
+    highest = [versions.latest_usable_version(key) for key in sorted(TRANSACTIONAL)]
     assert highest == ([13, 5, 5] if level == 2 else [11, 4, 4])
 
 

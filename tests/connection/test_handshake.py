@@ -40,7 +40,7 @@ class Recorded:
 async def connect(address: Address, handshake: Recorded) -> None:
     async with hosted() as (runtime, supervisor):
         client = BrokerClient(address, make_config(), runtime, supervisor, handshake=handshake)
-        await client.negotiated(anyio.current_time() + 20)
+        await client.get_api_versions(anyio.current_time() + 20)
 
 
 async def test_both_steps_come_before_the_versions():

@@ -108,7 +108,7 @@ async def test_a_callback_that_raises_at_a_deadline_ends_the_connection_for_all(
         also_late, later = submit(channel, 0.01), submit(channel)
         assert isinstance(await told(also_late), KafkaError)
         assert isinstance(await told(later), KafkaError)
-        assert not channel.usable
+        assert not channel.is_usable
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
@@ -141,7 +141,7 @@ async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
         future = submit(channel, 0.01)
-        channel._calls.due = defect  # type: ignore[assignment,method-assign]
+        channel._in_flight.check_deadlines = defect  # type: ignore[assignment,method-assign]
         assert isinstance(await told(future), ConnectionLost)
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
@@ -205,13 +205,13 @@ async def test_a_peer_that_reads_nothing_holds_requests_without_an_answer_no_lon
         async with channel_to(Address(*listening.getsockname()), request_timeout_s=0.2) as channel:
             unanswered = produce(32 * 1024 * 1024)
             unanswered.acks = 0
-            call = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
+            request = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
             waits = submit(channel)
-            assert "deadline" in str(await told(call.payload))
+            assert "deadline" in str(await told(request.payload))
             error = await told(waits)
             assert isinstance(error, ConnectionLost)
             assert "Produce" in str(error)
-            assert not channel.usable
+            assert not channel.is_usable
 
 
 def hostile(listening: socket.socket, *, half: bool) -> None:
@@ -251,7 +251,7 @@ async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
 
 async def test_correlation_ids_begin_again_after_the_last():
     async with serve(echo) as server, channel_to(server.address) as channel:
-        channel._calls.next_correlation_id = 2**31 - 2
+        channel._in_flight.next_correlation_id = 2**31 - 2
         promises = [submit(channel) for _ in range(5)]
         assert [(await told(future)).error_code for future in promises] == list(range(5))
-        assert channel._calls.next_correlation_id == 3
+        assert channel._in_flight.next_correlation_id == 3

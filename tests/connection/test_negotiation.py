@@ -9,31 +9,31 @@ from typing import Any
 import pytest
 
 from aiokafkawire.connection.negotiation import (
+    API_VERSIONS_TIMEOUT_S,
     CONFIRM_TIMEOUT_S,
     PROBES,
-    SILENCE_S,
     TRANSITIONS,
-    Answered,
-    Ask,
-    Asking,
-    Closed,
-    Confirming,
-    Connection,
-    Event,
-    Failed,
+    AwaitingApiVersions,
+    AwaitingConfirmation,
+    AwaitingProbe,
+    ConnectionChoice,
+    ConnectionClosed,
     Negotiation,
-    Probing,
-    Settled,
-    Silent,
-    Step,
+    NegotiationAction,
+    NegotiationEvent,
+    NegotiationFailed,
+    ResponseReceived,
+    ResponseTimedOut,
+    SendRequest,
+    VersionsNegotiated,
 )
-from aiokafkawire.connection.versions import RELEASES, parse_pin
+from aiokafkawire.connection.node_api_versions import RELEASES, parse_api_version
 from aiokafkawire.errors import BrokerError, ConnectionFailed, ProtocolError
 from aiokafkawire.wire import APIS, ApiKey
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 HIGHEST = APIS[ApiKey.API_VERSIONS].max_version
-CLOSED = Closed("end of stream")
+CLOSED = ConnectionClosed("end of stream")
 MAX_STEPS = 12
 
 
@@ -49,123 +49,138 @@ def versions_of(*ranges: tuple[int, int, int], error_code: int = 0) -> ApiVersio
 MODERN = versions_of((ApiKey.PRODUCE, 3, 13), (ApiKey.FETCH, 4, 18), (ApiKey.API_VERSIONS, 0, 4))
 REFUSED_EMPTY = versions_of(error_code=35)
 
-Broker = Callable[[Ask], Event]
+Broker = Callable[[SendRequest], NegotiationEvent]
 
 
 def negotiation(api_version: str | None = None) -> Negotiation:
-    return Negotiation(parse_pin(api_version), software="tests", software_version="1")
+    return Negotiation(parse_api_version(api_version), software="tests", software_version="1")
 
 
-def run(machine: Negotiation, broker: Broker) -> tuple[Step, list[Ask]]:
-    asked: list[Ask] = []
-    step = machine.begin()
-    while isinstance(step, Ask):
+def run(negotiation: Negotiation, broker: Broker) -> tuple[NegotiationAction, list[SendRequest]]:
+    asked: list[SendRequest] = []
+    step = negotiation.begin()
+    while isinstance(step, SendRequest):
         asked.append(step)
         assert len(asked) <= MAX_STEPS, "negotiation does not end"
-        step = machine.handle(broker(step))
+        step = negotiation.handle(broker(step))
     return step, asked
 
 
-def told(asked: list[Ask]) -> list[tuple[int, int]]:
-    return [(ask.request.api_key, ask.version) for ask in asked]
+def told(asked: list[SendRequest]) -> list[tuple[int, int]]:
+    return [(action.request.api_key, action.version) for action in asked]
 
 
-def old_broker(release: str, unknown: Event) -> Broker:
+def old_broker(release: str, unknown: NegotiationEvent) -> Broker:
     """A broker before 0.10: it answers what it has, `unknown` is what happens to the rest."""
 
-    def broker(ask: Ask) -> Event:
-        span = RELEASES[release].get(ask.request.api_key)
-        return unknown if span is None or ask.version > span.high else Answered(object())
+    def broker(action: SendRequest) -> NegotiationEvent:
+        span = RELEASES[release].get(action.request.api_key)
+        return (
+            unknown
+            if span is None or action.version > span.max_version
+            else ResponseReceived(object())
+        )
 
     return broker
 
 
 def test_a_broker_of_today_is_asked_once_in_the_highest_version():
-    step, asked = run(negotiation(), lambda _: Answered(MODERN))
+    step, asked = run(negotiation(), lambda _: ResponseReceived(MODERN))
     assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
-    assert asked[0].timeout_s == SILENCE_S
-    assert asked[0].connection is Connection.CURRENT
-    assert isinstance(step, Settled)
+    assert asked[0].timeout_s == API_VERSIONS_TIMEOUT_S
+    assert asked[0].connection is ConnectionChoice.CURRENT
+    assert isinstance(step, VersionsNegotiated)
     assert step.versions.ranges[ApiKey.FETCH] == (4, 18)
     assert step.versions.release is None
-    assert not step.beside
+    assert not step.on_additional
     assert asked[0].request.client_software_name == "tests"
 
 
 def test_0_10_to_2_3_answer_35_with_an_empty_list_and_are_asked_for_version_0():
     answers = {HIGHEST: REFUSED_EMPTY, 0: MODERN}
-    step, asked = run(negotiation(), lambda ask: Answered(answers[ask.version]))
+    step, asked = run(negotiation(), lambda action: ResponseReceived(answers[action.version]))
     assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
 
 
 def test_a_release_before_2_4_is_asked_and_used_without_flexible_versions():
     ranges = (ApiKey.API_VERSIONS, 0, 4), (ApiKey.JOIN_GROUP, 0, 9)
-    step, asked = run(negotiation("2.3"), lambda _: Answered(versions_of(*ranges)))
+    step, asked = run(negotiation("2.3"), lambda _: ResponseReceived(versions_of(*ranges)))
     assert told(asked) == [(ApiKey.API_VERSIONS, 2)]
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
     assert step.versions.ranges[ApiKey.JOIN_GROUP] == (0, 5)
 
 
 def test_2_4_and_later_answer_35_with_their_range():
     refused = versions_of((ApiKey.API_VERSIONS, 0, 3), error_code=35)
     answers = {HIGHEST: refused, 3: MODERN}
-    step, asked = run(negotiation(), lambda ask: Answered(answers[ask.version]))
+    step, asked = run(negotiation(), lambda action: ResponseReceived(answers[action.version]))
     assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 3)]
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
 
 
 @pytest.mark.parametrize("told_range", [(0, 4), (0, 99), (5, 3), (-1, 3)])
 def test_a_range_that_leads_nowhere_falls_back_to_version_0(told_range: tuple[int, int]):
     refused = versions_of((ApiKey.API_VERSIONS, *told_range), error_code=35)
-    step, asked = run(negotiation(), lambda _: Answered(refused))
+    step, asked = run(negotiation(), lambda _: ResponseReceived(refused))
     assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
-    assert isinstance(step, Failed)
+    assert isinstance(step, NegotiationFailed)
     assert isinstance(step.error, BrokerError)
     assert step.error.code == 35
 
 
 @pytest.mark.parametrize(
     ("release", "unknown", "rungs"),
-    [("0.9", Silent(), 1), ("0.8.2", CLOSED, 2), ("0.8.1", CLOSED, 3), ("0.8.0", CLOSED, 4)],
+    [
+        ("0.9", ResponseTimedOut(), 1),
+        ("0.8.2", CLOSED, 2),
+        ("0.8.1", CLOSED, 3),
+        ("0.8.0", CLOSED, 4),
+    ],
 )
-def test_older_brokers_are_found_by_what_they_answer(release: str, unknown: Event, rungs: int):
+def test_older_brokers_are_found_by_what_they_answer(
+    release: str, unknown: NegotiationEvent, rungs: int
+):
     step, asked = run(negotiation(), old_broker(release, unknown))
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
     assert step.versions.release == release
-    assert not step.beside
+    assert not step.on_additional
     probes = asked[1:-1]
     assert len(probes) == rungs
-    assert all(ask.version == 0 and ask.connection is Connection.FRESH for ask in probes)
+    assert all(
+        action.version == 0 and action.connection is ConnectionChoice.NEW for action in probes
+    )
     confirmation = asked[-1]
     assert told([confirmation]) == [(ApiKey.API_VERSIONS, 0)]
-    assert confirmation.connection is Connection.BESIDE
+    assert confirmation.connection is ConnectionChoice.ADDITIONAL
     assert confirmation.timeout_s == CONFIRM_TIMEOUT_S
 
 
-@pytest.mark.parametrize("first", [CLOSED, Silent()])
-def test_a_broker_that_was_restarting_is_not_taken_for_an_old_one(first: Event):
-    events = iter([first, Answered(object()), Answered(MODERN)])
+@pytest.mark.parametrize("first", [CLOSED, ResponseTimedOut()])
+def test_a_broker_that_was_restarting_is_not_taken_for_an_old_one(first: NegotiationEvent):
+    events = iter([first, ResponseReceived(object()), ResponseReceived(MODERN)])
     step, asked = run(negotiation(), lambda _: next(events))
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
     assert step.versions.release is None
-    assert step.beside
+    assert step.on_additional
     assert told(asked)[-1] == (ApiKey.API_VERSIONS, 0)
 
 
 @pytest.mark.parametrize("rungs", range(1, len(PROBES) + 1))
-@pytest.mark.parametrize(("first", "last"), list(itertools.product([CLOSED, Silent()], repeat=2)))
+@pytest.mark.parametrize(
+    ("first", "last"), list(itertools.product([CLOSED, ResponseTimedOut()], repeat=2))
+)
 def test_a_broker_whose_answers_are_lost_is_not_taken_for_an_old_one(
-    first: Event, last: Event, rungs: int
+    first: NegotiationEvent, last: NegotiationEvent, rungs: int
 ):
     """What happens to ApiVersions must be what happens to it at the release that was probed."""
-    events = iter([first, *[CLOSED] * (rungs - 1), Answered(object()), last])
+    events = iter([first, *[CLOSED] * (rungs - 1), ResponseReceived(object()), last])
     step, _ = run(negotiation(), lambda _: next(events))
-    if first == last == (Silent() if rungs == 1 else CLOSED):
-        assert isinstance(step, Settled)
+    if first == last == (ResponseTimedOut() if rungs == 1 else CLOSED):
+        assert isinstance(step, VersionsNegotiated)
         assert step.versions.release == PROBES[rungs - 1][0]
     else:
-        assert isinstance(step, Failed)
+        assert isinstance(step, NegotiationFailed)
         assert isinstance(step.error, ConnectionFailed)
         assert step.error.retriable
 
@@ -173,25 +188,25 @@ def test_a_broker_whose_answers_are_lost_is_not_taken_for_an_old_one(
 def test_a_close_alone_never_lowers_a_version():
     step, asked = run(negotiation(), lambda _: CLOSED)
     assert len(asked) == 1 + len(PROBES)
-    assert isinstance(step, Failed)
+    assert isinstance(step, NegotiationFailed)
     assert isinstance(step.error, ConnectionFailed)
     assert step.error.retriable
     assert "closes them without an answer (end of stream)" in str(step.error)
 
 
 def test_silence_alone_never_lowers_a_version():
-    step, asked = run(negotiation(), lambda _: Silent())
+    step, asked = run(negotiation(), lambda _: ResponseTimedOut())
     # Only 0.9 is silent on ApiVersions, and it would have answered this probe.
     assert told(asked)[1:] == [(ApiKey.LIST_GROUPS, 0)]
-    assert isinstance(step, Failed)
+    assert isinstance(step, NegotiationFailed)
     assert "stays silent" in str(step.error)
 
 
 def test_every_pattern_of_closes_and_silences_ends():
-    for pattern in itertools.product([CLOSED, Silent()], repeat=1 + len(PROBES)):
+    for pattern in itertools.product([CLOSED, ResponseTimedOut()], repeat=1 + len(PROBES)):
         events = iter(pattern)
         step, _ = run(negotiation(), lambda _, events=events: next(events))
-        assert isinstance(step, Failed)
+        assert isinstance(step, NegotiationFailed)
         assert step.error.retriable
 
 
@@ -199,15 +214,15 @@ def test_every_pattern_of_closes_and_silences_ends():
 def test_a_pinned_old_release_is_not_asked(release: str):
     step, asked = run(negotiation(release), lambda _: CLOSED)
     assert asked == []
-    assert isinstance(step, Settled)
+    assert isinstance(step, VersionsNegotiated)
     assert step.versions.release == release
 
 
-@pytest.mark.parametrize("event", [CLOSED, Silent()])
-def test_a_pinned_newer_release_is_never_probed(event: Event):
+@pytest.mark.parametrize("event", [CLOSED, ResponseTimedOut()])
+def test_a_pinned_newer_release_is_never_probed(event: NegotiationEvent):
     step, asked = run(negotiation("2.8"), lambda _: event)
     assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
-    assert isinstance(step, Failed)
+    assert isinstance(step, NegotiationFailed)
 
 
 @pytest.mark.parametrize(
@@ -222,20 +237,20 @@ def test_a_pinned_newer_release_is_never_probed(event: Event):
 def test_an_answer_of_no_use_fails_with_its_reason(
     response: ApiVersionsResponse, error: type[Exception]
 ):
-    step, asked = run(negotiation(), lambda _: Answered(response))
+    step, asked = run(negotiation(), lambda _: ResponseReceived(response))
     assert len(asked) == 1
-    assert isinstance(step, Failed)
+    assert isinstance(step, NegotiationFailed)
     assert isinstance(step.error, error)
 
 
 def test_the_table_answers_every_event_in_every_state():
-    states: list[Any] = [Asking, Probing, Confirming]
-    events: list[Any] = [Answered, Closed, Silent]
+    states: list[Any] = [AwaitingApiVersions, AwaitingProbe, AwaitingConfirmation]
+    events: list[Any] = [ResponseReceived, ConnectionClosed, ResponseTimedOut]
     assert set(TRANSITIONS) == set(itertools.product(states, events))
 
 
 def test_a_slower_setup_waits_longer_for_silence():
-    machine = Negotiation(None, software="t", software_version="1", silence_s=5.0)
-    step = machine.begin()
-    assert isinstance(step, Ask)
+    negotiation = Negotiation(None, software="t", software_version="1", timeout_s=5.0)
+    step = negotiation.begin()
+    assert isinstance(step, SendRequest)
     assert step.timeout_s == 5.0

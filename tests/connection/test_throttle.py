@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.connection.throttle import throttle_s
+from aiokafkawire.connection.throttle import throttle_time_s
 from aiokafkawire.wire import APIS, ApiKey
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -21,20 +21,20 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse
 )
 def test_the_client_is_asked_for_silence(version: int, asked_ms: int, seconds: float):
     response = HeartbeatResponse(error_code=0, throttle_time_ms=asked_ms)
-    assert throttle_s(response, version) == seconds
+    assert throttle_time_s(response, version) == seconds
 
 
 def test_older_versions_tell_of_a_delay_that_is_over():
     response = MetadataResponse(brokers=[], topics=[], throttle_time_ms=900)
-    assert throttle_s(response, 5) == 0.0
-    assert throttle_s(response, 6) == 0.9
+    assert throttle_time_s(response, 5) == 0.0
+    assert throttle_time_s(response, 6) == 0.9
 
 
 def test_responses_without_the_field_ask_for_nothing():
     class Bare:
         api_key = ApiKey.HEARTBEAT
 
-    assert throttle_s(Bare(), 9) == 0.0  # type: ignore[arg-type]
+    assert throttle_time_s(Bare(), 9) == 0.0  # type: ignore[arg-type]
 
 
 def test_each_threshold_is_a_version_of_its_api():
@@ -44,7 +44,7 @@ def test_each_threshold_is_a_version_of_its_api():
             continue
         made = response.__new__(response)
         made.throttle_time_ms = 1_000
-        assert throttle_s(made, api.max_version) == 1.0
+        assert throttle_time_s(made, api.max_version) == 1.0
         # What came after the rule has it from its first version on.
         always = api.key > ApiKey.DELETE_GROUPS
-        assert throttle_s(made, 0) == float(always)
+        assert throttle_time_s(made, 0) == float(always)

@@ -66,7 +66,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
     "silent-broker-never-times-out": ("producing", replace("False")),
     "cancelled-request-frees-its-slot": (
         "producing",
-        insert_after("self._waiting.remove({expression.func.value})"),
+        insert_after("self._awaiting_response.remove({expression.func.value})"),
     ),
 }
 """Written by people who knew what the checks look at."""

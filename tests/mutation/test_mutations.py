@@ -20,7 +20,7 @@ from tests.mutation.planting import PACKAGE, Mutation, file_of, markers, mutate,
 
 NAMED = {
     "reset-to-latest-after-lookup-error": {"Resetting"},
-    "cancelled-request-frees-its-slot": {"_waiting", "remove"},
+    "cancelled-request-frees-its-slot": {"_awaiting_response", "remove"},
     "delivery-timeout-restarts-with-each-attempt": {"expires_at", "config", "delivery_timeout_s"},
 }
 """The few mutations that name something of the client. A rename must reach them, too."""

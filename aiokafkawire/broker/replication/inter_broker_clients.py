@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import BrokerClient, ByVersion, Lane
+from aiokafkawire.connection import BrokerClient, ConnectionKind, VersionedRequest
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.runtime import Address, Runtime, Supervisor
 from aiokafkawire.wire import Request, Response
@@ -49,8 +49,8 @@ class InterBrokerClients:
         self,
         node_id: int,
         address: Address,
-        request: Request[R] | ByVersion[R],
-        lane: Lane,
+        request: Request[R] | VersionedRequest[R],
+        connection_kind: ConnectionKind,
         max_version: int | None = None,
     ) -> R:
         """Send a request to a node and return the response. Raises `KafkaError`."""
@@ -58,11 +58,11 @@ class InterBrokerClients:
         deadline = self._runtime.clock.now() + RESPONSE_TIMEOUT_S
         try:
             return await client.request(
-                request, deadline=deadline, lane=lane, max_version=max_version
+                request, deadline=deadline, connection_kind=connection_kind, max_version=max_version
             )
         except RequestTimedOut:
             # Later requests would wait behind the missing response.
-            client.leave(lane)
+            client.close_connection(connection_kind)
             raise
 
     def forget(self, node_id: int) -> None:

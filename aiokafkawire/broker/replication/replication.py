@@ -34,8 +34,8 @@ from aiokafkawire.broker.replication.replica_fetcher import (
 )
 from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.connection import ByVersion, Lane
-from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
+from aiokafkawire.connection import ConnectionKind, VersionedRequest
+from aiokafkawire.connection.node_api_versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime import Address, AutoResetEvent, Runtime, Supervisor
 from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response
@@ -173,7 +173,7 @@ class Replication:
             controller_id = self.controller_context.controller_id
             try:
                 response = await self._clients[node.node_id].request(
-                    controller_id, self._addresses[controller_id], request, Lane.GENERAL
+                    controller_id, self._addresses[controller_id], request, ConnectionKind.GENERAL
                 )
             except KafkaError as error:
                 logger.warning("node %d: controlled shutdown failed: %s", node.node_id, error)
@@ -308,7 +308,9 @@ class Replication:
     ) -> None:
         clients, address = self._clients[node.node_id], self._addresses[node_id]
         try:
-            response = await clients.request(node_id, address, _request(command), Lane.GENERAL)
+            response = await clients.request(
+                node_id, address, _request(command), ConnectionKind.GENERAL
+            )
         except KafkaError as error:
             logger.debug("controller %d: node %d: %s", node.node_id, node_id, error)
             await self._pause()
@@ -359,7 +361,7 @@ class Replication:
                 request, max_version = _in_any_version(call.request)
                 try:
                     response = await self._clients[node.node_id].request(
-                        leader, address, request, Lane.FETCH, max_version
+                        leader, address, request, ConnectionKind.FETCH, max_version
                     )
                 except KafkaError as error:
                     logger.debug("node %d: node %d: %s", node.node_id, leader, error)
@@ -399,28 +401,28 @@ class Replication:
 
 def _in_any_version(
     request: Request[Response],
-) -> tuple[Request[Response] | ByVersion[Response], int | None]:
+) -> tuple[Request[Response] | VersionedRequest[Response], int | None]:
     """Return the request of a follower, and the highest version that it can use."""
     if not isinstance(request, FetchRequest):
         return request, None
     last = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if needs_topic_names(request) else None
-    return ByVersion(ApiKey.FETCH, lambda version: fetch_request_for(request, version)), last
+    return VersionedRequest(ApiKey.FETCH, lambda version: fetch_request_for(request, version)), last
 
 
-def _request(command: ControllerCommand) -> ByVersion[Response]:
+def _request(command: ControllerCommand) -> VersionedRequest[Response]:
     """Return the request of a command, for any version."""
     match command:
         case LeaderAndIsrCommand():
-            return ByVersion(
+            return VersionedRequest(
                 ApiKey.LEADER_AND_ISR,
                 lambda version: build_leader_and_isr_request(command, version),
             )
         case StopReplicaCommand():
-            return ByVersion(
+            return VersionedRequest(
                 ApiKey.STOP_REPLICA, lambda version: build_stop_replica_request(command, version)
             )
         case UpdateMetadataCommand():
-            return ByVersion(
+            return VersionedRequest(
                 ApiKey.UPDATE_METADATA,
                 lambda version: build_update_metadata_request(command, version),
             )

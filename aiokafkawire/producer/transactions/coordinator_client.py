@@ -173,7 +173,7 @@ class TransactionCoordinatorClient:
             return
         versions = self._cluster.coordinator_versions(self._route)
         if versions is not None:
-            latest = versions.highest(ApiKey.INIT_PRODUCER_ID)
+            latest = versions.latest_usable_version(ApiKey.INIT_PRODUCER_ID)
             self._machine.can_bump_epoch = latest >= FIRST_WITH_EPOCH_BUMP
 
     def _timeout_hint(self, now: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from struct import Struct
 
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.producer.transactions.actions import TransactionAction
 from aiokafkawire.producer.transactions.requests import (
     FIRST_WITH_TV_2,
@@ -40,9 +40,9 @@ class EndTxnTemplate:
         example = encode(self._request(0, 0, committed=False), FIRST_WITH_TV_2)
         self._prefix = example[: -_REQUEST.size]
 
-    def message(self, end: EndTxn) -> ByVersion[EndTxnResponse]:
+    def message(self, end: EndTxn) -> VersionedRequest[EndTxnResponse]:
         """The request, in whatever version it will go out."""
-        return ByVersion(ApiKey.END_TXN, partial(self._build, end))
+        return VersionedRequest(ApiKey.END_TXN, partial(self._build, end))
 
     def _build(self, end: EndTxn, version: int) -> EndTxnRequest | RawRequest:
         producer_id, epoch = end.identity.producer_id, end.identity.epoch

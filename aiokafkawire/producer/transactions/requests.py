@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import CommitFailed, KafkaError, ProducerFenced, UnsupportedVersion
 from aiokafkawire.producer.transactions.actions import TransactionAction, most_severe
 from aiokafkawire.producer.transactions.states import (
@@ -93,7 +93,7 @@ _MEMBERSHIP_CODES = frozenset(
 class RoutedRequest(NamedTuple):
     """A message, where it goes, and the versions in which it may."""
 
-    message: WireRequest[Any] | ByVersion[Any]
+    message: WireRequest[Any] | VersionedRequest[Any]
     route: ToCoordinator
     min_version: int = 0
     max_version: int | None = None
@@ -163,7 +163,7 @@ def check_encodable(
 
 def _route_offset_commit(request: TxnOffsetCommit, transactional_id: str) -> RoutedRequest:
     return RoutedRequest(
-        ByVersion(
+        VersionedRequest(
             ApiKey.TXN_OFFSET_COMMIT, partial(_offset_commit_message, request, transactional_id)
         ),
         ToCoordinator(request.commit.group.group_id, CoordinatorType.GROUP),

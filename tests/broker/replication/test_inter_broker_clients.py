@@ -8,7 +8,7 @@ from aiokafkawire.broker import Broker, Drop
 from aiokafkawire.broker.releases import RELEASES
 from aiokafkawire.broker.replication import inter_broker_clients as module
 from aiokafkawire.broker.replication.inter_broker_clients import InterBrokerClients
-from aiokafkawire.connection import Lane
+from aiokafkawire.connection import ConnectionKind
 from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor
 from aiokafkawire.wire import ApiKey
@@ -32,7 +32,7 @@ async def test_only_who_cannot_be_asked_is_taken_at_its_release(
     name = {"0.9": "0.9.0"}.get(as_of, as_of)
     async with Broker(as_of=as_of) as broker:
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES[name])
-        answer = await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
+        answer = await peers.request(1, broker.nodes[1], ASK, ConnectionKind.GENERAL)
         assert isinstance(answer, ListGroupsResponse)
         [seen] = broker.requests.of(ApiKey.LIST_GROUPS)
         assert seen.client_id == "broker-7"
@@ -44,9 +44,9 @@ async def test_a_node_that_was_forgotten_is_connected_to_anew(supervisor: Superv
     async with Broker(as_of="2.8") as broker:
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for _ in range(2):
-            await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
+            await peers.request(1, broker.nodes[1], ASK, ConnectionKind.GENERAL)
         peers.forget(1)
-        await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
+        await peers.request(1, broker.nodes[1], ASK, ConnectionKind.GENERAL)
         connections = [seen.connection for seen in broker.requests.of(ApiKey.LIST_GROUPS)]
         assert connections[0] == connections[1] != connections[2]
         peers.abort()
@@ -56,7 +56,7 @@ async def test_a_node_with_another_address_is_asked_there(supervisor: Supervisor
     async with Broker(nodes=2, as_of="2.8") as broker:
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for address in broker.nodes.values():
-            await peers.request(1, address, ASK, Lane.GENERAL)
+            await peers.request(1, address, ASK, ConnectionKind.GENERAL)
         assert [seen.node_id for seen in broker.requests.of(ApiKey.LIST_GROUPS)] == [1, 2]
         peers.abort()
 
@@ -70,13 +70,13 @@ async def test_behind_an_answer_that_did_not_come_nothing_waits(
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         broker.on(ApiKey.LIST_GROUPS, Drop(), times=1)
         with pytest.raises(RequestTimedOut):
-            await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
-        await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
+            await peers.request(1, broker.nodes[1], ASK, ConnectionKind.GENERAL)
+        await peers.request(1, broker.nodes[1], ASK, ConnectionKind.GENERAL)
         peers.abort()
 
 
 async def test_nobody_there_is_told(supervisor: Supervisor) -> None:
     peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
     with pytest.raises(ConnectionFailed):
-        await peers.request(1, Address("127.0.0.1", 1), ASK, Lane.GENERAL)
+        await peers.request(1, Address("127.0.0.1", 1), ASK, ConnectionKind.GENERAL)
     peers.abort()

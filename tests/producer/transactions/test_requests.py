@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire import wire
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import BrokerError, CommitFailed, ProducerFenced, UnsupportedVersion
 from aiokafkawire.producer.transactions.actions import TransactionAction
 from aiokafkawire.producer.transactions.requests import (
@@ -82,7 +82,7 @@ def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
     assert high == (APIS[key].max_stable_version if out.max_version is None else out.max_version)
     for version in range(low, high + 1):
         message = out.message
-        built: Any = message.build(version) if isinstance(message, ByVersion) else message
+        built: Any = message.build(version) if isinstance(message, VersionedRequest) else message
         decoded = wire.decode(type(built), version, wire.encode(built, version))
         assert wire.to_json(decoded, version) == wire.to_json(built, version)
 
@@ -102,7 +102,7 @@ def test_what_the_messages_say() -> None:
 
 def test_a_member_is_named_where_it_is_checked() -> None:
     out = build_request(TxnOffsetCommit(ME, TV_0, COMMIT), "id", 1)
-    assert isinstance(out.message, ByVersion)
+    assert isinstance(out.message, VersionedRequest)
     told: Any = out.message.build(3)
     assert (told.generation_id, told.member_id, told.group_instance_id) == (4, "m", "static")
     (a, b) = told.topics

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from aiokafkawire.broker import releases
-from aiokafkawire.connection.versions import (
+from aiokafkawire.connection.node_api_versions import (
     RELEASES,
-    ApiRange,
-    ByVersion,
-    Versions,
+    BrokerVersionRange,
+    NodeApiVersions,
+    VersionedRequest,
     add_version_advice,
     choose_version,
-    parse_pin,
+    parse_api_version,
 )
 from aiokafkawire.errors import InvalidOption, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Response
@@ -39,8 +39,8 @@ from aiokafkawire.wire.messages.offset_fetch import (
 )
 from aiokafkawire.wire.messages.produce import ProduceRequest, TopicProduceData
 
-EVERYTHING = Versions(
-    {api.key: ApiRange(api.min_version, api.max_version) for api in APIS.values()}
+EVERYTHING = NodeApiVersions(
+    {api.key: BrokerVersionRange(api.min_version, api.max_version) for api in APIS.values()}
 )
 AN_ID = uuid.UUID(int=7)
 
@@ -67,8 +67,8 @@ def told(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsRe
 def test_the_highest_version_that_both_know(
     broker: tuple[int, int], our_max: int | None, our_min: int, version: int
 ):
-    versions = Versions({ApiKey.HEARTBEAT: ApiRange(*broker)})
-    assert versions.highest(ApiKey.HEARTBEAT, our_max, our_min) == version
+    versions = NodeApiVersions({ApiKey.HEARTBEAT: BrokerVersionRange(*broker)})
+    assert versions.latest_usable_version(ApiKey.HEARTBEAT, our_max, our_min) == version
 
 
 @pytest.mark.parametrize(
@@ -78,40 +78,40 @@ def test_the_highest_version_that_both_know(
 def test_no_version_in_common_names_both_ranges(
     broker: tuple[int, int], our_max: int | None, our_min: int
 ):
-    versions = Versions({ApiKey.HEARTBEAT: ApiRange(*broker)})
+    versions = NodeApiVersions({ApiKey.HEARTBEAT: BrokerVersionRange(*broker)})
     with pytest.raises(UnsupportedVersion, match=f"Heartbeat {broker[0]} to {broker[1]}, and"):
-        versions.highest(ApiKey.HEARTBEAT, our_max, our_min)
+        versions.latest_usable_version(ApiKey.HEARTBEAT, our_max, our_min)
 
 
 def test_an_api_that_the_broker_lacks_is_named_with_the_release():
     with pytest.raises(UnsupportedVersion, match=r"\(Kafka 0.8.2\) has no JoinGroup"):
-        Versions.of_release("0.8.2").highest(ApiKey.JOIN_GROUP)
+        NodeApiVersions.for_release("0.8.2").latest_usable_version(ApiKey.JOIN_GROUP)
 
 
 def test_an_unstable_version_is_never_chosen():
     api = APIS[ApiKey.INIT_PRODUCER_ID]
     assert api.latest_version_unstable
-    assert EVERYTHING.highest(api.key) == api.max_version - 1
+    assert EVERYTHING.latest_usable_version(api.key) == api.max_version - 1
 
 
 def test_a_version_for_early_access_is_never_chosen():
     key = ApiKey.SHARE_FETCH
     with pytest.raises(UnsupportedVersion, match="ShareFetch"):
-        Versions({key: ApiRange(0, 0)}).highest(key)
-    assert Versions({key: ApiRange(0, 2)}).highest(key) == 2
+        NodeApiVersions({key: BrokerVersionRange(0, 0)}).latest_usable_version(key)
+    assert NodeApiVersions({key: BrokerVersionRange(0, 2)}).latest_usable_version(key) == 2
 
 
 def test_impossible_ranges_are_left_out_and_repeated_ones_ignored():
     response = told({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
     response.api_keys.append(ApiVersion(api_key=12, min_version=0, max_version=99))
-    assert Versions.from_response(response).ranges == {12: ApiRange(0, 3)}
+    assert NodeApiVersions.from_response(response).ranges == {12: BrokerVersionRange(0, 3)}
 
 
 def test_the_produce_versions_that_4_x_lists_and_refuses_are_left_out():
-    new = Versions.from_response(told({ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17)}))
-    assert new.ranges[ApiKey.PRODUCE] == ApiRange(3, 13)
-    old = Versions.from_response(told({ApiKey.PRODUCE: (0, 9), ApiKey.FETCH: (0, 12)}))
-    assert old.ranges[ApiKey.PRODUCE] == ApiRange(0, 9)
+    new = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17)}))
+    assert new.ranges[ApiKey.PRODUCE] == BrokerVersionRange(3, 13)
+    old = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (0, 9), ApiKey.FETCH: (0, 12)}))
+    assert old.ranges[ApiKey.PRODUCE] == BrokerVersionRange(0, 9)
 
 
 def produce(topic_id: uuid.UUID) -> ProduceRequest:
@@ -126,7 +126,7 @@ def produce(topic_id: uuid.UUID) -> ProduceRequest:
 def test_produce_depends_on_transactions_and_topic_ids(
     level: int, topic_id: uuid.UUID, version: int
 ):
-    versions = Versions.from_response(told({ApiKey.PRODUCE: (3, 13)}, level))
+    versions = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (3, 13)}, level))
     assert choose_version(versions, produce(topic_id)) == version
 
 
@@ -164,7 +164,7 @@ def test_the_callers_bounds_hold_as_well():
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     assert choose_version(EVERYTHING, heartbeat, max_version=2) == 2
     assert choose_version(EVERYTHING, produce(ZERO_UUID), max_version=7) == 7
-    build = ByVersion(ApiKey.HEARTBEAT, lambda version: heartbeat)
+    build = VersionedRequest(ApiKey.HEARTBEAT, lambda version: heartbeat)
     assert choose_version(EVERYTHING, build, min_version=3) == 4
 
 
@@ -180,63 +180,64 @@ def test_the_callers_bounds_hold_as_well():
     ],
 )
 def test_old_releases_are_pinned(text: str, release: str):
-    pin = parse_pin(text)
-    assert pin is not None
-    assert pin.versions == Versions(RELEASES[release], release)
+    override = parse_api_version(text)
+    assert override is not None
+    assert override.versions == NodeApiVersions(RELEASES[release], release)
 
 
 @pytest.mark.parametrize("text", ["0.10", "0.10.2", "0.11.0.3", "1.0", "2.8", "4.3"])
 def test_releases_that_can_be_asked_only_rule_out_older_ones(text: str):
-    pin = parse_pin(text)
-    assert pin is not None
-    assert pin.versions is None
+    override = parse_api_version(text)
+    assert override is not None
+    assert override.versions is None
 
 
 @pytest.mark.parametrize(("text", "flexible"), [("2.3", False), ("0.10", False), ("2.4", True)])
 def test_releases_before_2_4_rule_out_flexible_versions(text: str, flexible: bool):
-    pin = parse_pin(text)
-    assert pin is not None
-    assert pin.flexible is flexible
+    override = parse_api_version(text)
+    assert override is not None
+    assert override.flexible is flexible
 
 
 def test_what_a_caller_needs_is_not_held_back_by_what_one_node_says_of_features():
-    fresh = Versions(EVERYTHING.ranges)
+    fresh = NodeApiVersions(EVERYTHING.ranges)
     for key, first in ((ApiKey.PRODUCE, 12), (ApiKey.TXN_OFFSET_COMMIT, 5), (ApiKey.END_TXN, 5)):
-        assert fresh.highest(key) == first - 1
-        assert fresh.highest(key, our_min=first) >= first
+        assert fresh.latest_usable_version(key) == first - 1
+        assert fresh.latest_usable_version(key, our_min=first) >= first
 
 
 def test_the_epoch_of_features_is_kept():
     response = told({ApiKey.PRODUCE: (0, 13)}, level=2)
-    assert Versions.from_response(response).features_epoch == -1
+    assert NodeApiVersions.from_response(response).features_epoch == -1
     response.finalized_features_epoch = 42
-    assert Versions.from_response(response).features_epoch == 42
-    assert Versions.from_response(response).without_flexible().features_epoch == 42
+    assert NodeApiVersions.from_response(response).features_epoch == 42
+    assert NodeApiVersions.from_response(response).without_flexible().features_epoch == 42
 
 
 def test_without_flexible_versions():
     told = {
-        ApiKey.METADATA: ApiRange(0, 13),
-        ApiKey.SYNC_GROUP: ApiRange(0, 3),
-        ApiKey.JOIN_GROUP: ApiRange(6, 9),
-        9999: ApiRange(0, 1),
+        ApiKey.METADATA: BrokerVersionRange(0, 13),
+        ApiKey.SYNC_GROUP: BrokerVersionRange(0, 3),
+        ApiKey.JOIN_GROUP: BrokerVersionRange(6, 9),
+        9999: BrokerVersionRange(0, 1),
     }
-    versions = Versions(told, None, {"feature": 1}).without_flexible()
+    versions = NodeApiVersions(told, None, {"feature": 1}).without_flexible()
     assert versions.ranges == {
-        ApiKey.METADATA: ApiRange(0, 8),
-        ApiKey.SYNC_GROUP: ApiRange(0, 3),
-        9999: ApiRange(0, 1),
+        ApiKey.METADATA: BrokerVersionRange(0, 8),
+        ApiKey.SYNC_GROUP: BrokerVersionRange(0, 3),
+        9999: BrokerVersionRange(0, 1),
     }
     assert versions.features == {"feature": 1}
 
 
 def test_without_flexible_versions_no_version_is_newer_than_2_3():
-    ranges = Versions(EVERYTHING.ranges).without_flexible().ranges
+    ranges = NodeApiVersions(EVERYTHING.ranges).without_flexible().ranges
     served = releases.RELEASES["2.3"].served
     assert len(ranges.keys() & served.keys()) > 20
     for key in ranges.keys() & served.keys():
-        assert ranges[key].high <= served[ApiKey(key)].high, ApiKey(key).name
-    assert ranges[ApiKey.LEAVE_GROUP].high == 2  # 2.4 has version 3 too, which is not flexible
+        assert ranges[key].max_version <= served[ApiKey(key)].high, ApiKey(key).name
+    # 2.4 has version 3 too, which is not flexible
+    assert ranges[ApiKey.LEAVE_GROUP].max_version == 2
 
 
 @pytest.mark.parametrize(
@@ -256,17 +257,17 @@ def test_a_malformed_flexible_response_names_the_remedy(
 
 @pytest.mark.parametrize("text", [None, "auto"])
 def test_without_a_pin_everything_is_negotiated(text: str | None):
-    assert parse_pin(text) is None
+    assert parse_api_version(text) is None
 
 
 @pytest.mark.parametrize("text", ["", "four", "4", "0.8", "0.8.3", "0.7", "0.1.2", "v0.9", "0..9"])
 def test_other_pins_are_refused_by_name(text: str):
     with pytest.raises(InvalidOption, match="api_version"):
-        parse_pin(text)
+        parse_api_version(text)
 
 
 def test_releases_only_grow():
     older_first = list(reversed(RELEASES.values()))
     for older, newer in itertools.pairwise(older_first):
         for key, span in older.items():
-            assert newer[key].high >= span.high
+            assert newer[key].max_version >= span.max_version

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("Counters",)
+__all__ = ("ConnectionMetrics",)
 
 
 @dataclass(slots=True)
-class Counters:
+class ConnectionMetrics:
     """Shared by all connections of a client. Totals only grow; sums are in seconds or bytes."""
 
     connections_open: int = 0
@@ -22,19 +22,19 @@ class Counters:
     bytes_received: int = 0
     throttle_s: float = 0.0
 
-    def opened(self) -> None:
+    def record_opened(self) -> None:
         """A connection was made."""
         self.connections_open += 1
         self.connections_made += 1
 
-    def answered(self, latency_s: float) -> None:
+    def record_response(self, latency_s: float) -> None:
         """A response came, so long after its request was handed to the socket."""
         self.responses += 1
         self.latency_sum_s += latency_s
         if latency_s > self.latency_max_s:  # noqa: PLR1730 - several times as fast as max
             self.latency_max_s = latency_s
 
-    def closed(self, *, lost: bool) -> None:
+    def record_closed(self, *, lost: bool) -> None:
         """A connection ended; `lost`: not by the client's own wish."""
         self.connections_open -= 1
         self.connections_lost += lost

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from aiokafkawire.wire import ApiKey
 
-__all__ = ("Lane", "lane_of")
+__all__ = ("ConnectionKind", "connection_kind_for")
 
 
-class Lane(enum.Enum):
+class ConnectionKind(enum.Enum):
     """A class of wait; a broker client has at most one connection for each."""
 
     GENERAL = "general"
@@ -26,15 +26,15 @@ class Lane(enum.Enum):
     __hash__ = object.__hash__
 
 
-_LANES: Mapping[int, Lane] = {
-    ApiKey.FETCH: Lane.FETCH,
-    ApiKey.PRODUCE: Lane.PRODUCE,
+_KIND_BY_API: Mapping[int, ConnectionKind] = {
+    ApiKey.FETCH: ConnectionKind.FETCH,
+    ApiKey.PRODUCE: ConnectionKind.PRODUCE,
     # mutation: heartbeats-wait-behind-join
-    ApiKey.JOIN_GROUP: Lane.JOIN,
-    ApiKey.SYNC_GROUP: Lane.JOIN,
+    ApiKey.JOIN_GROUP: ConnectionKind.JOIN,
+    ApiKey.SYNC_GROUP: ConnectionKind.JOIN,
 }
 
 
-def lane_of(api_key: int) -> Lane:
+def connection_kind_for(api_key: int) -> ConnectionKind:
     """The lane that requests of an API take unless the caller says otherwise."""
-    return _LANES.get(api_key, Lane.GENERAL)
+    return _KIND_BY_API.get(api_key, ConnectionKind.GENERAL)

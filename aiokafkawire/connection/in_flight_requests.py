@@ -20,12 +20,12 @@ from aiokafkawire.runtime.transitions import enum_transition
 __all__ = (
     "MAX_QUEUED",
     "TRANSITIONS",
-    "Call",
-    "CallEvent",
-    "CallState",
-    "Due",
-    "InFlight",
+    "DeadlineResult",
+    "InFlightRequest",
+    "InFlightRequests",
     "QueueFull",
+    "RequestEvent",
+    "RequestState",
 )
 
 MAX_QUEUED = 10_000
@@ -39,7 +39,7 @@ STALE_HEAP_ENTRIES = 64
 T = TypeVar("T")
 
 
-class CallState(IntEnum):
+class RequestState(IntEnum):
     """Where a request stands. An abandoned one keeps its slot: its answer still comes."""
 
     QUEUED = 0
@@ -48,7 +48,7 @@ class CallState(IntEnum):
     DONE = 3
 
 
-class CallEvent(IntEnum):
+class RequestEvent(IntEnum):
     """What can happen to a request."""
 
     WRITTEN = 0
@@ -58,19 +58,19 @@ class CallEvent(IntEnum):
 
 
 TRANSITIONS = {
-    (CallState.QUEUED, CallEvent.WRITTEN): CallState.SENT,
-    (CallState.QUEUED, CallEvent.EXPIRED): CallState.DONE,
-    (CallState.QUEUED, CallEvent.CANCELLED): CallState.DONE,
-    (CallState.SENT, CallEvent.ANSWERED): CallState.DONE,
-    (CallState.SENT, CallEvent.EXPIRED): CallState.ABANDONED,
-    (CallState.SENT, CallEvent.CANCELLED): CallState.ABANDONED,
-    (CallState.ABANDONED, CallEvent.ANSWERED): CallState.DONE,
+    (RequestState.QUEUED, RequestEvent.WRITTEN): RequestState.SENT,
+    (RequestState.QUEUED, RequestEvent.EXPIRED): RequestState.DONE,
+    (RequestState.QUEUED, RequestEvent.CANCELLED): RequestState.DONE,
+    (RequestState.SENT, RequestEvent.ANSWERED): RequestState.DONE,
+    (RequestState.SENT, RequestEvent.EXPIRED): RequestState.ABANDONED,
+    (RequestState.SENT, RequestEvent.CANCELLED): RequestState.ABANDONED,
+    (RequestState.ABANDONED, RequestEvent.ANSWERED): RequestState.DONE,
 }
 """What each event makes of a request. A pair that is absent cannot happen."""
 
 # Up to Python 3.11 an enumeration looks for its members by a long way.
-_SENT, _ABANDONED = CallState.SENT, CallState.ABANDONED
-_WRITTEN, _ANSWERED = CallEvent.WRITTEN, CallEvent.ANSWERED
+_SENT, _ABANDONED = RequestState.SENT, RequestState.ABANDONED
+_WRITTEN, _ANSWERED = RequestEvent.WRITTEN, RequestEvent.ANSWERED
 
 
 class QueueFull(Exception):
@@ -78,7 +78,7 @@ class QueueFull(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Call(Generic[T]):
+class InFlightRequest(Generic[T]):
     """One request. `payload` is the caller's; the machine never looks into it.
 
     After `deadline` nobody waits for the answer any more. After `limit` the broker counts as
@@ -88,29 +88,29 @@ class Call(Generic[T]):
 
     correlation_id: int
     deadline: float
-    limit: float
+    disconnect_at: float
     payload: T
     expects_response: bool
-    state: CallState = CallState.QUEUED
+    state: RequestState = RequestState.QUEUED
     sent: bool = False
     sent_at: float = math.inf
 
-    def on(self, event: CallEvent) -> None:
+    def apply(self, event: RequestEvent) -> None:
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
             self.state = enum_transition(TRANSITIONS, self.state, event)  # which says what is wrong
 
 
-class Due(NamedTuple, Generic[T]):
+class DeadlineResult(NamedTuple, Generic[T]):
     """What time has brought: calls whose caller must hear of it, and what ends the connection."""
 
-    expired: list[Call[T]]
-    silent: Call[T] | None
-    idle: bool
+    expired: list[InFlightRequest[T]]
+    unresponsive: InFlightRequest[T] | None
+    is_idle: bool
 
 
-class InFlight(Generic[T]):
+class InFlightRequests(Generic[T]):
     """Queue, slots, order, deadlines and throttling of one connection.
 
     `request_timeout_s`: how long a request may stay unanswered, or being written, if its own
@@ -135,10 +135,10 @@ class InFlight(Generic[T]):
         self._request_timeout_s = request_timeout_s
         self._max_idle_s = max_idle_s
         self.next_correlation_id = 0
-        self.queue: deque[Call[T]] = deque()
-        self._waiting: deque[Call[T]] = deque()
-        self.one_way: list[Call[T]] = []
-        self._deadlines: list[tuple[float, int, Call[T]]] = []
+        self.queued: deque[InFlightRequest[T]] = deque()
+        self._awaiting_response: deque[InFlightRequest[T]] = deque()
+        self.one_way: list[InFlightRequest[T]] = []
+        self._deadlines: list[tuple[float, int, InFlightRequest[T]]] = []
         self.throttled_until = -math.inf
         self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
@@ -146,107 +146,116 @@ class InFlight(Generic[T]):
 
     def __len__(self) -> int:
         """Requests that are queued, being written, or unanswered."""
-        return len(self.queue) + len(self._waiting) + len(self.one_way)
+        return len(self.queued) + len(self._awaiting_response) + len(self.one_way)
 
     def next_write_at(self, now: float) -> float:
         """When `take` will give something, if nothing else happens; infinity if it will not."""
-        if not self.queue:
+        if not self.queued:
             return math.inf
         if now < self.throttled_until:
             return self.throttled_until
-        full = self.queue[0].expects_response and len(self._waiting) >= self._max_in_flight
+        full = (
+            self.queued[0].expects_response and len(self._awaiting_response) >= self._max_in_flight
+        )
         return math.inf if full else now
 
-    def submit(self, payload: T, deadline: float, expects_response: bool) -> Call[T]:
+    def submit(self, payload: T, deadline: float, expects_response: bool) -> InFlightRequest[T]:
         """Queue a request that was encoded with `next_correlation_id`. Raises `QueueFull`."""
-        if len(self.queue) >= self._max_queued:
+        if len(self.queued) >= self._max_queued:
             raise QueueFull
-        call = Call(self.next_correlation_id, deadline, math.inf, payload, expects_response)
-        self.queue.append(call)
-        self._number(call)
-        return call
+        request = InFlightRequest(
+            self.next_correlation_id, deadline, math.inf, payload, expects_response
+        )
+        self.queued.append(request)
+        self._register_deadline(request)
+        return request
 
-    def begin(self, payload: T, deadline: float, now: float) -> Call[T] | None:
+    def submit_and_take(self, payload: T, deadline: float, now: float) -> InFlightRequest[T] | None:
         """`submit` and `take` in one, for a request that expects a response and has nothing in its
         way: it is to be written now. None if something is, and then nothing is done."""
-        waiting = self._waiting
+        waiting = self._awaiting_response
         # mutation: throttle-ignored
-        if self.queue or len(waiting) >= self._max_in_flight or now < self.throttled_until:
+        if self.queued or len(waiting) >= self._max_in_flight or now < self.throttled_until:
             return None
         # mutation: request-times-out-before-deadline
         limit = max(deadline, now + self._request_timeout_s)
-        call = Call(self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now)
-        waiting.append(call)
-        self._number(call)
-        return call
+        request = InFlightRequest(
+            self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now
+        )
+        waiting.append(request)
+        self._register_deadline(request)
+        return request
 
-    def _number(self, call: Call[T]) -> None:
+    def _register_deadline(self, request: InFlightRequest[T]) -> None:
         """Note the deadline of a call that bears the next correlation id."""
-        number = call.correlation_id
+        number = request.correlation_id
         # mutation: correlation-ids-reused
         self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
         if len(self._deadlines) > STALE_HEAP_ENTRIES:
-            self._forget_finished()
-        heapq.heappush(self._deadlines, (call.deadline, number, call))
+            self._prune_deadlines()
+        heapq.heappush(self._deadlines, (request.deadline, number, request))
 
-    def take(self, now: float) -> list[Call[T]]:
+    def take_writable(self, now: float) -> list[InFlightRequest[T]]:
         """The calls to write now, in their order, as slots and throttling allow."""
-        taken: list[Call[T]] = []
+        taken: list[InFlightRequest[T]] = []
         if now < self.throttled_until:
             return taken
-        while self.queue:
-            call = self.queue[0]
-            if call.expects_response:
-                if len(self._waiting) >= self._max_in_flight:
+        while self.queued:
+            request = self.queued[0]
+            if request.expects_response:
+                if len(self._awaiting_response) >= self._max_in_flight:
                     break
-                self._waiting.append(call)
+                self._awaiting_response.append(request)
             else:
-                self.one_way.append(call)
+                self.one_way.append(request)
             # mutation: queued-request-times-out-before-deadline
-            call.limit = max(call.deadline, now + self._request_timeout_s)
-            self.queue.popleft()
-            call.on(_WRITTEN)
-            call.sent = True
-            call.sent_at = now
-            taken.append(call)
+            request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
+            self.queued.popleft()
+            request.apply(_WRITTEN)
+            request.sent = True
+            request.sent_at = now
+            taken.append(request)
         return taken
 
-    def written(self, now: float) -> list[Call[T]]:
+    def mark_written(self, now: float) -> list[InFlightRequest[T]]:
         """All that was taken is on its way; the calls that expect no answer are done."""
         finished, self.one_way = self.one_way, []
-        for call in finished:
-            call.on(_ANSWERED)
-            self.last_one_way = call.payload
-        self._note_idle(now)
+        for request in finished:
+            request.apply(_ANSWERED)
+            self.last_one_way = request.payload
+        self._update_idle_since(now)
         return finished
 
-    def answered(self, correlation_id: int, now: float) -> tuple[Call[T], bool]:
+    def complete_next(self, correlation_id: int, now: float) -> tuple[InFlightRequest[T], bool]:
         """The call that an answer is for, and whether somebody waits for it.
 
         Raises `ProtocolError` if it is not the oldest one.
         """
-        if not self._waiting or self._waiting[0].correlation_id != correlation_id:
-            raise ProtocolError(self._explain(correlation_id))
-        call = self._waiting.popleft()
-        wanted = call.state is _SENT
-        call.on(_ANSWERED)
+        if (
+            not self._awaiting_response
+            or self._awaiting_response[0].correlation_id != correlation_id
+        ):
+            raise ProtocolError(self._mismatch_text(correlation_id))
+        request = self._awaiting_response.popleft()
+        wanted = request.state is _SENT
+        request.apply(_ANSWERED)
         # The heap would keep the answer alive, which may be a fetch of many MiB.
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].state >= _ABANDONED:
             heapq.heappop(deadlines)
-        if not self._waiting and not self.queue and not self.one_way:
+        if not self._awaiting_response and not self.queued and not self.one_way:
             self._idle_since = now
-        return call, wanted
+        return request, wanted
 
-    def cancel(self, call: Call[T], now: float) -> None:
+    def cancel(self, request: InFlightRequest[T], now: float) -> None:
         """Its caller has gone. Sent, it keeps its slot until its answer comes."""
-        if call.state is CallState.QUEUED:
-            self.queue.remove(call)
-            call.on(CallEvent.CANCELLED)
-            self._note_idle(now)
-        elif call.state is CallState.SENT:
+        if request.state is RequestState.QUEUED:
+            self.queued.remove(request)
+            request.apply(RequestEvent.CANCELLED)
+            self._update_idle_since(now)
+        elif request.state is RequestState.SENT:
             # mutation: cancelled-request-frees-its-slot
-            call.on(CallEvent.CANCELLED)
+            request.apply(RequestEvent.CANCELLED)
 
     def throttle(self, until: float) -> None:
         """The broker asked for silence; write nothing before `until`."""
@@ -259,77 +268,77 @@ class InFlight(Generic[T]):
 
     def next_deadline(self, now: float) -> float:
         """When `due` may next have something to say, if nothing else happens before."""
-        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
+        while self._deadlines and self._deadlines[0][2].state >= RequestState.ABANDONED:
             heapq.heappop(self._deadlines)
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
-        for under_way in (self._waiting, self.one_way):
+        for under_way in (self._awaiting_response, self.one_way):
             if under_way:
-                earliest = min(earliest, under_way[0].limit)
+                earliest = min(earliest, under_way[0].disconnect_at)
         if not len(self):
             return min(earliest, self._idle_since + self._max_idle_s)
         # Whatever is under way may end now, unobserved: look no later than its idle time after.
         return earliest if self.closes_when_idle else min(earliest, now + self._max_idle_s)
 
-    def due(self, now: float) -> Due[T]:
+    def check_deadlines(self, now: float) -> DeadlineResult[T]:
         """What the time `now` has brought."""
-        expired: list[Call[T]] = []
+        expired: list[InFlightRequest[T]] = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            call = heapq.heappop(self._deadlines)[2]
-            if call.state is CallState.QUEUED:
-                self.queue.remove(call)
-                call.on(CallEvent.EXPIRED)
-                expired.append(call)
-            elif call.state is CallState.SENT:
-                call.on(CallEvent.EXPIRED)
-                expired.append(call)
+            request = heapq.heappop(self._deadlines)[2]
+            if request.state is RequestState.QUEUED:
+                self.queued.remove(request)
+                request.apply(RequestEvent.EXPIRED)
+                expired.append(request)
+            elif request.state is RequestState.SENT:
+                request.apply(RequestEvent.EXPIRED)
+                expired.append(request)
         silent = None
-        for under_way in (self._waiting, self.one_way):
+        for under_way in (self._awaiting_response, self.one_way):
             # mutation: silent-broker-never-times-out
-            if under_way and under_way[0].limit <= now:
+            if under_way and under_way[0].disconnect_at <= now:
                 silent = under_way[0]
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
-        return Due(expired, silent, idle)
+        return DeadlineResult(expired, silent, idle)
 
-    def unanswered(self) -> list[Call[T]]:
+    def sent_requests(self) -> list[InFlightRequest[T]]:
         """The calls of which bytes may have reached the broker, the oldest first."""
-        return [*self._waiting, *self.one_way]
+        return [*self._awaiting_response, *self.one_way]
 
-    def close(self) -> list[Call[T]]:
+    def close(self) -> list[InFlightRequest[T]]:
         """The connection has ended: all calls that somebody still waits for, the oldest first."""
         # mutation: queued-requests-hang-after-disconnect
         left = [
-            call
-            for call in (*self._waiting, *self.one_way, *self.queue)
-            if call.state <= CallState.SENT
+            request
+            for request in (*self._awaiting_response, *self.one_way, *self.queued)
+            if request.state <= RequestState.SENT
         ]
-        self._waiting.clear()
+        self._awaiting_response.clear()
         self.one_way.clear()
-        self.queue.clear()
+        self.queued.clear()
         self._deadlines.clear()
         return left
 
-    def _note_idle(self, now: float) -> None:
-        if not self._waiting and not self.queue and not self.one_way:
+    def _update_idle_since(self, now: float) -> None:
+        if not self._awaiting_response and not self.queued and not self.one_way:
             self._idle_since = now
 
-    def _forget_finished(self) -> None:
-        live = len(self.queue) + len(self._waiting) + len(self.one_way)
+    def _prune_deadlines(self) -> None:
+        live = len(self.queued) + len(self._awaiting_response) + len(self.one_way)
         if len(self._deadlines) > 2 * live + STALE_HEAP_ENTRIES:
             self._deadlines = [
-                item for item in self._deadlines if item[2].state < CallState.ABANDONED
+                item for item in self._deadlines if item[2].state < RequestState.ABANDONED
             ]
             heapq.heapify(self._deadlines)
 
-    def _explain(self, correlation_id: int) -> str:
-        if any(call.correlation_id == correlation_id for call in self._waiting):
+    def _mismatch_text(self, correlation_id: int) -> str:
+        if any(request.correlation_id == correlation_id for request in self._awaiting_response):
             kind = "out of order"
         elif 0 <= correlation_id < self.next_correlation_id:
             kind = "repeated, or for a request without a response"
         else:
             kind = "unknown"
         expected = (
-            f"the oldest unanswered request is {self._waiting[0].correlation_id}"
-            if self._waiting
+            f"the oldest unanswered request is {self._awaiting_response[0].correlation_id}"
+            if self._awaiting_response
             else "no request is unanswered"
         )
         return f"a response with correlation id {correlation_id} is {kind}: {expected}"

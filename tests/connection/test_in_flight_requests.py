@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.connection.in_flight import (
+from aiokafkawire.connection.in_flight_requests import (
     STALE_HEAP_ENTRIES,
     TRANSITIONS,
-    Call,
-    CallEvent,
-    CallState,
-    InFlight,
+    InFlightRequest,
+    InFlightRequests,
     QueueFull,
+    RequestEvent,
+    RequestState,
 )
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.runtime.transitions import InvalidTransition
 
 
 def machine(max_in_flight: int = 5, max_queued: int = 100, max_idle_s: float = 540.0):
-    return InFlight[str](
+    return InFlightRequests[str](
         0.0,
         max_in_flight=max_in_flight,
         request_timeout_s=30.0,
@@ -33,48 +33,50 @@ def machine(max_in_flight: int = 5, max_queued: int = 100, max_idle_s: float = 5
     )
 
 
-def sent(calls: InFlight[str], count: int, deadline: float = 10.0) -> list[Call[str]]:
-    made = [calls.submit(f"call {number}", deadline, True) for number in range(count)]
-    assert calls.take(0.0) == made
-    assert calls.written(0.0) == []
+def sent(
+    in_flight: InFlightRequests[str], count: int, deadline: float = 10.0
+) -> list[InFlightRequest[str]]:
+    made = [in_flight.submit(f"call {number}", deadline, True) for number in range(count)]
+    assert in_flight.take_writable(0.0) == made
+    assert in_flight.mark_written(0.0) == []
     return made
 
 
 def test_answers_come_in_the_order_of_requests():
     calls = machine()
     first, second = sent(calls, 2)
-    assert calls.answered(first.correlation_id, 1.0) == (first, True)
-    assert calls.answered(second.correlation_id, 1.0) == (second, True)
+    assert calls.complete_next(first.correlation_id, 1.0) == (first, True)
+    assert calls.complete_next(second.correlation_id, 1.0) == (second, True)
     assert len(calls) == 0
-    assert first.state is second.state is CallState.DONE
+    assert first.state is second.state is RequestState.DONE
 
 
 def test_a_request_with_nothing_in_its_way_begins_as_one_that_was_queued_and_taken():
     calls, others = machine(), machine()
     queued = others.submit("call", 10.0, True)
-    assert others.take(1.0) == [queued]
-    begun = calls.begin("call", 10.0, 1.0)
+    assert others.take_writable(1.0) == [queued]
+    begun = calls.submit_and_take("call", 10.0, 1.0)
     assert begun is not None
-    for name in Call.__slots__:
+    for name in InFlightRequest.__slots__:
         assert getattr(begun, name) == getattr(queued, name), name
     assert len(calls) == len(others) == 1
     assert calls.next_correlation_id == others.next_correlation_id == 1
     assert calls.next_deadline(1.0) == others.next_deadline(1.0) == 10.0
-    assert calls.due(10.0).expired == [begun]
-    assert calls.answered(0, 11.0) == (begun, False)
+    assert calls.check_deadlines(10.0).expired == [begun]
+    assert calls.complete_next(0, 11.0) == (begun, False)
 
 
 def test_a_request_does_not_begin_before_others_without_a_slot_or_in_silence():
     calls = machine(max_in_flight=1)
     calls.throttle(5.0)
-    assert calls.begin("silent", 10.0, 4.9) is None
-    first = calls.begin("first", 10.0, 5.0)
+    assert calls.submit_and_take("silent", 10.0, 4.9) is None
+    first = calls.submit_and_take("first", 10.0, 5.0)
     assert first is not None
-    assert calls.begin("no slot", 10.0, 5.0) is None
+    assert calls.submit_and_take("no slot", 10.0, 5.0) is None
     queued = calls.submit("queued", 10.0, True)
-    calls.answered(first.correlation_id, 6.0)
-    assert calls.begin("behind another", 10.0, 6.0) is None
-    assert calls.take(6.0) == [queued]
+    calls.complete_next(first.correlation_id, 6.0)
+    assert calls.submit_and_take("behind another", 10.0, 6.0) is None
+    assert calls.take_writable(6.0) == [queued]
     assert len(calls) == 1
 
 
@@ -86,22 +88,22 @@ def test_an_answer_that_is_not_the_oldests_breaks_the_protocol(correlation_id: i
     calls = machine()
     sent(calls, 2)
     with pytest.raises(ProtocolError, match=f"{reason}.*oldest unanswered request is 0"):
-        calls.answered(correlation_id, 1.0)
+        calls.complete_next(correlation_id, 1.0)
 
 
 def test_a_repeated_answer_breaks_the_protocol():
     calls = machine()
     sent(calls, 1)
-    calls.answered(0, 1.0)
+    calls.complete_next(0, 1.0)
     with pytest.raises(ProtocolError, match=r"repeated.*no request is unanswered"):
-        calls.answered(0, 1.0)
+        calls.complete_next(0, 1.0)
 
 
 def test_an_answer_to_a_queued_request_breaks_the_protocol():
     calls = machine()
     calls.submit("queued", 10.0, True)
     with pytest.raises(ProtocolError):
-        calls.answered(0, 1.0)
+        calls.complete_next(0, 1.0)
 
 
 def test_correlation_ids_begin_again_after_the_highest():
@@ -109,19 +111,19 @@ def test_correlation_ids_begin_again_after_the_highest():
     calls.next_correlation_id = 2**31 - 1
     last, first = sent(calls, 2)
     assert (last.correlation_id, first.correlation_id) == (2**31 - 1, 0)
-    calls.answered(2**31 - 1, 1.0)
-    calls.answered(0, 1.0)
+    calls.complete_next(2**31 - 1, 1.0)
+    calls.complete_next(0, 1.0)
 
 
 def test_more_than_the_slots_wait_in_the_queue():
     calls = machine(max_in_flight=2)
     made = [calls.submit(f"call {number}", 10.0, True) for number in range(3)]
-    assert calls.take(0.0) == made[:2]
+    assert calls.take_writable(0.0) == made[:2]
     assert calls.next_write_at(0.0) == math.inf
-    calls.answered(0, 1.0)
-    assert list(calls.queue) == made[2:]
+    calls.complete_next(0, 1.0)
+    assert list(calls.queued) == made[2:]
     assert calls.next_write_at(1.0) == 1.0
-    assert calls.take(1.0) == made[2:]
+    assert calls.take_writable(1.0) == made[2:]
 
 
 def test_the_queue_is_bounded():
@@ -136,10 +138,10 @@ def test_a_request_without_an_answer_holds_no_slot():
     calls = machine(max_in_flight=1)
     one_way = [calls.submit(f"call {number}", 10.0, False) for number in range(3)]
     asking = calls.submit("asks", 10.0, True)
-    assert calls.take(0.0) == [*one_way, asking]
-    assert calls.written(0.0) == one_way
-    assert all(call.state is CallState.DONE for call in one_way)
-    assert calls.answered(asking.correlation_id, 1.0) == (asking, True)
+    assert calls.take_writable(0.0) == [*one_way, asking]
+    assert calls.mark_written(0.0) == one_way
+    assert all(call.state is RequestState.DONE for call in one_way)
+    assert calls.complete_next(asking.correlation_id, 1.0) == (asking, True)
 
 
 def test_a_cancelled_request_keeps_its_slot_until_its_answer_comes():
@@ -147,10 +149,10 @@ def test_a_cancelled_request_keeps_its_slot_until_its_answer_comes():
     (first,) = sent(calls, 1)
     second = calls.submit("second", 10.0, True)
     calls.cancel(first, 1.0)
-    assert first.state is CallState.ABANDONED
-    assert calls.take(1.0) == []
-    assert calls.answered(0, 2.0) == (first, False)
-    assert calls.take(2.0) == [second]
+    assert first.state is RequestState.ABANDONED
+    assert calls.take_writable(1.0) == []
+    assert calls.complete_next(0, 2.0) == (first, False)
+    assert calls.take_writable(2.0) == [second]
 
 
 def test_a_request_cancelled_in_the_queue_is_never_sent():
@@ -160,71 +162,71 @@ def test_a_request_cancelled_in_the_queue_is_never_sent():
     third = calls.submit("third", 10.0, True)
     calls.cancel(second, 1.0)
     assert not second.sent
-    calls.answered(0, 2.0)
-    assert calls.take(2.0) == [third]
+    calls.complete_next(0, 2.0)
+    assert calls.take_writable(2.0) == [third]
     # Its correlation id was given away: a gap is no error.
-    assert calls.answered(third.correlation_id, 3.0) == (third, True)
+    assert calls.complete_next(third.correlation_id, 3.0) == (third, True)
 
 
 def test_each_deadline_is_told_once_and_whether_it_was_sent():
     calls = machine(max_in_flight=1)
     first = calls.submit("first", 5.0, True)
     second = calls.submit("second", 3.0, True)
-    calls.take(0.0)
+    calls.take_writable(0.0)
     assert calls.next_deadline(0.0) == 3.0
-    assert calls.due(3.0).expired == [second]
+    assert calls.check_deadlines(3.0).expired == [second]
     assert not second.sent
     assert calls.next_deadline(3.0) == 5.0
-    assert calls.due(5.0).expired == [first]
+    assert calls.check_deadlines(5.0).expired == [first]
     assert first.sent
-    assert first.state is CallState.ABANDONED
-    assert calls.due(6.0).expired == []
+    assert first.state is RequestState.ABANDONED
+    assert calls.check_deadlines(6.0).expired == []
 
 
 def test_the_oldest_unanswered_past_its_limit_shows_a_silent_broker():
     calls = machine()
     first, second = sent(calls, 2, deadline=1.0)
-    assert calls.due(1.0).expired == [first, second]
+    assert calls.check_deadlines(1.0).expired == [first, second]
     # The caller has gone; the connection is given up at the request timeout only.
     assert calls.next_deadline(1.0) == 30.0
-    assert calls.due(29.9).silent is None
-    assert calls.due(30.0).silent is first
+    assert calls.check_deadlines(29.9).unresponsive is None
+    assert calls.check_deadlines(30.0).unresponsive is first
 
 
 def test_a_request_without_an_answer_that_cannot_be_written_shows_a_silent_broker():
     calls = machine()
     first = calls.submit("first", 1.0, False)
-    calls.take(0.0)
-    assert calls.due(1.0).expired == [first]
+    calls.take_writable(0.0)
+    assert calls.check_deadlines(1.0).expired == [first]
     assert calls.next_deadline(1.0) == 30.0
-    assert calls.due(29.9).silent is None
-    assert calls.due(30.0).silent is first
+    assert calls.check_deadlines(29.9).unresponsive is None
+    assert calls.check_deadlines(30.0).unresponsive is first
 
 
 def test_a_request_with_a_long_deadline_may_stay_unanswered_for_longer():
     calls = machine()
     (parked,) = sent(calls, 1, deadline=300.0)
-    assert calls.due(299.0).silent is None
-    assert calls.due(300.0).silent is parked
+    assert calls.check_deadlines(299.0).unresponsive is None
+    assert calls.check_deadlines(300.0).unresponsive is parked
 
 
 def test_a_broker_behind_a_parked_request_is_not_silent():
     calls = machine()
     parked = calls.submit("parked", 300.0, True)
     behind = calls.submit("behind", 1.0, True)
-    calls.take(0.0)
-    due = calls.due(100.0)
+    calls.take_writable(0.0)
+    due = calls.check_deadlines(100.0)
     assert due.expired == [behind]
-    assert due.silent is None
-    assert parked.state is CallState.SENT
+    assert due.unresponsive is None
+    assert parked.state is RequestState.SENT
 
 
 def test_the_limit_counts_from_the_sending():
     calls = machine()
     calls.throttle(100.0)
     call = calls.submit("late", 110.0, True)
-    assert calls.take(100.0) == [call]
-    assert call.limit == 130.0
+    assert calls.take_writable(100.0) == [call]
+    assert call.disconnect_at == 130.0
 
 
 def test_nothing_is_written_while_the_broker_wants_silence():
@@ -232,9 +234,9 @@ def test_nothing_is_written_while_the_broker_wants_silence():
     calls.throttle(5.0)
     calls.throttle(3.0)
     call = calls.submit("waits", 10.0, True)
-    assert calls.take(4.9) == []
+    assert calls.take_writable(4.9) == []
     assert calls.next_write_at(4.9) == 5.0
-    assert calls.take(5.0) == [call]
+    assert calls.take_writable(5.0) == [call]
 
 
 def test_the_longest_silence_does_not_hold_a_caller_past_its_deadline():
@@ -242,7 +244,7 @@ def test_the_longest_silence_does_not_hold_a_caller_past_its_deadline():
     calls.throttle((2**31 - 1) / 1_000)
     call = calls.submit("waits", 10.0, True)
     assert calls.next_deadline(0.0) == 10.0
-    assert calls.due(10.0).expired == [call]
+    assert calls.check_deadlines(10.0).expired == [call]
     assert len(calls) == 0
 
 
@@ -250,21 +252,21 @@ def test_an_unused_connection_is_idle_after_a_while():
     calls = machine(max_idle_s=540.0)
     assert calls.next_deadline(0.0) == 540.0
     call = calls.submit("a", 5_000.0, True)
-    calls.take(500.0)
+    calls.take_writable(500.0)
     assert calls.next_deadline(500.0) == 1_040.0
-    assert not calls.due(600.0).idle
-    calls.answered(call.correlation_id, 700.0)
-    assert not calls.due(1_239.0).idle
-    assert calls.due(1_240.0).idle
+    assert not calls.check_deadlines(600.0).is_idle
+    calls.complete_next(call.correlation_id, 700.0)
+    assert not calls.check_deadlines(1_239.0).is_idle
+    assert calls.check_deadlines(1_240.0).is_idle
 
 
 def test_a_retiring_connection_ends_with_its_last_call():
     calls = machine()
     sent(calls, 1)
     calls.close_when_idle()
-    assert not calls.due(1.0).idle
-    calls.answered(0, 1.0)
-    assert calls.due(1.0).idle
+    assert not calls.check_deadlines(1.0).is_idle
+    calls.complete_next(0, 1.0)
+    assert calls.check_deadlines(1.0).is_idle
 
 
 def test_close_gives_all_that_somebody_waits_for():
@@ -273,11 +275,11 @@ def test_close_gives_all_that_somebody_waits_for():
     one_way_behind = calls.submit("one way", 10.0, False)
     third = calls.submit("third", 10.0, True)
     calls.cancel(first, 0.0)
-    taken = calls.take(0.0)
+    taken = calls.take_writable(0.0)
     assert taken == [one_way_behind]
-    assert calls.unanswered() == [first, second, one_way_behind]
+    assert calls.sent_requests() == [first, second, one_way_behind]
     assert calls.close() == [second, one_way_behind, third]
-    assert [call.sent for call in (second, one_way_behind, third)] == [True, True, False]
+    assert [request.sent for request in (second, one_way_behind, third)] == [True, True, False]
     assert len(calls) == 0
 
 
@@ -285,8 +287,8 @@ def test_finished_calls_do_not_fill_the_deadline_heap():
     calls = machine()
     for now in range(1_000):
         call = calls.submit("quick", now + 3_600.0, True)
-        calls.take(float(now))
-        calls.answered(call.correlation_id, float(now))
+        calls.take_writable(float(now))
+        calls.complete_next(call.correlation_id, float(now))
     assert len(calls._deadlines) <= STALE_HEAP_ENTRIES + 3
 
 
@@ -294,25 +296,25 @@ def test_an_answered_call_is_let_go_with_what_it_carries():
     class Answer:
         pass
 
-    calls: InFlight[Answer] = machine()  # type: ignore[assignment]
+    in_flight: InFlightRequests[Answer] = machine()  # type: ignore[assignment]
     carried = Answer()
     let_go = weakref.ref(carried)
-    calls.submit(carried, 10.0, True)
-    second = calls.submit(Answer(), 10.0, True)
-    calls.take(0.0)
-    calls.answered(0, 1.0)
+    in_flight.submit(carried, 10.0, True)
+    second = in_flight.submit(Answer(), 10.0, True)
+    in_flight.take_writable(0.0)
+    in_flight.complete_next(0, 1.0)
     del carried
     assert let_go() is None
-    assert calls.next_deadline(1.0) == second.deadline
+    assert in_flight.next_deadline(1.0) == second.deadline
 
 
 def test_the_table_has_no_way_out_of_done():
-    assert {state for state, _ in TRANSITIONS} == set(CallState) - {CallState.DONE}
-    assert {event for _, event in TRANSITIONS} == set(CallEvent)
-    call = Call(0, 1.0, 1.0, "x", True, CallState.DONE)
-    for event in CallEvent:
+    assert {state for state, _ in TRANSITIONS} == set(RequestState) - {RequestState.DONE}
+    assert {event for _, event in TRANSITIONS} == set(RequestEvent)
+    request = InFlightRequest(0, 1.0, 1.0, "x", True, RequestState.DONE)
+    for event in RequestEvent:
         with pytest.raises(InvalidTransition):
-            call.on(event)
+            request.apply(event)
 
 
 STEPS = st.lists(
@@ -327,12 +329,12 @@ def test_any_order_of_events_loses_no_call(steps: list[str], pick):
     """Every call ends exactly once: answered, expired, cancelled, or given at the close."""
     calls = machine(max_in_flight=2)
     clock = itertools.count()
-    live: dict[int, Call[str]] = {}
+    live: dict[int, InFlightRequest[str]] = {}
     ended: list[int] = []
 
-    def end(call: Call[str]) -> None:
-        ended.append(call.correlation_id)
-        live.pop(call.correlation_id, None)
+    def end(request: InFlightRequest[str]) -> None:
+        ended.append(request.correlation_id)
+        live.pop(request.correlation_id, None)
 
     now = 0.0
     for step in steps:
@@ -341,12 +343,12 @@ def test_any_order_of_events_loses_no_call(steps: list[str], pick):
             call = calls.submit("x", now + pick.randrange(1, 20), step == "submit")
             live[call.correlation_id] = call
         elif step == "take":
-            calls.take(now)
-            for call in calls.written(now):
+            calls.take_writable(now)
+            for call in calls.mark_written(now):
                 if call.correlation_id in live:
                     end(call)
-        elif step == "answer" and calls.unanswered():
-            call, wanted = calls.answered(calls.unanswered()[0].correlation_id, now)
+        elif step == "answer" and calls.sent_requests():
+            call, wanted = calls.complete_next(calls.sent_requests()[0].correlation_id, now)
             if wanted:
                 end(call)
         elif step == "cancel" and live:
@@ -356,11 +358,11 @@ def test_any_order_of_events_loses_no_call(steps: list[str], pick):
         elif step == "throttle":
             calls.throttle(now + pick.randrange(5))
         else:
-            due = calls.due(now)
-            assert calls.next_deadline(now) > now or due.silent is not None or due.idle
+            due = calls.check_deadlines(now)
+            assert calls.next_deadline(now) > now or due.unresponsive is not None or due.is_idle
             for call in due.expired:
                 end(call)
-        assert len([call for call in calls.unanswered() if call.expects_response]) <= 2
+        assert len([call for call in calls.sent_requests() if call.expects_response]) <= 2
     for call in calls.close():
         end(call)
     assert not live

@@ -18,13 +18,13 @@ from aiokafkawire.wire.messages.produce import ProduceRequest
 
 __all__ = (
     "RELEASES",
-    "ApiRange",
-    "ByVersion",
-    "Pin",
-    "Versions",
+    "ApiVersionOverride",
+    "BrokerVersionRange",
+    "NodeApiVersions",
+    "VersionedRequest",
     "add_version_advice",
     "choose_version",
-    "parse_pin",
+    "parse_api_version",
 )
 
 R = TypeVar("R", bound=Response)
@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Response)
 FIRST_WITH_API_VERSIONS = (0, 10)
 FIRST_WITH_FLEXIBLE_VERSIONS = (2, 4)
 
-_HIGHEST_OF_2_3: Mapping[int, int] = {
+_MAX_VERSIONS_OF_2_3: Mapping[int, int] = {
     ApiKey.PRODUCE: 7,
     ApiKey.LEADER_AND_ISR: 2,
     ApiKey.LEAVE_GROUP: 2,
@@ -50,7 +50,7 @@ _HIGHEST_OF_2_3: Mapping[int, int] = {
 TRANSACTION_FEATURE = "transaction.version"
 
 # The transaction versions of KIP-890; before them a producer adds partitions itself.
-_NEEDS_TRANSACTION_2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
+_FIRST_WITH_TRANSACTION_V2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 
 MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
     ApiKey.FETCH: 12,
@@ -61,18 +61,22 @@ MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
 """The last version that names topics; later ones bear their ids alone."""
 
 
-class ApiRange(NamedTuple):
+class BrokerVersionRange(NamedTuple):
     """The versions of one API, both ends included."""
 
-    low: int
-    high: int
+    min_version: int
+    max_version: int
 
     def __str__(self) -> str:
-        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+        return (
+            str(self.min_version)
+            if self.min_version == self.max_version
+            else f"{self.min_version} to {self.max_version}"
+        )
 
 
-def _release(**highest: int) -> Mapping[int, ApiRange]:
-    return {ApiKey[name.upper()]: ApiRange(0, high) for name, high in highest.items()}
+def _release(**highest: int) -> Mapping[int, BrokerVersionRange]:
+    return {ApiKey[name.upper()]: BrokerVersionRange(0, high) for name, high in highest.items()}
 
 
 _V080 = _release(
@@ -104,7 +108,7 @@ _V090 = {
     ),
 }
 
-RELEASES: Mapping[str, Mapping[int, ApiRange]] = {
+RELEASES: Mapping[str, Mapping[int, BrokerVersionRange]] = {
     "0.9": _V090,
     "0.8.2": _V082,
     "0.8.1": _V081,
@@ -114,7 +118,7 @@ RELEASES: Mapping[str, Mapping[int, ApiRange]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class NodeApiVersions:
     """The versions that one broker speaks.
 
     `release` is set where it was found by probing or pinned; `features` are the cluster's finalised
@@ -122,46 +126,50 @@ class Versions:
     newer; -1: it did not know them yet.
     """
 
-    ranges: Mapping[int, ApiRange]
+    ranges: Mapping[int, BrokerVersionRange]
     release: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
     # As many entries as there are kinds of requests.
-    _chosen: dict[tuple[int, int | None, int], int] = field(
+    _cache: dict[tuple[int, int | None, int], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
-    def of_release(cls, release: str) -> Versions:
+    def for_release(cls, release: str) -> NodeApiVersions:
         return cls(RELEASES[release], release)
 
     @classmethod
-    def from_response(cls, response: ApiVersionsResponse) -> Versions:
+    def from_response(cls, response: ApiVersionsResponse) -> NodeApiVersions:
         """Read what a broker says of itself; ranges that cannot be are left out."""
-        ranges: dict[int, ApiRange] = {}
+        ranges: dict[int, BrokerVersionRange] = {}
         for told in response.api_keys:
             if 0 <= told.min_version <= told.max_version:
-                ranges.setdefault(told.api_key, ApiRange(told.min_version, told.max_version))
+                ranges.setdefault(
+                    told.api_key, BrokerVersionRange(told.min_version, told.max_version)
+                )
         produce, fetch = ranges.get(ApiKey.PRODUCE), ranges.get(ApiKey.FETCH)
-        if produce is not None and fetch is not None and fetch.low >= 4:
+        if produce is not None and fetch is not None and fetch.min_version >= 4:
             # 4.x lists Produce from 0 for the sake of an old library, and refuses 0 to 2.
-            ranges[ApiKey.PRODUCE] = produce._replace(low=max(produce.low, 3))
+            ranges[ApiKey.PRODUCE] = produce._replace(min_version=max(produce.min_version, 3))
         features = {item.name: item.max_version_level for item in response.finalized_features}
         return cls(ranges, None, features, response.finalized_features_epoch)
 
-    def without_flexible(self) -> Versions:
+    def without_flexible(self) -> NodeApiVersions:
         """Return only the versions that Kafka 2.3 has: none of them is flexible (KIP-482)."""
         ranges = {}
         for key, told in self.ranges.items():
             flexible_from = APIS[ApiKey(key)].flexible_from if key in APIS else None
-            high = min(told.high, _HIGHEST_OF_2_3.get(key, told.high))
+            high = min(told.max_version, _MAX_VERSIONS_OF_2_3.get(key, told.max_version))
             if flexible_from is not None:
                 high = min(high, flexible_from - 1)
-            if told.low <= high:
-                ranges[key] = ApiRange(told.low, high)
+            if told.min_version <= high:
+                ranges[key] = BrokerVersionRange(told.min_version, high)
         return replace(self, ranges=ranges)
 
-    def highest(self, api_key: int, our_max: int | None = None, our_min: int = 0) -> int:
+    def latest_usable_version(
+        self, api_key: int, our_max: int | None = None, our_min: int = 0
+    ) -> int:
         """The highest version that both sides know and that is not unstable.
 
         A version that goes with a feature is not chosen unless this broker told of the feature, or
@@ -169,27 +177,28 @@ class Versions:
         ranges.
         """
         wanted = (api_key, our_max, our_min)
-        version = self._chosen.get(wanted)
+        version = self._cache.get(wanted)
         if version is None:
-            version = self._chosen[wanted] = self._highest(api_key, our_max, our_min)
+            version = self._cache[wanted] = self._latest_usable_version(api_key, our_max, our_min)
         return version
 
-    def _highest(self, api_key: int, our_max: int | None, our_min: int) -> int:
+    def _latest_usable_version(self, api_key: int, our_max: int | None, our_min: int) -> int:
         api = APIS[ApiKey(api_key)]
         ceiling = api.max_stable_version
         if our_max is not None:
             ceiling = min(ceiling, our_max)
         floor = max(api.min_stable_version, our_min)
-        first = _NEEDS_TRANSACTION_2.get(api.key)
+        first = _FIRST_WITH_TRANSACTION_V2.get(api.key)
         if first is not None and floor < first and self.features.get(TRANSACTION_FEATURE, 0) < 2:
             ceiling = min(ceiling, first - 1)
         told = self.ranges.get(api_key)
         if told is None:
-            raise UnsupportedVersion(f"{self._who()} has no {api.name}", api=api.name)
-        version = min(told.high, ceiling)
-        if version < told.low or version < floor:
+            raise UnsupportedVersion(f"{self._broker_text()} has no {api.name}", api=api.name)
+        version = min(told.max_version, ceiling)
+        if version < told.min_version or version < floor:
             raise UnsupportedVersion(
-                f"{self._who()} has {api.name} {told}, and this needs {ApiRange(floor, ceiling)}",
+                f"{self._broker_text()} has {api.name} {told}, and this needs"
+                f" {BrokerVersionRange(floor, ceiling)}",
                 api=api.name,
             )
         return version
@@ -200,10 +209,12 @@ class Versions:
         for key in sorted(self.ranges):
             if key in APIS:
                 with suppress(UnsupportedVersion):
-                    chosen.append(f"{APIS[ApiKey(key)].name} {self._highest(key, None, 0)}")
+                    chosen.append(
+                        f"{APIS[ApiKey(key)].name} {self._latest_usable_version(key, None, 0)}"
+                    )
         return ", ".join(chosen)
 
-    def _who(self) -> str:
+    def _broker_text(self) -> str:
         return f"the broker (Kafka {self.release})" if self.release else "the broker"
 
 
@@ -221,7 +232,7 @@ def add_version_advice(error: KafkaError, response: type[Response], version: int
 
 
 @dataclass(frozen=True, slots=True)
-class ByVersion(Generic[R]):
+class VersionedRequest(Generic[R]):
     """A request that is built when the version is known, for APIs whose shape depends on it."""
 
     api_key: ApiKey
@@ -229,17 +240,17 @@ class ByVersion(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class ApiVersionOverride:
     """What the `api_version` option says: a release before 0.10, or only that it is not one.
 
     Without `flexible` nothing goes out in a version that releases before 2.4 do not have.
     """
 
-    versions: Versions | None
+    versions: NodeApiVersions | None
     flexible: bool = True
 
 
-def parse_pin(api_version: str | None) -> Pin | None:
+def parse_api_version(api_version: str | None) -> ApiVersionOverride | None:
     """Read the `api_version` option; None leaves everything to negotiation.
 
     "0.8.0", "0.8.1", "0.8.2" and "0.9" (and their later releases, as "0.9.0.1") take the place of
@@ -256,18 +267,18 @@ def parse_pin(api_version: str | None) -> Pin | None:
         )
     numbers = tuple(map(int, parts))
     if numbers >= FIRST_WITH_API_VERSIONS:
-        return Pin(None, flexible=numbers >= FIRST_WITH_FLEXIBLE_VERSIONS)
+        return ApiVersionOverride(None, flexible=numbers >= FIRST_WITH_FLEXIBLE_VERSIONS)
     for release in RELEASES:
         if parts[: release.count(".") + 1] == release.split("."):
-            return Pin(Versions.of_release(release))
+            return ApiVersionOverride(NodeApiVersions.for_release(release))
     raise InvalidOption(
         f"api_version {api_version!r} is not known; below 0.10 there are {', '.join(RELEASES)}"
     )
 
 
 def choose_version(
-    versions: Versions,
-    message: Request[Any] | ByVersion[Any],
+    versions: NodeApiVersions,
+    message: Request[Any] | VersionedRequest[Any],
     min_version: int = 0,
     max_version: int | None = None,
 ) -> int:
@@ -277,9 +288,13 @@ def choose_version(
     Raises `UnsupportedVersion`.
     """
     last = MAX_WITHOUT_TOPIC_IDS.get(message.api_key)
-    if last is not None and not isinstance(message, ByVersion) and not _has_topic_ids(message):
+    if (
+        last is not None
+        and not isinstance(message, VersionedRequest)
+        and not _has_topic_ids(message)
+    ):
         max_version = last if max_version is None else min(last, max_version)
-    return versions.highest(message.api_key, max_version, min_version)
+    return versions.latest_usable_version(message.api_key, max_version, min_version)
 
 
 def _has_topic_ids(message: Request[Any]) -> bool:

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection import BrokerClient, Lane
+from aiokafkawire.connection import BrokerClient, ConnectionKind
 from aiokafkawire.connection.negotiation import PROBES
 from aiokafkawire.errors import (
     ClientClosed,
@@ -126,7 +126,7 @@ async def test_a_probe_does_not_wait_for_the_backoff_and_ends_it():
         assert client.next_attempt_at == again_at
         async with serve(kafka(), address):
             assert await client.probe(HEARTBEAT, deadline=soon())
-            assert client.connected
+            assert client.is_connected
             assert client.last_failure is None
             assert await client.request(FETCH, deadline=soon(5))
 
@@ -144,7 +144,7 @@ async def test_a_probe_leaves_an_attempt_that_is_under_way_alone():
             for count in (1, 2):
                 assert await client.probe(HEARTBEAT, deadline=soon())
                 assert server.accepted == count
-            assert not client.connected
+            assert not client.is_connected
         group.cancel_scope.cancel()
 
 
@@ -170,7 +170,7 @@ async def test_a_probe_without_an_answer_ends_at_its_deadline_and_keeps_nothing(
     async with serve(broker) as server, client_of(server.address) as client:
         with pytest.raises(RequestTimedOut):
             await client.probe(HEARTBEAT, deadline=soon(0.2))
-        assert not client.connected
+        assert not client.is_connected
         client.abort()
         with pytest.raises(ClientClosed):
             await client.probe(HEARTBEAT, deadline=soon())
@@ -182,13 +182,13 @@ async def test_probes_at_the_same_time_share_a_connection():
         answers = await gather(*(client.probe(HEARTBEAT, deadline=soon()) for _ in range(20)))
         assert [answer.error_code for answer in answers] == [0] * 20
         assert server.accepted == 1
-        assert client.connected
+        assert client.is_connected
     broker.answers[ApiKey.HEARTBEAT] = silence
     async with serve(broker) as server, client_of(server.address) as client:
         errors = await gather(*(client.probe(HEARTBEAT, deadline=soon(0.3)) for _ in range(20)))
         assert {type(error) for error in errors} == {RequestTimedOut}
         assert server.accepted == 1
-        assert not client.connected
+        assert not client.is_connected
         while server.open:
             await anyio.lowlevel.checkpoint()
 
@@ -229,7 +229,7 @@ async def test_a_probe_goes_on_when_the_one_that_connects_for_it_is_cancelled():
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
             assert [type(result) for result in results] == [HeartbeatResponse]
-            client.leave(Lane.GENERAL)
+            client.close_connection(ConnectionKind.GENERAL)
             while server.open:
                 await anyio.lowlevel.checkpoint()
 
@@ -238,12 +238,12 @@ async def test_a_retired_client_probes_and_keeps_nothing():
     async with serve(kafka()) as server, client_of(server.address) as client:
         assert await client.request(HEARTBEAT, deadline=soon())
         client.retire()
-        while client.connected:
+        while client.is_connected:
             await anyio.lowlevel.checkpoint()
         for count in (2, 3):
             assert await client.probe(HEARTBEAT, deadline=soon())
             assert server.accepted == count
-            assert not client.connected
+            assert not client.is_connected
         with pytest.raises(ConnectionLost, match="does not list"):
             await client.request(HEARTBEAT, deadline=soon())
         client.abort()
@@ -257,13 +257,13 @@ async def test_a_retired_client_probes_and_keeps_nothing():
 async def test_one_connection_serves_all_requests_of_a_lane():
     broker = kafka()
     async with serve(broker) as server, client_of(server.address) as client:
-        assert not client.connected
-        assert client.versions is None
+        assert not client.is_connected
+        assert client.api_versions is None
         for _ in range(3):
             assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
         assert server.accepted == 1
-        assert client.connected
-        assert client.load == 0
+        assert client.is_connected
+        assert client.in_flight_count == 0
     assert [header.api_key for header in broker.seen] == [18, 12, 12, 12]
     assert {header.client_id for header in broker.seen} == {"aiokafkawire"}
 
@@ -308,7 +308,7 @@ async def test_while_a_join_is_parked_everything_else_is_answered():
 async def test_a_lane_may_be_named():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
-        await client.request(HEARTBEAT, deadline=soon(), lane=Lane.JOIN)
+        await client.request(HEARTBEAT, deadline=soon(), connection_kind=ConnectionKind.JOIN)
         assert server.accepted == 2
 
 
@@ -387,8 +387,11 @@ async def test_while_a_node_is_lost_one_lane_tries_for_all(monkeypatch: pytest.M
     monkeypatch.setattr(RealRuntime, "connect", counted)
 
     async def on_all_lanes(client: BrokerClient) -> list[Any]:
-        lanes = (Lane.GENERAL, Lane.FETCH, Lane.JOIN)
-        requests = (client.request(HEARTBEAT, deadline=soon(), lane=lane) for lane in lanes)
+        lanes = (ConnectionKind.GENERAL, ConnectionKind.FETCH, ConnectionKind.JOIN)
+        requests = (
+            client.request(HEARTBEAT, deadline=soon(), connection_kind=connection_kind)
+            for connection_kind in lanes
+        )
         return await gather(*(outcome_of(request) for request in requests))
 
     slow = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 50}
@@ -426,13 +429,17 @@ async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
         spawned = spawned_by(supervisor)
         outcomes: list[Any] = []
 
-        async def ask(lane: Lane) -> None:
-            outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon(), lane=lane)))
+        async def ask(connection_kind: ConnectionKind) -> None:
+            outcomes.append(
+                await outcome_of(
+                    client.request(HEARTBEAT, deadline=soon(), connection_kind=connection_kind)
+                )
+            )
 
         async with anyio.create_task_group() as group:
-            group.start_soon(ask, Lane.GENERAL)
+            group.start_soon(ask, ConnectionKind.GENERAL)
             await connecting.wait()
-            group.start_soon(ask, Lane.FETCH)
+            group.start_soon(ask, ConnectionKind.FETCH)
             await anyio.wait_all_tasks_blocked()
             spawned[0].cancel()
         assert [type(outcome) for outcome in outcomes] == [ConnectionFailed] * 2
@@ -484,7 +491,7 @@ async def test_a_stopped_peer_ends_every_call_by_its_deadline():
             with pytest.raises(RequestTimedOut, match="no connection before the deadline"):
                 await client.request(HEARTBEAT, deadline=soon(0.1))
             with pytest.raises(RequestTimedOut):
-                await client.negotiated(soon(0.1))
+                await client.get_api_versions(soon(0.1))
     finally:
         await listener.aclose()
 
@@ -553,7 +560,7 @@ async def test_a_0_10_broker_is_asked_again_in_version_0():
     async with serve(broker) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
         assert server.accepted == 1
-        versions = await client.negotiated(soon())
+        versions = await client.get_api_versions(soon())
         assert versions.ranges[ApiKey.HEARTBEAT] == (0, 1)
         with pytest.raises(UnsupportedVersion, match="has no OffsetCommit") as caught:
             await client.request(COMMIT, deadline=soon())
@@ -576,7 +583,7 @@ async def test_a_0_9_broker_that_stays_silent_is_found_and_remembered_while_conn
     broker.answers[ApiKey.LIST_GROUPS] = list_groups
     async with serve(broker) as server, client_of(server.address, **QUICK) as client:
         await client.request(HEARTBEAT, deadline=soon())
-        versions = await client.negotiated(soon())
+        versions = await client.get_api_versions(soon())
         assert versions.release == "0.9"
         asked = len(broker.seen)
         await client.request(FETCH, deadline=soon())
@@ -589,7 +596,7 @@ async def test_a_pinned_release_is_believed():
     broker = kafka()
     async with serve(broker) as server, client_of(server.address, api_version="0.9") as client:
         await client.request(COMMIT, deadline=soon())
-        assert (await client.negotiated(soon())).release == "0.9"
+        assert (await client.get_api_versions(soon())).release == "0.9"
     assert [(header.api_key, header.api_version) for header in broker.seen] == [(8, 2)]
 
 
@@ -642,12 +649,12 @@ async def test_a_close_after_a_request_without_an_answer_is_a_warning(
     with caplog.at_level("WARNING", "aiokafkawire.connection"):
         async with serve(broker) as server, client_of(server.address, **QUICK) as client:
             await client.ready(ApiKey.PRODUCE, soon())
-            channel = client.at_once(Lane.PRODUCE)
+            channel = client.ready_channel(ConnectionKind.PRODUCE)
             assert channel is not None
-            version = client.version_on(channel, ApiKey.PRODUCE)
+            version = client.choose_version_on(channel, ApiKey.PRODUCE)
             channel.submit(produce, version, deadline=soon(), expect_response=False)
             with anyio.fail_after(20):
-                while client.connected:
+                while client.is_connected:
                     await anyio.lowlevel.checkpoint()
     (told,) = caplog.records
     assert "the last request, Produce of" in told.getMessage()
@@ -662,14 +669,24 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
         async with hosted() as (runtime, supervisor):
             async with serve(kafka()) as server:
                 client = BrokerClient(
-                    server.address, make_config(**QUICK), runtime, supervisor, on_lost=heard.set
+                    server.address,
+                    make_config(**QUICK),
+                    runtime,
+                    supervisor,
+                    on_disconnect=heard.set,
                 )
-                for lane in (Lane.GENERAL, Lane.FETCH, Lane.JOIN):
-                    await client.request(HEARTBEAT, deadline=soon(), lane=lane)
+                for connection_kind in (
+                    ConnectionKind.GENERAL,
+                    ConnectionKind.FETCH,
+                    ConnectionKind.JOIN,
+                ):
+                    await client.request(
+                        HEARTBEAT, deadline=soon(), connection_kind=connection_kind
+                    )
             # Nothing is under way: the readers notice.
             with anyio.fail_after(20):
                 await heard.wait()
-                while client.connected:
+                while client.is_connected:
                     await anyio.lowlevel.checkpoint()
             await client.aclose()
     assert len(caplog.records) == 1
@@ -723,7 +740,7 @@ async def test_an_idle_connection_is_closed_and_opened_again_without_backoff():
     ):
         await client.request(HEARTBEAT, deadline=soon())
         with anyio.fail_after(20):
-            while client.connected:
+            while client.is_connected:
                 await anyio.lowlevel.checkpoint()
         await client.request(HEARTBEAT, deadline=soon())
         assert server.accepted == 2
@@ -804,7 +821,7 @@ async def test_a_retired_client_finishes_and_takes_no_more():
         await client.request(HEARTBEAT, deadline=soon())
         client.retire()
         with anyio.fail_after(20):
-            while client.connected:
+            while client.is_connected:
                 await anyio.lowlevel.checkpoint()
         with pytest.raises(ConnectionLost, match="does not list this address") as caught:
             await client.request(HEARTBEAT, deadline=soon())
@@ -841,6 +858,6 @@ async def test_the_end_of_the_host_ends_everything():
         client = BrokerClient(server.address, make_config(), runtime, supervisor)
         await client.request(HEARTBEAT, deadline=soon())
         await supervisor.stop()
-        assert not client.connected
+        assert not client.is_connected
         with pytest.raises(ClientClosed):
             await client.request(HEARTBEAT, deadline=soon())

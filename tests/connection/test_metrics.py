@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from aiokafkawire.connection import Counters
+from aiokafkawire.connection import ConnectionMetrics
 
 
 def test_nothing_has_happened_yet():
-    assert set(Counters().snapshot().values()) == {0}
+    assert set(ConnectionMetrics().snapshot().values()) == {0}
 
 
 def test_connections_that_break_are_told_from_those_that_are_closed():
-    counters = Counters()
+    metrics = ConnectionMetrics()
     for lost in (True, False):
-        counters.opened()
-        counters.closed(lost=lost)
-    counters.opened()
-    numbers = counters.snapshot()
+        metrics.record_opened()
+        metrics.record_closed(lost=lost)
+    metrics.record_opened()
+    numbers = metrics.snapshot()
     assert numbers["connections_open"] == 1
     assert numbers["connections_made_total"] == 3
     assert numbers["connections_lost_total"] == 1
 
 
 def test_latency_is_told_in_milliseconds():
-    counters = Counters()
+    metrics = ConnectionMetrics()
     for latency_s in (0.001, 0.003):
-        counters.answered(latency_s)
-    numbers = counters.snapshot()
+        metrics.record_response(latency_s)
+    numbers = metrics.snapshot()
     assert numbers["request_latency_ms_avg"] == 2.0
     assert numbers["request_latency_ms_max"] == 3.0

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection.backoff import Backoff, Reconnect
+from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
-from aiokafkawire.connection.connector import LISTENERS, Connector
-from aiokafkawire.connection.counters import Counters
+from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
+from aiokafkawire.connection.connector import ADVERTISED_LISTENERS, Connector
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
-from aiokafkawire.connection.lanes import Lane, lane_of
-from aiokafkawire.connection.versions import ByVersion, Versions, choose_version
+from aiokafkawire.connection.metrics import ConnectionMetrics
+from aiokafkawire.connection.node_api_versions import (
+    NodeApiVersions,
+    VersionedRequest,
+    choose_version,
+)
 from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -29,17 +33,17 @@ from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.header import RawRequest
 
-__all__ = ("QUIET_S", "BrokerClient")
+__all__ = ("DISCONNECT_LOG_INTERVAL_S", "BrokerClient")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
-QUIET_S = 60.0
+DISCONNECT_LOG_INTERVAL_S = 60.0
 """After a lost connection was told of in the log, others of that broker are not, for so long."""
 
-UNREACHABLE_S = 5.0
+UNREACHABLE_LOG_AFTER_S = 5.0
 """How long attempts to connect to one broker fail before the log says so."""
 
-PROBE_SHARED_S = 0.1
+PROBE_SHARING_S = 0.1
 """A probe uses the connection that another one began to make within this time before.
 
 An older attempt may still wait for a broker that has come back meanwhile.
@@ -47,7 +51,7 @@ An older attempt may still wait for a broker that has come back meanwhile.
 
 R = TypeVar("R", bound=Response)
 
-_NOT_KEPT = ConnectionLost("this connection was for one request only")
+_PROBE_NOT_KEPT = ConnectionLost("this connection was for one request only")
 
 
 class _ProbeInterrupted(ConnectionFailed):
@@ -62,13 +66,13 @@ class _Probe:
         self.connected: Future[Channel] = Future()
         self.channel: Channel | None = None
         self.users = 0
-        self.kept = False
-        self._began_at = began_at
+        self.is_kept = False
+        self._started_at = began_at
 
-    def serves(self, now: float, deadline: float) -> bool:
+    def can_share(self, now: float, deadline: float) -> bool:
         """Whether a probe that begins now can use it and lose nothing by it."""
-        return now <= self._began_at + PROBE_SHARED_S and (
-            deadline <= self.deadline + PROBE_SHARED_S
+        return now <= self._started_at + PROBE_SHARING_S and (
+            deadline <= self.deadline + PROBE_SHARING_S
         )
 
 
@@ -89,8 +93,8 @@ class BrokerClient:
         *,
         node_id: NodeId | None = None,
         handshake: Handshake = PLAINTEXT,
-        counters: Counters | None = None,
-        on_lost: Callable[[], None] | None = None,
+        metrics: ConnectionMetrics | None = None,
+        on_disconnect: Callable[[], None] | None = None,
     ) -> None:
         self.address = address
         self.node_id = node_id
@@ -104,9 +108,9 @@ class BrokerClient:
             runtime=runtime,
             supervisor=supervisor,
             handshake=handshake,
-            counters=counters,
+            metrics=metrics,
         )
-        self._reconnect = Reconnect(
+        self._backoff = ReconnectBackoff(
             Backoff.from_ms(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
             Backoff.from_ms(
                 config.socket_connection_setup_timeout_ms,
@@ -114,42 +118,42 @@ class BrokerClient:
             ),
         )
         # A lane is absent, being opened, or open.
-        self._links: dict[Lane, Channel | Future[Channel]] = {}
+        self._connections: dict[ConnectionKind, Channel | Future[Channel]] = {}
         # While the node counts as lost: how the attempt ends that one lane makes for all.
-        self._trial: Future[None] | None = None
+        self._shared_attempt: Future[None] | None = None
         self._probe: _Probe | None = None
         self._last_failure: KafkaError | None = None
         self._attempt_at = math.inf
         self._failing_since = math.inf
         self._failed_at = -math.inf
-        self._ended: KafkaError | None = None
-        self._on_lost = on_lost
+        self._closed_error: KafkaError | None = None
+        self._on_disconnect = on_disconnect
         self._log = _ConnectionLog(supervisor, self.name)
 
     # --- what others may look at ---
 
     @property
-    def versions(self) -> Versions | None:
+    def api_versions(self) -> NodeApiVersions | None:
         """What the broker speaks, while a connection to it is open."""
-        for link in self._links.values():
-            if isinstance(link, Channel) and link.usable:
-                return link.versions
+        for link in self._connections.values():
+            if isinstance(link, Channel) and link.is_usable:
+                return link.api_versions
         return None
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether a connection is open."""
         return any(True for _ in self._channels())
 
     @property
-    def load(self) -> int:
+    def in_flight_count(self) -> int:
         """Requests queued or unanswered on all connections."""
-        return sum(channel.load for channel in self._channels())
+        return sum(channel.in_flight_count for channel in self._channels())
 
     @property
     def next_attempt_at(self) -> float:
         """Before this time no connection is tried, as earlier ones failed."""
-        return self._reconnect.next_attempt_at
+        return self._backoff.next_attempt_at
 
     @property
     def last_failure(self) -> KafkaError | None:
@@ -157,23 +161,26 @@ class BrokerClient:
         return self._last_failure
 
     def log_unreachable(self, since: float) -> None:
-        """Log, once per outage, that attempts to connect have failed for `UNREACHABLE_S`.
+        """Log, once per outage, that attempts to connect have failed for `UNREACHABLE_LOG_AFTER_S`.
 
         Args:
             since: Earlier failures do not count: the whole cluster was unreachable until then.
         """
         error, since = self._last_failure, max(since, self._failing_since)
-        if isinstance(error, ConnectionFailed) and self._failed_at - since >= UNREACHABLE_S:
+        if (
+            isinstance(error, ConnectionFailed)
+            and self._failed_at - since >= UNREACHABLE_LOG_AFTER_S
+        ):
             self._log.unreachable(error, self._failing_since, self._failed_at)
 
     # --- requests ---
 
     async def request(
         self,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         *,
         deadline: float,
-        lane: Lane | None = None,
+        connection_kind: ConnectionKind | None = None,
         min_version: int = 0,
         max_version: int | None = None,
     ) -> R:
@@ -184,69 +191,73 @@ class BrokerClient:
         reached the broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`,
         `ClientClosed`.
         """
-        channel = await self._channel(lane or lane_of(message.api_key), deadline, message.api_key)
-        built, version = self._built(channel, message, min_version, max_version)
+        channel = await self._get_channel(
+            connection_kind or connection_kind_for(message.api_key), deadline, message.api_key
+        )
+        built, version = self._build_request(channel, message, min_version, max_version)
         response: R = await channel.request(built, version, deadline=deadline)
         return response
 
     async def probe(
-        self, message: Request[R] | ByVersion[R], *, deadline: float, min_version: int = 0
+        self, message: Request[R] | VersionedRequest[R], *, deadline: float, min_version: int = 0
     ) -> R:
         """Send one request now, without the reconnect backoff that `request` keeps.
 
         Uses the open connection for general requests. Without one, or if that one breaks, makes a
         new one beside any attempt that is under way, and shares it with probes that begin within
-        `PROBE_SHARED_S`; it is kept if there still is none. A failure does not count for the
+        `PROBE_SHARING_S`; it is kept if there still is none. A failure does not count for the
         backoff. A retired client probes too, as it may have been retired since the caller looked
         it up. Raises what `request` raises.
         """
-        link = self._links.get(Lane.GENERAL)
-        if isinstance(link, Channel) and link.usable:
-            built, version = self._built(link, message, min_version, None)
+        link = self._connections.get(ConnectionKind.GENERAL)
+        if isinstance(link, Channel) and link.is_usable:
+            built, version = self._build_request(link, message, min_version, None)
             try:
-                return await self._answer(link, built, version, deadline)
+                return await self._send_on(link, built, version, deadline)
             except ConnectionLost:
                 pass  # As an idle connection that the broker has just closed.
         while True:
-            if not isinstance(self._ended, ConnectionLost):
+            if not isinstance(self._closed_error, ConnectionLost):
                 self._check_open(message.api_key)
             try:
-                return await self._probe_anew(message, deadline, min_version)
+                return await self._probe_new_connection(message, deadline, min_version)
             except _ProbeInterrupted:
                 continue  # Whoever connected for this probe too was cancelled.
 
-    async def _probe_anew(
-        self, message: Request[R] | ByVersion[R], deadline: float, min_version: int
+    async def _probe_new_connection(
+        self, message: Request[R] | VersionedRequest[R], deadline: float, min_version: int
     ) -> R:
         now = self._runtime.clock.now()
         probe, connects = self._probe, False
-        if probe is None or not probe.serves(now, deadline):
+        if probe is None or not probe.can_share(now, deadline):
             probe = self._probe = _Probe(now, deadline)
             connects = True
         probe.users += 1
         try:
             if connects:
                 await self._connect_probe(probe)
-            channel = await self._probed_channel(probe, deadline, message.api_key)
-            built, version = self._built(channel, message, min_version, None)
-            response = await self._answer(channel, built, version, deadline)
-            if self._ended is None and self._links.get(Lane.GENERAL) is None:
-                self._opened(Lane.GENERAL, Future(), channel)
-                probe.kept = True
+            channel = await self._wait_for_probe(probe, deadline, message.api_key)
+            built, version = self._build_request(channel, message, min_version, None)
+            response = await self._send_on(channel, built, version, deadline)
+            if self._closed_error is None and self._connections.get(ConnectionKind.GENERAL) is None:
+                self._on_connected(ConnectionKind.GENERAL, Future(), channel)
+                probe.is_kept = True
             return response
         finally:
             probe.users -= 1
             if not probe.users:
                 if self._probe is probe:
                     self._probe = None
-                if probe.channel is not None and not probe.kept:
-                    probe.channel.close(_NOT_KEPT)
+                if probe.channel is not None and not probe.is_kept:
+                    probe.channel.close(_PROBE_NOT_KEPT)
 
     async def _connect_probe(self, probe: _Probe) -> None:
         """Connect for a probe and those that share it."""
         timeout_s = max(0.0, probe.deadline - self._runtime.clock.now())
         try:
-            probe.channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
+            probe.channel = await self._connector.connect(
+                self._probed_versions(), timeout_s, attempt=1
+            )
         except KafkaError as error:
             probe.connected.set_exception(error)
         except BaseException:
@@ -259,7 +270,7 @@ class BrokerClient:
         else:
             probe.connected.set_result(probe.channel)
 
-    async def _probed_channel(self, probe: _Probe, deadline: float, api_key: int) -> Channel:
+    async def _wait_for_probe(self, probe: _Probe, deadline: float, api_key: int) -> Channel:
         try:
             return await probe.connected.wait(deadline)
         except TimeoutError:
@@ -271,7 +282,7 @@ class BrokerClient:
             ) from None
 
     @staticmethod
-    async def _answer(
+    async def _send_on(
         channel: Channel, built: Request[R] | RawRequest, version: int, deadline: float
     ) -> R:
         response: R = await channel.request(built, version, deadline=deadline)
@@ -279,7 +290,7 @@ class BrokerClient:
 
     def submit(
         self,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         *,
         deadline: float,
         min_version: int = 0,
@@ -291,85 +302,89 @@ class BrokerClient:
         The promise is told what `request` gives or raises while it waits (or what a `RawRequest`
         made of the answer); what it raises before is raised here.
         """
-        channel = self.at_once(lane_of(message.api_key))
+        channel = self.ready_channel(connection_kind_for(message.api_key))
         if channel is None:
             return None
-        built, version = self._built(channel, message, min_version, max_version)
+        built, version = self._build_request(channel, message, min_version, max_version)
         return channel.submit(built, version, deadline=deadline).payload
 
-    def at_once(self, lane: Lane) -> Channel | None:
+    def ready_channel(self, connection_kind: ConnectionKind) -> Channel | None:
         """The connection of a lane, if there is one and the broker may be written to now."""
-        channel = self._links.get(lane)
-        if not isinstance(channel, Channel) or not channel.usable:
+        channel = self._connections.get(connection_kind)
+        if not isinstance(channel, Channel) or not channel.is_usable:
             return None
-        return None if channel.silent_until > self._runtime.clock.now() else channel
+        return None if channel.throttled_until > self._runtime.clock.now() else channel
 
-    def version_on(
+    def choose_version_on(
         self, channel: Channel, api_key: int, min_version: int = 0, max_version: int | None = None
     ) -> int:
         """The version in which a request goes out. Raises `UnsupportedVersion`."""
         try:
-            return channel.versions.highest(api_key, max_version, min_version)
+            return channel.api_versions.latest_usable_version(api_key, max_version, min_version)
         except UnsupportedVersion as error:
             error.broker = self.name
             raise
 
-    async def ready(self, api_key: int, deadline: float, lane: Lane | None = None) -> None:
+    async def ready(
+        self, api_key: int, deadline: float, connection_kind: ConnectionKind | None = None
+    ) -> None:
         """Wait until `submit` needs no waiting; raises what `request` raises before it sends."""
-        lane = lane or lane_of(api_key)
-        channel = await self._channel(lane, deadline, api_key)
-        while channel.silent_until > self._runtime.clock.now():
-            await self._keep_silent(channel, deadline, api_key)
-            channel = await self._channel(lane, deadline, api_key)
+        connection_kind = connection_kind or connection_kind_for(api_key)
+        channel = await self._get_channel(connection_kind, deadline, api_key)
+        while channel.throttled_until > self._runtime.clock.now():
+            await self._wait_until_unthrottled(channel, deadline, api_key)
+            channel = await self._get_channel(connection_kind, deadline, api_key)
 
-    def _built(
+    def _build_request(
         self,
         channel: Channel,
-        message: Request[R] | ByVersion[R],
+        message: Request[R] | VersionedRequest[R],
         min_version: int,
         max_version: int | None,
     ) -> tuple[Request[R] | RawRequest, int]:
         """The request in the version in which it goes out."""
         try:
-            version = choose_version(channel.versions, message, min_version, max_version)
+            version = choose_version(channel.api_versions, message, min_version, max_version)
         except UnsupportedVersion as error:
             error.broker = self.name
             raise
-        return message.build(version) if isinstance(message, ByVersion) else message, version
+        return message.build(version) if isinstance(message, VersionedRequest) else message, version
 
-    async def negotiated(self, deadline: float) -> Versions:
+    async def get_api_versions(self, deadline: float) -> NodeApiVersions:
         """What the broker speaks; connects if there is no connection."""
-        versions = self.versions
+        versions = self.api_versions
         if versions is not None:
             return versions
-        return (await self._channel(Lane.GENERAL, deadline, ApiKey.API_VERSIONS)).versions
+        return (
+            await self._get_channel(ConnectionKind.GENERAL, deadline, ApiKey.API_VERSIONS)
+        ).api_versions
 
     # --- the end ---
 
     def retire(self) -> None:
         """The node has another address or is gone: finish what is under way, accept no more."""
-        if self._ended is None:
-            self._ended = ConnectionLost(
+        if self._closed_error is None:
+            self._closed_error = ConnectionLost(
                 "the cluster does not list this address any more", sent=False
             )
             for channel in self._channels():
                 channel.close_when_idle()
 
-    def leave(self, lane: Lane) -> None:
+    def close_connection(self, connection_kind: ConnectionKind) -> None:
         """Close the connection of a lane; what waits there is tried again on another one."""
-        link = self._links.get(lane)
+        link = self._connections.get(connection_kind)
         if isinstance(link, Channel):
             link.close(ConnectionLost("the broker answered nothing on this connection"))
 
     def abort(self) -> None:
         """Close all connections at once; waiters get `ClientClosed`."""
-        self._ended = ClientClosed("the client is closed")
-        for link in list(self._links.values()):
+        self._closed_error = ClientClosed("the client is closed")
+        for link in list(self._connections.values()):
             if isinstance(link, Channel):
-                link.close(self._ended)
+                link.close(self._closed_error)
             else:
-                link.set_exception(self._ended)
-        self._links.clear()
+                link.set_exception(self._closed_error)
+        self._connections.clear()
 
     async def aclose(self) -> None:
         """`abort`, and wait until the connections are released."""
@@ -381,17 +396,23 @@ class BrokerClient:
     # --- connections ---
 
     def _channels(self) -> list[Channel]:
-        return [link for link in self._links.values() if isinstance(link, Channel) and link.usable]
+        return [
+            link
+            for link in self._connections.values()
+            if isinstance(link, Channel) and link.is_usable
+        ]
 
-    async def _channel(self, lane: Lane, deadline: float, api_key: int) -> Channel:
+    async def _get_channel(
+        self, connection_kind: ConnectionKind, deadline: float, api_key: int
+    ) -> Channel:
         """The open connection of a lane; does not suspend where there is one."""
-        link = self._links.get(lane)
+        link = self._connections.get(connection_kind)
         if isinstance(link, Channel):
-            if link.usable:
+            if link.is_usable:
                 return link
             link = None
         if link is None:
-            link = self._begin_opening(lane, api_key)
+            link = self._start_connecting(connection_kind, api_key)
         try:
             return await link.wait(deadline)
         except KafkaError as error:
@@ -405,13 +426,15 @@ class BrokerClient:
                 sent=False,
                 broker=self.name,
                 api=APIS[ApiKey(api_key)].name,
-                attempt=self._reconnect.attempt,
+                attempt=self._backoff.attempt_number,
             ) from None
 
-    async def _keep_silent(self, channel: Channel, deadline: float, api_key: int) -> None:
+    async def _wait_until_unthrottled(
+        self, channel: Channel, deadline: float, api_key: int
+    ) -> None:
         """Wait until the broker may be written to; what is to be sent may change until then."""
         clock = self._runtime.clock
-        until = channel.silent_until
+        until = channel.throttled_until
         await clock.sleep_until(min(until, deadline))
         if until > deadline:
             raise RequestTimedOut(
@@ -423,139 +446,150 @@ class BrokerClient:
 
     def _check_open(self, api_key: int) -> None:
         """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened any more."""
-        if self._ended is not None or not self._supervisor.is_running:
+        if self._closed_error is not None or not self._supervisor.is_running:
             api = APIS[ApiKey(api_key)].name
-            if isinstance(self._ended, ConnectionLost):
-                raise ConnectionLost(self._ended.reason, sent=False, broker=self.name, api=api)
+            if isinstance(self._closed_error, ConnectionLost):
+                raise ConnectionLost(
+                    self._closed_error.reason, sent=False, broker=self.name, api=api
+                )
             raise ClientClosed("the client is closed", broker=self.name, api=api)
 
-    def _begin_opening(self, lane: Lane, api_key: int) -> Future[Channel]:
+    def _start_connecting(self, connection_kind: ConnectionKind, api_key: int) -> Future[Channel]:
         self._check_open(api_key)
         future: Future[Channel] = Future()
-        self._links[lane] = future
-        self._supervisor.spawn(self._open, lane, future, name=f"connect {lane.value} {self.name}")
+        self._connections[connection_kind] = future
+        self._supervisor.spawn(
+            self._connect,
+            connection_kind,
+            future,
+            name=f"connect {connection_kind.value} {self.name}",
+        )
         return future
 
-    async def _open(self, lane: Lane, future: Future[Channel]) -> None:
+    async def _connect(self, connection_kind: ConnectionKind, future: Future[Channel]) -> None:
         """Fill a lane. One attempt: whoever needs it tries again, after the backoff."""
         trial: Future[None] | None = None
-        attempt = self._reconnect.attempt
+        attempt = self._backoff.attempt_number
         try:
-            while self._trial is not None:
-                await self._trial.wait()
-            if self._reconnect.failures:
-                trial = self._trial = Future()
+            while self._shared_attempt is not None:
+                await self._shared_attempt.wait()
+            if self._backoff.failures:
+                trial = self._shared_attempt = Future()
             clock = self._runtime.clock
-            if self._reconnect.next_attempt_at > clock.now():
-                await clock.sleep_until(self._reconnect.next_attempt_at)
-            attempt = self._reconnect.attempt
+            if self._backoff.next_attempt_at > clock.now():
+                await clock.sleep_until(self._backoff.next_attempt_at)
+            attempt = self._backoff.attempt_number
             self._attempt_at = clock.now()
-            channel = await self._connector.establish(
-                self._probed(), self._reconnect.setup_timeout_s(), attempt
+            channel = await self._connector.connect(
+                self._probed_versions(), self._backoff.setup_timeout_s(), attempt
             )
         except KafkaError as error:
-            self._forget(lane, future)
+            self._remove_connection(connection_kind, future)
             # Lanes that were opened together and failed together are one failure.
-            if self._reconnect.attempt == attempt:
-                self._failed(error)
-            self._end_trial(trial, error)
+            if self._backoff.attempt_number == attempt:
+                self._record_failure(error)
+            self._finish_shared_attempt(trial, error)
             future.set_exception(error)
         except BaseException:
-            self._forget(lane, future)
-            cut = self._ended or self._interrupted()
-            self._end_trial(trial, cut)
+            self._remove_connection(connection_kind, future)
+            cut = self._closed_error or self._interruption_error()
+            self._finish_shared_attempt(trial, cut)
             future.set_exception(cut)
             raise
         else:
-            self._opened(lane, future, channel)
-            self._end_trial(trial, None)
+            self._on_connected(connection_kind, future, channel)
+            self._finish_shared_attempt(trial, None)
 
-    def _end_trial(self, trial: Future[None] | None, error: KafkaError | None) -> None:
+    def _finish_shared_attempt(self, trial: Future[None] | None, error: KafkaError | None) -> None:
         """Tell the lanes that wait for this attempt how it ended; each goes on, or fails too."""
         if trial is None:
             return
-        self._trial = None
+        self._shared_attempt = None
         if error is None:
             trial.set_result(None)
         else:
             trial.set_exception(error)
 
-    def _interrupted(self) -> KafkaError:
+    def _interruption_error(self) -> KafkaError:
         """Why an attempt to connect was cut short: the client ends, or somebody pressed Ctrl-C."""
         if self._supervisor.is_running:
             return ConnectionFailed("the attempt to connect was interrupted", broker=self.name)
         return ClientClosed("the client is closed", broker=self.name)
 
-    def _opened(self, lane: Lane, future: Future[Channel], channel: Channel) -> None:
-        if self._ended is not None or not channel.usable:
-            lost = self._ended or ConnectionLost(
+    def _on_connected(
+        self, connection_kind: ConnectionKind, future: Future[Channel], channel: Channel
+    ) -> None:
+        if self._closed_error is not None or not channel.is_usable:
+            lost = self._closed_error or ConnectionLost(
                 "the broker closed the new connection at once", sent=False
             )
             channel.close(lost)
-            self._forget(lane, future)
-            if self._ended is None:
-                self._failed(lost)
+            self._remove_connection(connection_kind, future)
+            if self._closed_error is None:
+                self._record_failure(lost)
             future.set_exception(lost)
             return
         channel.on_closed = self._on_closed
-        self._log.connected(lane, channel.versions, self._runtime.clock.now())
-        self._reconnect.succeeded()
+        self._log.connected(connection_kind, channel.api_versions, self._runtime.clock.now())
+        self._backoff.record_success()
         self._last_failure = None
         self._attempt_at = self._failing_since = math.inf
-        self._links[lane] = channel
+        self._connections[connection_kind] = channel
         future.set_result(channel)
 
-    def _probed(self) -> Versions | None:
-        """Versions found by probing hold while one of the connections does."""
-        versions = self.versions
+    def _probed_versions(self) -> NodeApiVersions | None:
+        """NodeApiVersions found by probing hold while one of the connections does."""
+        versions = self.api_versions
         return versions if versions is not None and versions.release is not None else None
 
-    def _forget(self, lane: Lane, link: Channel | Future[Channel]) -> None:
-        if self._links.get(lane) is link:
-            del self._links[lane]
+    def _remove_connection(
+        self, connection_kind: ConnectionKind, link: Channel | Future[Channel]
+    ) -> None:
+        if self._connections.get(connection_kind) is link:
+            del self._connections[connection_kind]
 
     def _on_closed(self, channel: Channel, error: KafkaError) -> None:
-        for lane, link in list(self._links.items()):
+        for connection_kind, link in list(self._connections.items()):
             if link is channel:
-                del self._links[lane]
+                del self._connections[connection_kind]
         # Connections that break together are one failure.
-        if not channel.quiet and not self._reconnect.failures:
-            level = logging.WARNING if channel.unheard else logging.INFO
+        if not channel.closed_by_client and not self._backoff.failures:
+            level = logging.WARNING if channel.has_unconfirmed_request else logging.INFO
             self._log.disconnected(error, self._runtime.clock.now(), level)
-            self._failed(error)
-            if self._on_lost is not None and self._ended is None:
-                self._on_lost()
+            self._record_failure(error)
+            if self._on_disconnect is not None and self._closed_error is None:
+                self._on_disconnect()
 
-    def _failed(self, error: KafkaError) -> None:
+    def _record_failure(self, error: KafkaError) -> None:
         self._last_failure = error
         now = self._runtime.clock.now()
         self._failing_since = min(self._failing_since, self._attempt_at, now)
         self._failed_at = now
-        self._reconnect.failed(now, self._runtime.rng)
-        self._log.failed(error, self._reconnect.next_attempt_at - now)
+        self._backoff.record_failure(now, self._runtime.rng)
+        self._log.failed(error, self._backoff.next_attempt_at - now)
 
 
 class _ConnectionLog:
     """Logs how the connections to one broker come and go; repeated losses go to DEBUG."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
-        self._who = supervisor.name
-        self._name = name
+        self._log_prefix = supervisor.name
+        self._broker = name
         self._fields = log_fields(supervisor.fields, broker=name)
-        self._limit = RateLimit(QUIET_S)
-        self._lost_at = math.inf
+        self._limit = RateLimit(DISCONNECT_LOG_INTERVAL_S)
+        self._disconnected_at = math.inf
         self._was_connected = False
         self._unreachable_since = math.inf
 
     def disconnected(self, error: KafkaError, now: float, level: int) -> None:
         limited = self._limit.level(level, None, now)
         if limited == level:
-            self._lost_at = now
+            self._disconnected_at = now
         logger.log(
             limited,
             "%s: disconnected from broker %s: %s; the next request reconnects",
-            self._who,
-            self._name,
+            self._log_prefix,
+            self._broker,
             error.reason,
             extra=log_fields(self._fields, error=error),
         )
@@ -563,8 +597,8 @@ class _ConnectionLog:
     def failed(self, error: KafkaError, backoff_s: float) -> None:
         logger.debug(
             "%s: no connection to broker %s: %s; next attempt in %.3f s at the earliest",
-            self._who,
-            self._name,
+            self._log_prefix,
+            self._broker,
             error.reason,
             backoff_s,
             extra=log_fields(self._fields, error=error),
@@ -576,40 +610,42 @@ class _ConnectionLog:
         self._unreachable_since = since
         limited = self._limit.level(logging.WARNING, "unreachable", now)
         if limited == logging.WARNING:
-            self._lost_at = min(self._lost_at, since)
+            self._disconnected_at = min(self._disconnected_at, since)
         reason = error.reason
-        if not self._was_connected and LISTENERS not in reason:
-            reason += f"; check the broker's {LISTENERS}"
+        if not self._was_connected and ADVERTISED_LISTENERS not in reason:
+            reason += f"; check the broker's {ADVERTISED_LISTENERS}"
         logger.log(
             limited,
             "%s: no connection to broker %s for %.0f s, while the metadata lists it: %s; trying"
             " again",
-            self._who,
-            self._name,
+            self._log_prefix,
+            self._broker,
             now - since,
             reason,
             extra=log_fields(self._fields, error=error),
         )
 
-    def connected(self, lane: Lane, versions: Versions, now: float) -> None:
+    def connected(
+        self, connection_kind: ConnectionKind, versions: NodeApiVersions, now: float
+    ) -> None:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s: connected to broker %s (connection: %s); versions: %s",
-                self._who,
-                self._name,
-                lane.value,
+                self._log_prefix,
+                self._broker,
+                connection_kind.value,
                 versions.describe(),
                 extra=self._fields,
             )
         verb = "reconnected" if self._was_connected else "connected"
         self._was_connected = True
-        if self._lost_at <= now:
-            outage_s, self._lost_at = now - self._lost_at, math.inf
+        if self._disconnected_at <= now:
+            outage_s, self._disconnected_at = now - self._disconnected_at, math.inf
             logger.info(
                 "%s: %s to broker %s after %.3f s",
-                self._who,
+                self._log_prefix,
                 verb,
-                self._name,
+                self._broker,
                 outage_s,
                 extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
             )
