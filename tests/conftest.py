@@ -111,7 +111,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def is_repetition(item: pytest.Item) -> bool:
-    """Whether it runs the same code as on asyncio: the runtime alone knows the event loop."""
+    """Return whether the test repeats code that ran on asyncio: only the runtime depends on the
+    event loop."""
     other = backend_of(item) not in {None, "asyncio"}
     return other and not item.nodeid.startswith(RUNTIME_TESTS)
 
@@ -145,8 +146,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays: a search for garbage passes over it, which takes
-    seconds in all."""
+    """Freeze the objects made before the first test: garbage collection skips them, which saves
+    seconds."""
     gc.collect()
     gc.freeze()
 
@@ -177,25 +178,24 @@ def _backend_is_what_the_name_says(request: pytest.FixtureRequest) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where CI has all that tests need, a skip hides a failure."""
+    """Fail skipped tests in CI, which has everything that tests need."""
     report = yield
-    told = hasattr(report, "wasxfail") or NOT_APPLICABLE in item.stash
-    if os.environ.get("CI") == "true" and report.skipped and not told:
+    excused = hasattr(report, "wasxfail") or NOT_APPLICABLE in item.stash
+    if os.environ.get("CI") == "true" and report.skipped and not excused:
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be missing: {report.longrepr}"
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print what tests told with `record_property`.
+    """Print what tests reported with `record_property`.
 
     ("summary", line) is printed once; ("counted", what) once with the number of times that it was
-    told. These reach us from wherever the tests ran, as printing would not.
-    """
+    reported. These reach us from wherever the tests ran, as printing would not."""
     passed = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
-    told = [entry for report in passed for entry in report.user_properties]
-    lines = {str(value) for name, value in told if name == "summary"}
-    counted = Counter(str(value) for name, value in told if name == "counted")
+    reported = [entry for report in passed for entry in report.user_properties]
+    lines = {str(value) for name, value in reported if name == "summary"}
+    counted = Counter(str(value) for name, value in reported if name == "counted")
     lines |= {f"{what}: {count}" for what, count in counted.items()}
     functions = {report.nodeid.split("[")[0] for report in passed if BEHAVIOUR in report.nodeid}
     if functions:

@@ -1,4 +1,4 @@
-"""How long something took, less the time in which a busy machine let this process stand still."""
+"""Elapsed time, less the time in which a busy machine did not run this process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Elapsed:
 
 @contextmanager
 def ends_within(seconds: float) -> Iterator[None]:
-    """What stands inside must end by itself, and in time."""
+    """Fail unless the block ends by itself within the time."""
     elapsed = Elapsed()
     elapsed.start()
     try:

@@ -1,4 +1,4 @@
-"""What a client may leave behind in a process, and must not: tasks, sockets, threads, timers."""
+"""Leftovers of a client in a process: tasks, sockets, threads, timers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import sniffio
 DESCRIPTORS = Path("/proc/self/fd")
 
 MAX_CHECKPOINTS = 100
-"""asyncio closes a socket some turns of its loop after it was told to."""
+"""asyncio closes a socket some iterations of its loop after the call."""
 
 DIGITS = "0123456789"
 
@@ -28,7 +28,7 @@ POOLS = ("AnyIO worker thread", "Trio thread", "asyncio_")
 
 
 def census() -> Counter[str]:
-    """How many of each kind there are now."""
+    """Count the objects of each kind."""
     tasks = _trio_tasks() if _on_trio() else [task.get_name() for task in asyncio.all_tasks()]
     counts = Counter(f"task {name.rstrip(DIGITS)}" for name in tasks)
     counts["socket"] = _sockets()
@@ -81,9 +81,11 @@ def _timers() -> int:
     if _on_trio():
         import trio
 
-        # What trio tells is only whether there is a deadline.
+        # trio only reveals whether there is a deadline.
         return trio.lowlevel.current_statistics().seconds_to_next_deadline < 3_600
-    scheduled = getattr(asyncio.get_running_loop(), "_scheduled", ())  # uvloop does not tell
+    scheduled = getattr(
+        asyncio.get_running_loop(), "_scheduled", ()
+    )  # uvloop has no such attribute
     return sum(not handle.cancelled() for handle in scheduled)
 
 

@@ -40,7 +40,7 @@ def test_all_calls_are_of_one_thread():
 
 
 class Source:
-    """Counts up; tells how far it was asked, and that it was closed."""
+    """Counts up; records how far it was read, and that it was closed."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -65,7 +65,7 @@ def test_an_iteration_gives_all_in_order():
     assert source.closed
 
 
-def test_an_iteration_goes_no_further_ahead_than_told():
+def test_an_iteration_reads_no_further_ahead_than_allowed():
     source = Source(50)
     items = blocking.iterate(source.items(), 3)
     assert next(items) == 1
@@ -81,49 +81,48 @@ def test_an_iteration_that_fails_raises_it():
         list(blocking.iterate(source.items(), 3))
 
 
-PROGRAMME = """
+PROGRAM = """
 import os, anyio
 from aiokafkawire import blocking
 
-async def tell(what):
+async def announce(what):
     print(what, os.getpid() == parent, flush=True)
 
 parent = os.getpid()
-blocking.at_exit(lambda: tell("first"))
-blocking.at_exit(lambda: tell("second"))
-blocking.call(tell, "called")
+blocking.at_exit(lambda: announce("first"))
+blocking.at_exit(lambda: announce("second"))
+blocking.call(announce, "called")
 """
 
 
 def run(code: str) -> list[str]:
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert told.stderr == ""
-    return told.stdout.split("\n")[:-1]
+    assert finished.stderr == ""
+    return finished.stdout.split("\n")[:-1]
 
 
-def test_a_process_says_goodbye_in_reverse():
-    assert run(PROGRAMME) == ["called True", "second True", "first True"]
+def test_clients_are_closed_in_reverse_order_at_exit():
+    assert run(PROGRAM) == ["called True", "second True", "first True"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_has_a_loop_of_its_own_and_says_no_goodbyes_of_its_parent():
-    forked = PROGRAMME + (
+def test_a_child_has_its_own_loop_and_does_not_close_the_parents_clients():
+    forked = PROGRAM + (
         "import warnings\n"
         "warnings.simplefilter('ignore', DeprecationWarning)\n"  # of forks beside threads, 3.12
         "child = os.fork()\n"
         "if not child:\n"
-        "    blocking.call(tell, 'in child')\n"
+        "    blocking.call(announce, 'in child')\n"
         "else:\n"
         "    os.waitpid(child, 0)\n"
     )
     assert run(forked) == ["called True", "in child False", "second True", "first True"]
 
 
-def test_a_goodbye_that_does_not_end_holds_nobody_up():
+def test_a_close_that_hangs_does_not_block_the_exit():
     stuck = (
-        PROGRAMME
-        + "blocking.EXIT_CALLBACKS_TIMEOUT_S = 0.1\nblocking.at_exit(anyio.sleep_forever)\n"
+        PROGRAM + "blocking.EXIT_CALLBACKS_TIMEOUT_S = 0.1\nblocking.at_exit(anyio.sleep_forever)\n"
     )
     assert run(stuck) == ["called True"]

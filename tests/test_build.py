@@ -1,4 +1,4 @@
-"""What setup.py builds, with a C compiler and without."""
+"""Output of setup.py, with a C compiler and without."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUILD_S = 280
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_S + 20)]
 
 ROOT = Path(aiokafkawire.__file__).parents[1]
-TELL = """
+SCRIPT = """
 import aiokafkawire
 from aiokafkawire.records import kernel
 print(aiokafkawire.about(), kernel.COMPILED)
@@ -83,15 +83,15 @@ def test_a_wheel_holds_the_compiled_kernel(project: Path) -> None:
     place, kernels = unpacked(project)
     assert any(name.endswith((".so", ".pyd")) for name in kernels)
     assert not place.name.endswith("-none-any")
-    used = run(TELL, place, {})
+    used = run(SCRIPT, place, {})
     assert used.stdout.endswith("kernel compiled True\n"), used.stderr
-    pure = run(TELL, place, {"AIOKAFKAWIRE_PURE_PYTHON": "1"})
+    pure = run(SCRIPT, place, {"AIOKAFKAWIRE_PURE_PYTHON": "1"})
     assert pure.stdout.endswith("kernel interpreted (AIOKAFKAWIRE_PURE_PYTHON is set) False\n")
     assert not used.stderr + pure.stderr
 
 
 def test_without_a_compiler_the_wheel_is_pure_and_says_so_once(project: Path) -> None:
-    """What an earlier build left is not taken for a kernel."""
+    """A kernel left by an earlier build is not packed."""
     platform = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
     left = project / f"build/lib.{platform}/aiokafkawire/records/_kernel{EXTENSION_SUFFIXES[0]}"
     left.parent.mkdir(parents=True)
@@ -102,7 +102,7 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so_once(project: Path) ->
     place, kernels = unpacked(project)
     assert place.name.endswith("-py3-none-any")
     assert not any(name.endswith((".so", ".pyd")) for name in kernels)
-    used = run(TELL, place, {})
+    used = run(SCRIPT, place, {})
     assert "kernel interpreted (no compiled kernel was built" in used.stdout
     assert used.stderr.count("slower") == 1
 

@@ -27,7 +27,7 @@ def report(**changed: dict[str, object]) -> dict[str, object]:
     return {"files": files}
 
 
-def test_files_of_a_room_are_added_up() -> None:
+def test_files_of_a_package_are_summed() -> None:
     found = report()
     found["files"]["aiokafkawire/group/sub/b.py"] = file(5, 100, 0, 0)  # type: ignore[index]
     found["files"]["aiokafkawire/config.py"] = file(1, 1, 0, 0)  # type: ignore[index]
@@ -46,7 +46,7 @@ def test_files_of_a_room_are_added_up() -> None:
         ({"cli": file(1, 100, 0, 20)}, 0),
     ],
 )
-def test_a_room_with_too_little_fails(
+def test_a_package_with_low_coverage_fails(
     changed: dict[str, dict[str, object]],
     code: int,
     tmp_path: Path,
@@ -60,7 +60,7 @@ def test_a_room_with_too_little_fails(
     assert bool(printed.err) == bool(code)
 
 
-def test_a_room_without_a_file_fails(tmp_path: Path) -> None:
+def test_a_package_without_files_fails(tmp_path: Path) -> None:
     path = tmp_path / "coverage.json"
     path.write_text(json.dumps({"files": {}}))
     assert coverage_by_package.main(str(path)) == 1

@@ -30,7 +30,7 @@ def test_what_takes_too_long_fails():
         time.sleep(0.2)
 
 
-def test_what_raises_fails_with_that():
+def test_the_blocks_exception_propagates():
     with pytest.raises(LookupError), ends_within(0):
         raise LookupError
 

@@ -127,7 +127,7 @@ def test_only_a_record_that_no_broker_has_is_sent_again_without_harm():
     assert not errors.DeliveryUnknown("x").retriable
 
 
-def test_retriable_can_be_told_for_one_error():
+def test_retriable_can_be_set_for_one_error():
     assert not errors.KafkaError("x").retriable
     assert errors.KafkaError("x", retriable=True).retriable
     assert not errors.KafkaError.retriable

@@ -193,12 +193,12 @@ async def test_lines_of_a_group_say_who_joined_with_which_partitions_and_where_i
         await read_one(broker)
         cluster = broker.cluster_id
     info = [record for record in lines.records if record.levelno >= logging.INFO]
-    told = lines.texts("connected to cluster")
-    assert len(told) == 4
+    logged = lines.texts("connected to cluster")
+    assert len(logged) == 4
     assert re.fullmatch(
         rf"producer writer: connected to cluster {cluster}: 1 broker \(\d+ at 127.0.0.1:\d+\),"
         r" controller \d+",
-        told[0],
+        logged[0],
     )
     assert len(lines.texts("producer writer: producer id ", ", epoch 0")) == 2
     joined = lines.texts("Group billing: joined generation 1 as reader-", "leader, range")
@@ -237,11 +237,11 @@ async def test_a_consumer_that_starts_at_the_end_by_default_says_so(lines: Lines
             with anyio.fail_after(30):
                 while not lines.texts("end of the log): t [0: 0, 1: 0]"):
                     await consumer.getmany(timeout_ms=20)
-    (told,) = lines.texts("no committed offset for t [0, 1]")
-    assert told.endswith(
+    (logged,) = lines.texts("no committed offset for t [0, 1]")
+    assert logged.endswith(
         "starting at the end (auto_offset_reset=latest), existing records are skipped"
     )
-    levels = {record.levelno for record in lines.records if record.getMessage() == told}
+    levels = {record.levelno for record in lines.records if record.getMessage() == logged}
     assert levels == {logging.INFO}
 
 
@@ -282,8 +282,8 @@ async def test_a_batch_that_is_sent_again_is_logged_at_debug(lines: Lines) -> No
         async with Producer(**options) as producer:
             broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
             await producer.send_and_wait("t", b"v")
-    (told,) = lines.texts("batch for t-0, attempt 1: retrying in ")
-    assert "NOT_LEADER" in told
+    (logged,) = lines.texts("batch for t-0, attempt 1: retrying in ")
+    assert "NOT_LEADER" in logged
 
 
 @pytest.mark.anyio
@@ -320,8 +320,8 @@ async def test_a_request_that_fails_is_traced_with_the_reason(lines: Lines) -> N
         async with Producer(**options, retry_backoff_ms=10) as producer:
             broker.on(ApiKey.PRODUCE, Close(), times=1)
             await producer.send_and_wait("t", b"v")
-    (told,) = lines.texts("Produce v", "failed after ")
-    assert "the broker closed the connection" in told
+    (logged,) = lines.texts("Produce v", "failed after ")
+    assert "the broker closed the connection" in logged
 
 
 def test_requests_are_not_traced_unless_wanted(caplog: pytest.LogCaptureFixture) -> None:
@@ -376,8 +376,8 @@ def outage_lines(lines: Lines, outages: int, outage_s: float) -> Counter[str]:
                 tasks.cancel_scope.cancel()
 
     world.run(main)
-    told = [r for r in lines.records if r.levelno >= logging.INFO and "broker" not in r.name]
-    return Counter(re.sub(r"\d[\d.:]*", "#", f"{r.levelname} {r.getMessage()}") for r in told)
+    logged = [r for r in lines.records if r.levelno >= logging.INFO and "broker" not in r.name]
+    return Counter(re.sub(r"\d[\d.:]*", "#", f"{r.levelname} {r.getMessage()}") for r in logged)
 
 
 def test_a_long_outage_takes_few_lines(lines: Lines) -> None:

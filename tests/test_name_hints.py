@@ -139,7 +139,7 @@ def test_a_producer_takes_keyword_arguments(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda reader: reader.getmany(1_000), "timeout_ms=1000, .*max_records=1000"),
         (lambda reader: reader.getmany(0.5), "timeout_ms=0.5"),
@@ -147,13 +147,13 @@ def test_a_producer_takes_keyword_arguments(given: Any) -> None:
     ],
 )
 async def test_a_number_is_a_time_or_a_count_by_keyword(
-    call: Callable[[Any], Any], told: str
+    call: Callable[[Any], Any], message: str
 ) -> None:
     async with (
         aiokafkawire.Broker() as broker,
         Consumer("orders", bootstrap_servers=broker.bootstrap_servers) as reader,
     ):
-        with pytest.raises(TypeError, match=told):
+        with pytest.raises(TypeError, match=message):
             await call(reader)
 
 
@@ -167,11 +167,11 @@ def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
     for module in (aiokafkawire, aiokafkawire.errors):
         with pytest.raises(AttributeError) as caught:
             getattr(module, name)
-        told = f"module {module.__name__!r} has no attribute {name!r}: {hint}"
-        assert str(caught.value) == told
+        message = f"module {module.__name__!r} has no attribute {name!r}: {hint}"
+        assert str(caught.value) == message
         with pytest.raises(ImportError) as refused:
             exec(f"from {module.__name__} import {name}", {})
-        assert str(refused.value) == told
+        assert str(refused.value) == message
 
 
 def test_errors_of_another_package_say_what_stands_for_them() -> None:

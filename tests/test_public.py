@@ -1,4 +1,4 @@
-"""What `import aiokafkawire` offers."""
+"""Names that `import aiokafkawire` offers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = aiokafkawire.Producr
 
 
-def test_importing_the_package_loads_no_room():
+def test_importing_the_package_loads_no_subpackage():
     code = "import sys, aiokafkawire; print([m for m in sys.modules if 'aiokafkawire.' in m])"
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
-    assert told.stdout.strip() == "['aiokafkawire._version']"
+    assert finished.stdout.strip() == "['aiokafkawire._version']"

@@ -1,4 +1,4 @@
-"""What stands beside the package: requirements, the scripts that CI and a release run."""
+"""Files beside the package: requirements, and the scripts of CI and releases."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (("a", 2**31), "at most 2147483647, not 2147483648"),
         (("a", -(2**31)), "not -2147483648"),
@@ -57,8 +57,8 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
         (("\xe9" * 2**14, 0), "at most 32767 bytes, not 32768"),
     ],
 )
-def test_what_no_request_can_carry_is_refused(given: tuple[str, int], told: str):
-    with pytest.raises(ValueError, match=told):
+def test_what_no_request_can_carry_is_refused(given: tuple[str, int], message: str):
+    with pytest.raises(ValueError, match=message):
         parse_topic_partition(given)
     assert parse_topic_partition(("\xe9", 2**31 - 1)) == ("\xe9", 2**31 - 1)
 

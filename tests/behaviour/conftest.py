@@ -29,7 +29,7 @@ from tests.conftest import NOT_APPLICABLE, backend_of
 HERE = "tests/behaviour/"
 
 NODES = 3
-"""The embedded cluster has more than one node, so that every client has leaders to tell apart."""
+"""The embedded cluster has more than one node, so that partitions have different leaders."""
 
 MIN_SESSION_TIMEOUT_MS = 500
 """What real Kafka is started with in these tests, too."""
@@ -46,7 +46,7 @@ REPLICATED: BrokerOptions = {"as_of": "2.8", "replicate": True, "default_replica
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a test may know of the brokers."""
+    """Facts about the brokers that a test may use."""
 
     bootstrap_servers: str
     create_topic: Callable[..., Awaitable[None]]
@@ -83,7 +83,7 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
 
 @pytest.fixture(scope="session", autouse=True)
 def _pin(pytestconfig: pytest.Config) -> Iterator[None]:
-    """On 0.9 clients are told the release, as its users should tell them.
+    """Set the release for clients of 0.9, as its users should.
 
     A broker of 0.9 that is asked what it speaks drops what others sent at the same moment. What
     asks all the same stands in `test_older_brokers.py`.

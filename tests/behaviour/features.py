@@ -39,7 +39,7 @@ class Feature:
     until: str | None = None
 
     def on(self, version: str) -> bool:
-        """Whether a release has it."""
+        """Return whether a release has it."""
         number = number_of(version)
         ended = self.until is not None and number >= number_of(self.until)
         return number >= number_of(self.since) and not ended
@@ -53,13 +53,13 @@ FEATURES: Mapping[str, Feature] = {
     "LZ4": Feature("0.8.2", "there is no LZ4"),
     "groups": Feature("0.9", "partitions are assigned by hand"),
     "timestamps": Feature("0.10", "records have no timestamps"),
-    "long sessions": Feature("0.10", "sessions are 30 s at most unless the broker is told so"),
+    "long sessions": Feature("0.10", "sessions are 30 s at most unless the broker allows more"),
     "search by time": Feature("0.10.1", "offsets are found by the age of files alone"),
     "headers": Feature("0.11", "records have no headers"),
-    "leader epochs": Feature("0.11", "records tell no leader epoch"),
+    "leader epochs": Feature("0.11", "records have no leader epoch"),
     "idempotence": Feature("0.11", "producers have no ids"),
     "transactions": Feature("0.11", "all records are committed ones"),
-    "stable offset": Feature("2.0", "the last stable offset is told with read_committed alone"),
+    "stable offset": Feature("2.0", "the last stable offset is returned with read_committed only"),
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),
     "static members": Feature("2.3", "members have no names of their own"),

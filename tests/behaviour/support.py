@@ -1,4 +1,4 @@
-"""What most tests of behaviour do: write some records, read what is there."""
+"""Helpers of the behaviour tests: write some records, read them back."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def spread(bootstrap_servers: str, topic: str, per_partition: int, partiti
 
 
 def spread_values(per_partition: int, partitions: int) -> set[bytes]:
-    """What `spread` puts in."""
+    """Return the values that `spread` writes."""
     return {b"%d/%d" % (p, n) for n in range(per_partition) for p in range(partitions)}
 
 
@@ -73,7 +73,7 @@ async def reading(
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
-    """Read until there are at least so many records; fail if they do not come."""
+    """Read until there are at least `count` records; fail if they do not arrive."""
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while len(records) < count:
@@ -107,10 +107,10 @@ async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Reco
 
 
 async def settle(*members: Consumer, partitions: int) -> list[Record]:
-    """Poll all members in turn until together they own so many partitions, none of them none.
+    """Poll all members in turn until together they own this number of partitions, each at least
+    one.
 
-    All in this task: what another task polls does not count as this one's work done.
-    """
+    All in this task: what another task polls does not count as this one's work done."""
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while not _settled(members, partitions):

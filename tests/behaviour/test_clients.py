@@ -1,4 +1,4 @@
-"""What producers and consumers have in common: entering, leaving, options, addresses."""
+"""Features that producers and consumers share: entering, closing, options, addresses."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_a_client_is_entered_once(bootstrap_servers: str, client_class: Ca
 
 
 @needs("groups")
-async def test_a_consumer_is_of_no_use_outside_its_block(
+async def test_a_consumer_cannot_be_used_outside_its_block(
     bootstrap_servers: str, topic: str, group_id: str
 ):
     consumer = Consumer(topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)

@@ -233,7 +233,7 @@ async def test_a_partition_of_another_member_is_not_committed(
 
 
 @needs("groups")
-async def test_what_is_no_offset_is_refused_at_the_call(
+async def test_invalid_offsets_are_rejected_at_the_call(
     bootstrap_servers: str, topic: str, group_id: str
 ):
     await fill(bootstrap_servers, topic, numbered(3))

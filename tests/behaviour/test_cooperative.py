@@ -1,4 +1,4 @@
-"""Members that keep their partitions while the group divides them anew (KIP-429)."""
+"""Members that keep their partitions during a rebalance (KIP-429)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EAGER: dict[str, Any] = LONG | {"partition_assignment_strategy": ["range"]}
 
 
 class Notes(RebalanceListener):
-    """What a listener hears, in order; rebalances that bring nothing are left out."""
+    """Callbacks of a listener in order; empty rebalances are left out."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, frozenset[TopicPartition]]] = []
@@ -261,7 +261,7 @@ async def test_a_topic_more_by_pattern_takes_nothing(
     assert [name for name, _ in notes.calls] == ["assigned", "assigned", "revoked"]
 
 
-async def test_who_stays_away_loses_all_and_is_told_so(
+async def test_a_member_past_max_poll_interval_loses_its_partitions_and_gets_an_error(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=2)

@@ -65,7 +65,7 @@ async def test_two_members_share_the_partitions_by_range(
         assert len(one.seen) + len(other.seen) == len(everything)
 
 
-async def test_a_member_that_says_goodbye_is_replaced_at_once(
+async def test_a_member_that_leaves_is_replaced_at_once(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=PARTITIONS)
@@ -140,7 +140,7 @@ async def test_a_member_killed_at_work_costs_no_record(
         last = {b"%d/99" % partition for partition in range(PARTITIONS)}
         await until([survivor], lambda: survivor.values >= last)
     for partition, begin in begins.items():
-        # Where the dead member had committed, which told so once it had, if it still could.
+        # From the dead member's last commit, which it reported if it still could.
         assert begin >= victim.committed.get(partition, 0)
         offsets = [record.offset for record in survivor.seen if record.partition == partition]
         assert offsets == list(range(begin, 100))
@@ -215,17 +215,17 @@ async def test_a_listener_hears_what_is_assigned_and_revoked(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=4)
-    heard: list[tuple[str, frozenset[TopicPartition]]] = []
+    rebalances: list[tuple[str, frozenset[TopicPartition]]] = []
 
     class Listener:
         async def on_partitions_assigned(self, partitions: object) -> None:
-            heard.append(("assigned", frozenset(partitions)))
+            rebalances.append(("assigned", frozenset(partitions)))
 
         async def on_partitions_revoked(self, partitions: object) -> None:
-            heard.append(("revoked", frozenset(partitions)))
+            rebalances.append(("revoked", frozenset(partitions)))
 
         async def on_partitions_lost(self, partitions: object) -> None:
-            heard.append(("lost", frozenset(partitions)))
+            rebalances.append(("lost", frozenset(partitions)))
 
     everything = frozenset(partitions_of(topic, 4))
     worker = Worker(bootstrap_servers, topic, group_id)
@@ -234,15 +234,15 @@ async def test_a_listener_hears_what_is_assigned_and_revoked(
     ) as consumer:
         consumer.subscribe([topic], listener=Listener())
         await poll_until(consumer, lambda: len(consumer.assignment()) == 4)
-        assert heard == [("assigned", everything)]
+        assert rebalances == [("assigned", everything)]
         async with at_work(worker):
             await poll_until(consumer, lambda: len(consumer.assignment()) == 2)
             kept = frozenset(consumer.assignment())
-            assert heard[1] == ("revoked", everything)
-            assert heard[2] == ("assigned", kept)
+            assert rebalances[1] == ("revoked", everything)
+            assert rebalances[2] == ("assigned", kept)
             await poll_until(consumer, lambda: worker.owned == 2)
             assert frozenset(worker.consumer.assignment()) == everything - kept
-    assert heard[-1][0] == "revoked"
+    assert rebalances[-1][0] == "revoked"
 
 
 async def test_offsets_committed_at_revocation_are_where_the_next_owner_begins(

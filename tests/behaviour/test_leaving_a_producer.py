@@ -1,4 +1,4 @@
-"""What happens to records when their producer is left."""
+"""Outcome of records when their producer is closed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ async def test_leaving_sends_what_is_buffered(bootstrap_servers: str, topic: str
 
 
 @needs("topic settings")
-async def test_leaving_tells_of_failures_that_nobody_awaited(
-    bootstrap_servers: str, new_topic: NewTopic
-):
+async def test_closing_raises_unawaited_failures(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(configs=SMALL)
 
     async def send_and_forget() -> None:
@@ -43,9 +41,7 @@ async def test_leaving_tells_of_failures_that_nobody_awaited(
 
 
 @needs("topic settings")
-async def test_flush_tells_of_failures_and_then_they_are_told(
-    bootstrap_servers: str, new_topic: NewTopic
-):
+async def test_flush_raises_unawaited_failures_once(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(configs=SMALL)
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         await producer.send(topic, b"x" * 2_000)
@@ -57,9 +53,7 @@ async def test_flush_tells_of_failures_and_then_they_are_told(
 
 
 @needs("topic settings")
-async def test_a_failure_that_was_awaited_is_not_told_again(
-    bootstrap_servers: str, new_topic: NewTopic
-):
+async def test_an_awaited_failure_is_not_raised_again(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(configs=SMALL)
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         delivery = await producer.send(topic, b"x" * 2_000)
@@ -98,7 +92,7 @@ async def test_records_are_sent_even_if_the_body_raised(bootstrap_servers: str, 
     assert [record.value for record in await stored(bootstrap_servers, topic)] == [b"kept"]
 
 
-async def test_a_producer_is_of_no_use_outside_its_block(bootstrap_servers: str, topic: str):
+async def test_a_producer_cannot_be_used_outside_its_block(bootstrap_servers: str, topic: str):
     producer = Producer(bootstrap_servers=bootstrap_servers)
     with pytest.raises(ClientClosed):
         await producer.send(topic, b"early")

@@ -113,7 +113,7 @@ async def test_a_stop_ends_a_start_under_way(bootstrap_servers: str, client_clas
 
 
 @CLIENTS
-async def test_a_name_says_which_client_it_is(bootstrap_servers: str, client_class: Class):
+async def test_repr_and_logs_name_the_client(bootstrap_servers: str, client_class: Class):
     client = client_class(bootstrap_servers=bootstrap_servers, client_id="billing-7")
     name = f"<{client_class.__name__} client_id='billing-7' bootstrap_servers='{bootstrap_servers}'"
     assert repr(client) == f"{name} (not started yet)>"
@@ -212,7 +212,7 @@ async def test_a_call_in_flight_keeps_its_client_alive(bootstrap_servers: str, t
 
 
 def in_child(work: Callable[[], Any]) -> str:
-    """What a forked child's event loop raises."""
+    """Return the error that a forked child's event loop raises."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
@@ -226,8 +226,8 @@ def in_child(work: Callable[[], Any]) -> str:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
-    with os.fdopen(reading) as told:
-        return told.read()
+    with os.fdopen(reading) as output:
+        return output.read()
 
 
 async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers: str, topic: str):
@@ -245,7 +245,7 @@ async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers:
 
 
 @CLIENTS
-async def test_a_client_is_of_no_use_in_another_event_loop(
+async def test_a_client_cannot_be_used_in_another_event_loop(
     bootstrap_servers: str, client_class: Class
 ):
     async with client_class(bootstrap_servers=bootstrap_servers) as client:
@@ -355,12 +355,12 @@ async def test_a_broken_client_says_so_when_it_is_stopped(
 
 
 @CLIENTS
-async def test_whoever_waits_hears_that_the_client_broke(
+async def test_waiting_calls_raise_when_the_client_fails(
     bootstrap_servers: str, topic: str, client_class: Class
 ):
     options = {"linger_ms": 60_000} if client_class is Producer else {}
     client = client_class(bootstrap_servers=bootstrap_servers, **options)
-    heard: list[str] = []
+    errors: list[str] = []
 
     async def wait() -> None:
         try:
@@ -370,14 +370,14 @@ async def test_whoever_waits_hears_that_the_client_broke(
                 client.assign(TopicPartition(topic, 0))
                 await client.getone()
         except KafkaError as error:
-            heard.append(str(error))
+            errors.append(str(error))
 
     async with client:
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             client._lifecycle.supervisor.spawn(defect, name="odd")
-        assert len(heard) == 1
-        assert "is broken: its task 'odd' failed" in heard[0]
+        assert len(errors) == 1
+        assert "is broken: its task 'odd' failed" in errors[0]
         with pytest.raises(KafkaError, match="is broken"):
             await client.partitions_for(topic)

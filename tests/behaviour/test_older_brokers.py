@@ -1,4 +1,4 @@
-"""What clients make of brokers that lack something: lower service, or an error that says so."""
+"""Clients of brokers that lack a feature: reduced service, or an error that names the feature."""
 
 from __future__ import annotations
 
@@ -272,9 +272,9 @@ async def test_offsets_in_a_transaction_go_without_the_check_of_a_member_only_if
             async with producer.transaction():
                 await producer.send_offsets_to_transaction(consumer)
 
-        with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as told:
+        with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as raised:
             await send_checked()
-        assert isinstance(told.value.__cause__, UnsupportedVersion)
+        assert isinstance(raised.value.__cause__, UnsupportedVersion)
         async with producer.transaction():
             await producer.send_offsets_to_transaction(
                 consumer.positions(), GroupMetadata(group_id)

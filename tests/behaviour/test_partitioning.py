@@ -119,7 +119,7 @@ async def test_what_an_own_partitioner_raises_comes_out_of_the_call(
     async with Producer(bootstrap_servers=bootstrap_servers, partitioner=fails) as producer:
         with pytest.raises(LookupError, match="no such customer"):
             await producer.send(topic, b"v", key=b"bad")
-        with pytest.raises(ValueError, match="chose 7"):
+        with pytest.raises(ValueError, match="returned 7"):
             await producer.send(topic, b"v", key=b"wrong")
         assert (await producer.send_and_wait(topic, b"v", key=b"good")).partition == 1
     assert len(await stored(bootstrap_servers, topic, 2)) == 1
@@ -156,7 +156,9 @@ async def test_keyless_records_are_spread_adaptively_or_not(
     assert {record.partition for record in records} == {0, 1, 2}
 
 
-async def test_the_partitions_of_a_topic_are_told(bootstrap_servers: str, new_topic: NewTopic):
+async def test_partitions_for_returns_the_partitions_of_a_topic(
+    bootstrap_servers: str, new_topic: NewTopic
+):
     topic = await new_topic(partitions=3)
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         assert list(await producer.partitions_for(topic)) == [0, 1, 2]

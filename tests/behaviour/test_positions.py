@@ -1,4 +1,4 @@
-"""Where a consumer stands in a partition, and how it gets elsewhere."""
+"""Position of a consumer in a partition, and seeks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FOREVER_MS = 60_000
 
 
 @needs("timestamps")
-async def test_send_and_wait_tells_where_the_record_stands(bootstrap_servers: str, topic: str):
+async def test_send_and_wait_returns_partition_and_offset(bootstrap_servers: str, topic: str):
     before_ms = time.time_ns() // 1_000_000
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         first = await producer.send_and_wait(topic, b"one", key=b"k")
@@ -123,7 +123,7 @@ async def test_linger_ends_by_itself(bootstrap_servers: str, topic: str):
         assert anyio.current_time() - began >= 0.08
 
 
-async def test_acks_0_tells_no_offset_but_stores(bootstrap_servers: str, topic: str):
+async def test_acks_0_returns_no_offset_but_stores_the_record(bootstrap_servers: str, topic: str):
     async with Producer(bootstrap_servers=bootstrap_servers, acks=0) as producer:
         receipt = await producer.send_and_wait(topic, b"fire and forget")
         assert (receipt.partition, receipt.offset) == (0, -1)
@@ -229,7 +229,7 @@ async def test_a_topic_with_log_append_time_sets_the_brokers_time(
     assert record.timestamp_ms == receipt.timestamp_ms > 1_600_000_000_000
 
 
-async def test_null_and_empty_are_told_apart(bootstrap_servers: str, topic: str):
+async def test_null_and_empty_values_differ(bootstrap_servers: str, topic: str):
     sent = [(None, None), (b"k", None), (None, b""), (b"", b"v"), (b"", b"")]
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         for key, value in sent:
@@ -397,7 +397,7 @@ async def test_send_gives_up_when_there_is_no_room_within_max_block(
             producer.send_nowait(topic, b"x" * 1_000)
         with pytest.raises(BufferFull):
             producer.send_nowait(topic, b"x" * 1_000)
-        # Whoever waits for room does not wait for linger.
+        # A send that waits for buffer memory does not wait for linger.
         with anyio.fail_after(WITHIN_S):
             await producer.send(topic, b"x" * 1_000)
     assert len(await stored(bootstrap_servers, topic)) == 5
@@ -443,7 +443,7 @@ async def test_two_producers_share_a_partition_and_each_keeps_its_order(
         assert [v for v in values if v.startswith(name)] == [name + v for v in numbered(100)]
 
 
-async def test_the_numbers_of_a_producer_tell_what_it_did(bootstrap_servers: str, topic: str):
+async def test_producer_metrics(bootstrap_servers: str, topic: str):
     async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=FOREVER_MS) as producer:
         for value in numbered(10):
             await producer.send(topic, value)

@@ -317,7 +317,7 @@ async def test_an_unsubscribed_consumer_reads_nothing_and_may_go_on_elsewhere(
 
 
 @pytest.mark.slow
-async def test_an_unknown_topic_with_creation_off_is_told(bootstrap_servers: str, group_id: str):
+async def test_an_unknown_topic_without_auto_creation_raises(bootstrap_servers: str, group_id: str):
     topic = f"never-made-{group_id}"
     async with Consumer(
         bootstrap_servers=bootstrap_servers,

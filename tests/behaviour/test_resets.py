@@ -1,4 +1,4 @@
-"""Where a consumer begins, what it falls back to, and how far it says that it is."""
+"""Start positions, resets, and metrics of a consumer."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_lag_and_ends_are_known_after_the_first_fetch(bootstrap_servers: s
 
 
 @needs("groups")
-async def test_metrics_tell_what_was_done(bootstrap_servers: str, topic: str, group_id: str):
+async def test_consumer_metrics(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(20))
     async with Consumer(
         topic,

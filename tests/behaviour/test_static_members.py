@@ -57,7 +57,7 @@ async def test_a_restart_brings_the_same_partitions_and_the_others_hear_nothing(
             await settle(one, two, partitions=4)
             before, mine = two.assignment(), one.assignment()
             await two.commit(dict.fromkeys(before, 3))
-        heard = list(ones.calls)
+        calls_before = list(ones.calls)
         async with static(bootstrap_servers, group_id, topic, "b", **options) as (two, twos):
             records = await take(two, 4)
             assert two.assignment() == before
@@ -65,7 +65,7 @@ async def test_a_restart_brings_the_same_partitions_and_the_others_hear_nothing(
             assert {record.offset for record in records} == {3, 4}
             await one.getmany(timeout_ms=50)
         assert one.assignment() == mine
-        assert ones.calls == heard
+        assert ones.calls == calls_before
 
 
 async def test_a_member_that_leaves_keeps_its_place_until_its_session_ends(
@@ -81,7 +81,7 @@ async def test_a_member_that_leaves_keeps_its_place_until_its_session_ends(
         await poll_until(one, lambda: len(one.assignment()) == 2)
 
 
-async def test_of_two_with_one_name_the_first_is_told_and_commits_nothing(
+async def test_the_first_of_two_static_members_with_one_id_is_fenced_and_commits_nothing(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=1)
@@ -93,11 +93,11 @@ async def test_of_two_with_one_name_the_first_is_told_and_commits_nothing(
             await take(two, 5)
             with (
                 anyio.fail_after(WITHIN_S),
-                pytest.raises(FencedInstanceId, match=group_id) as told,
+                pytest.raises(FencedInstanceId, match=group_id) as raised,
             ):
                 await one.getone()
-            assert isinstance(told.value, GroupFailed)
-            assert "'a'" in str(told.value)
+            assert isinstance(raised.value, GroupFailed)
+            assert "'a'" in str(raised.value)
             with pytest.raises(CommitFailed):
                 await one.commit({partition: 5})
             assert one.assignment() == frozenset()

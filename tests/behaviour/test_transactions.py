@@ -89,7 +89,7 @@ async def all_over(bootstrap_servers: str, topic: str, partitions: int = 1) -> N
 async def read_all(
     bootstrap_servers: str, topic: str, partitions: int = 1, *, level: str = COMMITTED
 ) -> list[bytes | None]:
-    """What a reader of an isolation level sees up to its end, partition by partition."""
+    """Return the values that an isolation level shows up to its end, partition by partition."""
     tps = partitions_of(topic, partitions)
     async with reading(bootstrap_servers, topic, partitions, isolation_level=level) as consumer:
         upto = await consumer.end_offsets(*tps)
@@ -192,7 +192,7 @@ async def test_a_cancelled_transaction_is_aborted(
     assert await read_all(bootstrap_servers, topic) == [b"yes"]
 
 
-async def test_an_application_that_went_in_the_middle_comes_back(
+async def test_an_application_that_died_in_a_transaction_recovers(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
     gone = teller(bootstrap_servers, transactional_id)
@@ -228,10 +228,10 @@ async def test_the_older_of_two_producers_is_fenced_and_nothing_of_it_is_seen(
         # That the epoch of its records is old does not yet say that another one took over.
         with pytest.raises((TransactionFailed, ProducerFenced)):
             await go_on()
-        with pytest.raises(ProducerFenced, match=transactional_id) as told:
+        with pytest.raises(ProducerFenced, match=transactional_id) as raised:
             await older.abort_transaction()
-        assert told.value.transactional_id == transactional_id
-        assert not told.value.retriable
+        assert raised.value.transactional_id == transactional_id
+        assert not raised.value.retriable
         for call in (older.begin_transaction, older.commit_transaction):
             with pytest.raises(ProducerFenced):
                 await call()
@@ -392,7 +392,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
 
 
 async def take_up_to(consumer: Consumer, count: int) -> list[bytes | None]:
-    """The values of exactly so many records, which have to be there."""
+    """Return the values of exactly this number of records, which must be there."""
     values: list[bytes | None] = []
     with anyio.fail_after(WITHIN_S):
         while len(values) < count:
@@ -403,7 +403,7 @@ async def take_up_to(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 @needs("stable committed offsets")
-async def test_who_follows_waits_for_offsets_of_an_open_transaction(
+async def test_the_next_owner_waits_for_offsets_of_an_open_transaction(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):
     source = await new_topic()
@@ -447,9 +447,9 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
             GroupMetadata(group_id, now.generation_id - 1, now.member_id),
             GroupMetadata(group_id, now.generation_id, "somebody else"),
         ):
-            with pytest.raises(TransactionFailed) as told:
+            with pytest.raises(TransactionFailed) as raised:
                 await send_with_offsets(producer, target, {partition: 3}, stale)
-            assert group_id in str(told.value) or group_id in str(told.value.__cause__)
+            assert group_id in str(raised.value) or group_id in str(raised.value.__cause__)
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets_to_transaction(consumer)
@@ -460,10 +460,10 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
 
 class Losses(RebalanceListener):
     def __init__(self) -> None:
-        self.told = anyio.Event()
+        self.notified = anyio.Event()
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.set()
+        self.notified.set()
 
 
 @needs("fencing by group")
@@ -488,16 +488,16 @@ async def test_a_worker_that_takes_too_long_commits_nothing(
         async def work_too_long() -> None:
             async with producer.transaction():
                 await producer.send(target, b"no")
-                await losses.told.wait()
+                await losses.notified.wait()
                 await producer.send_offsets_to_transaction(consumer)
 
         with anyio.fail_after(WITHIN_S):
             with pytest.raises(CommitFailed, match=source):
                 await work_too_long()
-        # Whoever gives the offsets himself is kept off by the coordinator.
-        with pytest.raises(TransactionFailed) as told:
+        # Explicitly given offsets are rejected by the coordinator.
+        with pytest.raises(TransactionFailed) as raised:
             await send_with_offsets(producer, target, {partition: 3}, consumer.group_metadata())
-        assert isinstance(told.value.__cause__, CommitFailed)
+        assert isinstance(raised.value.__cause__, CommitFailed)
         assert await take_up_to(consumer, 3) == numbered(3)
         async with producer.transaction():
             await producer.send(target, b"yes")
@@ -546,7 +546,7 @@ async def test_a_detached_transaction_is_ended_from_elsewhere(
     elsewhere = type(detached).from_json(text)
     assert elsewhere == detached
     for _ in range(2):
-        # Whoever does not know whether it was done does it again.
+        # With an unknown outcome, do it again.
         await aiokafkawire.end_detached_transaction(
             elsewhere, commit=commit, bootstrap_servers=bootstrap_servers
         )
@@ -558,7 +558,7 @@ async def test_a_detached_transaction_is_ended_from_elsewhere(
 
 
 class StreamWorker:
-    """Copies records from a topic to another, exactly once; may be told to fail now and then."""
+    """Copies records from a topic to another, exactly once; can be made to fail now and then."""
 
     def __init__(self, bootstrap_servers: str, source: str, target: str, name: str) -> None:
         self.consumer = Consumer(

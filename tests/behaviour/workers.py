@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Worker:
-    """A member of a group in a task: reads, commits, remembers. `leave` says goodbye."""
+    """A member of a group in a task: reads, commits, remembers. `leave` leaves the group."""
 
     def __init__(self, bootstrap_servers: str, topic: str, group_id: str, **options: Any) -> None:
         self.consumer = Consumer(
@@ -57,10 +57,10 @@ class Worker:
                     # What was taken away meanwhile is delivered again, elsewhere.
                     with contextlib.suppress(CommitFailed):
                         await self.consumer.commit()
-                self._tell()
+                self._notify()
             self._entered = False
         self._left.set()
-        self._tell()
+        self._notify()
 
     async def leave(self) -> None:
         self._leaving = True
@@ -70,7 +70,7 @@ class Worker:
     def changed(self) -> anyio.Event:
         return self._changed
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -156,7 +156,7 @@ class WorkerProcess:
         self.committed[partition] = following
 
     async def until_committed(self, partitions: int, offset: int) -> None:
-        """Wait until so many partitions are committed up to `offset`."""
+        """Wait until this number of partitions is committed up to `offset`."""
         with anyio.fail_after(WITHIN_S):
             while sum(following >= offset for following in self.committed.values()) < partitions:
                 await self.read_line()

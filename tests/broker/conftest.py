@@ -10,9 +10,10 @@ import pytest
 
 @pytest.fixture
 def kafka_python_leftovers() -> Iterator[None]:
-    """What kafka-python leaves open goes with its test: no later one hears of it."""
+    """Collect what kafka-python leaves open with its test, so that no later test sees the
+    warnings."""
     logger = logging.getLogger("kafka")
-    # Captured records would hold what they tell of until a later test.
+    # Captured log records would keep their arguments alive until a later test.
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(logging.NOTSET)

@@ -63,7 +63,7 @@ class RawClient:
         return response
 
     async def closed(self) -> bool:
-        """Whether the broker closes the connection, without another answer."""
+        """Return whether the broker closes the connection without another response."""
         return await self.frame() is None
 
 

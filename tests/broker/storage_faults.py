@@ -323,7 +323,7 @@ class History:
         return name, self.rng.randrange(len(self.topics[name]))
 
     def judge(self, code: int, refusals: set[ErrorCode]) -> bool:
-        """Whether it was acknowledged; a refusal must be one that clients retry."""
+        """Return whether the record was acknowledged; an error must be retriable."""
         if code == E.NONE:
             self.acknowledged += 1
             return True
@@ -593,7 +593,7 @@ class History:
 
 
 class _Client:
-    """What `Transactional` takes for a connection, whichever broker runs."""
+    """Adapter with the methods of a connection that `Transactional` uses, for any broker."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -603,7 +603,7 @@ class _Client:
 
 
 def _committed_values(answer: Any) -> list[bytes | None]:
-    """What a consumer of committed records keeps of a Fetch answer."""
+    """Return the values of a Fetch response that a `read_committed` consumer keeps."""
     starts = sorted(
         (each.first_offset, each.producer_id) for each in answer.aborted_transactions or []
     )

@@ -68,7 +68,7 @@ class World:
 
 
 class _Call:
-    """What of a call is looked at."""
+    """The parts of a request context that are used."""
 
     def __init__(self, world: World) -> None:
         self.state = world
@@ -81,44 +81,44 @@ async def world() -> World:
     return World()
 
 
-async def test_all_in_sync_have_to_have_it(world: World) -> None:
+async def test_acks_all_needs_the_whole_isr(world: World) -> None:
     assert await world.outcome(lambda: world.fetched(FOLLOWER), lambda: world.fetched(THIRD)) == (
         E.NONE,
         0,
     )
 
 
-async def test_who_falls_out_of_sync_is_not_waited_for(world: World) -> None:
+async def test_acks_all_ignores_replicas_that_left_the_isr(world: World) -> None:
     def shrink() -> None:
         world.replica.handle(IsrRecorded((NODE, FOLLOWER)), 0.0)
 
     assert await world.outcome(lambda: world.fetched(FOLLOWER), shrink) == (E.NONE, 0)
 
 
-async def test_when_too_few_are_left_that_is_told(world: World) -> None:
+async def test_not_enough_replicas_is_returned_when_the_isr_shrinks(world: World) -> None:
     def shrink() -> None:
         world.replica.handle(IsrRecorded((NODE,)), 0.0)
 
     assert await world.outcome(shrink, min_in_sync=2) == (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)
 
 
-async def test_a_number_of_replicas(world: World) -> None:
+async def test_acks_above_1_wait_for_that_many_replicas(world: World) -> None:
     assert await world.outcome(lambda: world.fetched(THIRD), acks=2) == (E.NONE, 0)
 
 
 @pytest.mark.parametrize("acks", [ACKS_ALL, 2])
-async def test_the_time_of_the_request_ends_it(world: World, acks: int) -> None:
+async def test_the_request_timeout_ends_the_wait(world: World, acks: int) -> None:
     assert await world.outcome(acks=acks, timeout_ms=20) == (E.REQUEST_TIMED_OUT, -1)
 
 
-async def test_a_leader_that_is_none_any_more_cannot_tell(world: World) -> None:
+async def test_a_former_leader_cannot_acknowledge(world: World) -> None:
     assert await world.outcome(lambda: world.become(assignment(FOLLOWER, 1))) == (
         E.NOT_LEADER_OR_FOLLOWER,
         -1,
     )
 
 
-async def test_a_partition_that_is_deleted_is_none(world: World) -> None:
+async def test_a_deleted_partition_ends_the_wait(world: World) -> None:
     def delete() -> None:
         world.replica.deleted = True
         world.replica.on_change.notify()
@@ -126,10 +126,10 @@ async def test_a_partition_that_is_deleted_is_none(world: World) -> None:
     assert await world.outcome(delete) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-async def test_nobody_waits_for_a_client_that_is_gone(world: World) -> None:
+async def test_a_disconnected_client_ends_the_wait(world: World) -> None:
     await world.outcome(world.connection.mark_closed)
 
 
-async def test_what_is_everywhere_is_not_waited_for(world: World) -> None:
+async def test_replicated_records_are_acknowledged_at_once(world: World) -> None:
     world.fetched(FOLLOWER, THIRD)
     assert await world.outcome(timeout_ms=0) == (E.NONE, 0)

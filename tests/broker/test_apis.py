@@ -326,7 +326,7 @@ def served(key: ApiKey) -> range:
     return range(APIS[key].min_version, APIS[key].max_stable_version + 1)
 
 
-def test_all_apis_are_here() -> None:
+def test_every_api_has_a_case() -> None:
     assert set(REQUESTS) == set(HANDLERS)
 
 
@@ -341,7 +341,7 @@ async def test_every_version_is_answered(key: ApiKey) -> None:
 
 
 @pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
-async def test_every_version_can_be_told_to_fail(key: ApiKey) -> None:
+async def test_every_version_can_be_made_to_fail(key: ApiKey) -> None:
     make, _ = REQUESTS[key]
     async with Broker() as broker, connected(broker) as client:
         found = await topic_id(broker, client)
@@ -352,7 +352,7 @@ async def test_every_version_can_be_told_to_fail(key: ApiKey) -> None:
             assert failed == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, version
 
 
-async def test_the_broker_says_what_it_serves() -> None:
+async def test_api_versions_lists_the_served_apis() -> None:
     async with Broker() as broker, connected(broker) as client:
         response = await client.call(REQUESTS[ApiKey.API_VERSIONS][0](4, ZERO_UUID), 4)
         assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {

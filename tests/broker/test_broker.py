@@ -114,7 +114,7 @@ async def test_two_brokers_can_be_closed_in_any_order() -> None:
         await second.aclose()
 
 
-async def test_a_taken_port_is_said() -> None:
+async def test_a_port_in_use_is_reported() -> None:
     async with Broker() as broker:
         port = broker.nodes[1].port
         taken = f"node 1 cannot listen on port {port} of 127.0.0.1: the port is in use"
@@ -123,7 +123,7 @@ async def test_a_taken_port_is_said() -> None:
                 pass
 
 
-async def test_an_address_that_is_not_here_is_said() -> None:
+async def test_a_foreign_address_is_reported() -> None:
     with pytest.raises(KafkaError, match=r"cannot listen on port 0 of 192\.0\.2\.1: .*assign"):
         async with Broker(host="192.0.2.1"):
             pass
@@ -169,7 +169,7 @@ async def test_a_directory_survives_a_restart(tmp_path: Path) -> None:
         assert only(response).base_offset == 2
 
 
-async def test_wait_for_request_tells_what_did_not_come() -> None:
+async def test_wait_for_request_names_the_missing_request() -> None:
     async with Broker() as broker, connected(broker) as client:
         await client.call(VERSIONS, 0)
         seen = await broker.wait_for_request(ApiKey.API_VERSIONS)
@@ -178,7 +178,7 @@ async def test_wait_for_request_tells_what_did_not_come() -> None:
             await broker.wait_for_request(ApiKey.FETCH, timeout_s=0.01)
 
 
-async def test_stopping_tells_of_a_task_that_failed() -> None:
+async def test_stopping_raises_the_error_of_a_failed_task() -> None:
     async def fail() -> None:
         raise RuntimeError("a defect")
 

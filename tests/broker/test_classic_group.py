@@ -277,13 +277,13 @@ def test_a_lone_member_joins_and_leads_at_once() -> None:
     assert (synced.assignment, synced.protocol) == (b"all", "range")
 
 
-def test_only_the_leader_is_told_the_members() -> None:
+def test_only_the_group_leader_receives_the_members() -> None:
     driver = in_state(COMPLETING)
-    told = {m: driver.answer(m) for m in "ab"}
-    assert [m.member_id for m in told["a"].members] == ["a", "b"]
-    assert told["b"].members == ()
-    assert {r.leader for r in told.values()} == {"a"}
-    assert {r.generation for r in told.values()} == {2}
+    responses = {m: driver.answer(m) for m in "ab"}
+    assert [m.member_id for m in responses["a"].members] == ["a", "b"]
+    assert responses["b"].members == ()
+    assert {r.leader for r in responses.values()} == {"a"}
+    assert {r.generation for r in responses.values()} == {2}
 
 
 def test_a_follower_waits_for_the_leader_and_gets_its_part() -> None:
@@ -300,14 +300,14 @@ def test_a_member_that_the_leader_forgot_gets_nothing() -> None:
     assert driver.sync("b").assignment == b""
 
 
-def test_waiting_syncs_hear_of_a_rebalance() -> None:
+def test_waiting_syncs_get_rebalance_in_progress() -> None:
     driver = in_state(COMPLETING)
     driver.sync("b")
     driver.join("", new="c")
     assert driver.answer("b").code is E.REBALANCE_IN_PROGRESS
 
 
-def test_those_who_do_not_rejoin_in_time_are_out() -> None:
+def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
     driver = in_state(PREPARING)
     for _ in range(int(REBALANCE_S / 5) + 1):
         driver.heartbeat("b")
@@ -355,7 +355,7 @@ def test_a_pending_member_can_leave() -> None:
     assert driver.join("x").code is E.UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_out_after_its_session_and_others_rebalance() -> None:
+def test_an_expired_session_removes_the_member_and_rebalances() -> None:
     driver = in_state(STABLE)
     driver.tick(SESSION_S - 1)
     driver.heartbeat("a")
@@ -365,7 +365,7 @@ def test_a_silent_member_is_out_after_its_session_and_others_rebalance() -> None
     assert driver.heartbeat("b") is E.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_a_commit_renews_the_session() -> None:
     driver = in_state(STABLE)
     driver.tick(SESSION_S - 1)
     for member in "ab":
@@ -374,7 +374,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
     assert driver.group.state is STABLE
 
 
-def test_a_member_that_waits_is_not_taken_for_silent() -> None:
+def test_a_member_in_a_join_does_not_expire() -> None:
     driver = in_state(STABLE)
     driver.join("a")
     driver.tick(SESSION_S - 1)
@@ -427,7 +427,7 @@ def test_the_first_rebalance_does_not_wait_beyond_the_rebalance_timeout() -> Non
     assert driver.group.state is COMPLETING
 
 
-def test_all_vote_and_the_majority_wins() -> None:
+def test_the_protocol_with_most_votes_wins() -> None:
     driver = Driver(initial_rebalance_delay_s=1)
     for member, order in (("a", "xy"), ("b", "yx"), ("c", "yxz")):
         driver.join("", new=member, protocols=tuple((name, name.encode()) for name in order))
@@ -471,7 +471,7 @@ def test_a_full_group_takes_no_more() -> None:
     assert driver.group.pending_members == {}
 
 
-def test_ids_are_given_to_so_many_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_member_ids_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classic_group, "MAX_PENDING_MEMBERS", 2)
     driver = Driver()
     for name in ("a", "b"):
@@ -483,7 +483,7 @@ def test_ids_are_given_to_so_many_newcomers(monkeypatch: pytest.MonkeyPatch) -> 
     assert driver.join("", new="c", requires_known_member_id=True).code is E.MEMBER_ID_REQUIRED
 
 
-def test_the_last_to_come_back_to_a_group_that_shrank_is_turned_away() -> None:
+def test_the_last_member_to_rejoin_a_shrunk_group_is_rejected() -> None:
     driver = in_state(STABLE)
     driver.group._max_size = 1
     assert driver.join("a") is None
@@ -493,7 +493,7 @@ def test_the_last_to_come_back_to_a_group_that_shrank_is_turned_away() -> None:
     assert list(driver.group.members) == ["a"]
 
 
-def test_a_repeated_join_answers_the_earlier_one() -> None:
+def test_a_repeated_join_completes_the_earlier_one() -> None:
     driver = in_state(STABLE)
     driver.join("a")
     driver.join("a")
@@ -532,7 +532,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert driver.heartbeat("s2", instance_id="other") is E.UNKNOWN_MEMBER_ID
 
 
-def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
+def test_an_older_static_leader_does_not_learn_that_it_leads() -> None:
     back = static(stable_static(), "s2")
     assert (back.leader, back.members, back.skip_assignment) == ("s1", (), False)
 
@@ -619,7 +619,7 @@ def steps(draw: st.DrawFn) -> tuple[Any, ...]:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(steps(), max_size=40))
-def test_any_history_keeps_the_group_sound(history: list[tuple[Any, ...]]) -> None:
+def test_group_invariants_hold_for_any_events(history: list[tuple[Any, ...]]) -> None:
     driver = Driver(initial_rebalance_delay_s=2)
     asked = 0
     for number, (kind, index, seconds, flag) in enumerate(history):

@@ -1,4 +1,4 @@
-"""What the broker logs about clients, topics and groups."""
+"""Log lines of the broker about clients, topics and groups."""
 
 from __future__ import annotations
 

@@ -223,13 +223,13 @@ def test_the_state_comes_back_with_newer_epochs(tmp_path: Path) -> None:
     "content",
     ["", "{", "[]", '{"format": 99}', '{"format": 1}', '{"format": 1, "cluster_id": "x"}'],
 )
-def test_a_damaged_state_is_said(tmp_path: Path, content: str) -> None:
+def test_a_corrupt_state_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
     with pytest.raises(KafkaError, match=r"is not a broker's state|is damaged"):
         cluster(store=DirectoryStore(tmp_path))
 
 
-def test_a_damaged_topic_is_said(tmp_path: Path) -> None:
+def test_a_corrupt_topic_is_reported(tmp_path: Path) -> None:
     cluster(store=DirectoryStore(tmp_path)).create_topic("t")
     path = tmp_path / "cluster.json"
     state = json.loads(path.read_text())
@@ -239,7 +239,7 @@ def test_a_damaged_topic_is_said(tmp_path: Path) -> None:
         cluster(store=DirectoryStore(tmp_path))
 
 
-def test_there_are_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_number_of_partitions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_state, "MAX_TOTAL_PARTITIONS", 3)
     made = cluster()
     found = made.create_topic("t", 2)

@@ -44,14 +44,14 @@ def test_a_value_is_of_its_kind(setting: ConfigDef, good: str, bad: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("configs", "told"),
+    ("configs", "message"),
     [
         ({"retention.hours": "1"}, "unknown topic config 'retention.hours'"),
         ({"retention.ms": None}, "topic config 'retention.ms' has no value"),
         ({"retention.ms": "1d"}, "topic config 'retention.ms' cannot be '1d'"),
     ],
 )
-def test_wrong_configs_are_refused(configs: dict[str, str | None], told: str) -> None:
-    with pytest.raises(ApiError, match=told):
+def test_wrong_configs_are_refused(configs: dict[str, str | None], message: str) -> None:
+    with pytest.raises(ApiError, match=message):
         validate_topic_configs(configs)
     assert validate_topic_configs({"retention.ms": "1"}) == {"retention.ms": "1"}

@@ -145,13 +145,13 @@ def test_a_group_of_two_rebalances_commits_and_resumes(
 
 def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroker) -> None:
     hosted.call(hosted.broker.create_topic, "t", 4)
-    told: list[tuple[str, int]] = []
+    rebalances: list[tuple[str, int]] = []
 
     def on_assign(_: Any, partitions: list[Any]) -> None:
-        told.append(("assigned", len(partitions)))
+        rebalances.append(("assigned", len(partitions)))
 
     def on_revoke(_: Any, partitions: list[Any]) -> None:
-        told.append(("revoked", len(partitions)))
+        rebalances.append(("revoked", len(partitions)))
 
     first, second = (consumer(hosted, "g", **COOPERATIVE) for _ in range(2))
     try:
@@ -163,7 +163,7 @@ def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroke
             lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2,
             [],
         )
-        assert [entry for entry in told if entry[1]] == [("assigned", 4), ("revoked", 2)]
+        assert [entry for entry in rebalances if entry[1]] == [("assigned", 4), ("revoked", 2)]
     finally:
         second.close()
         first.close()
@@ -174,24 +174,24 @@ def test_a_static_member_comes_back_to_what_it_had(hosted: HostedBroker) -> None
     static = {"session.timeout.ms": 30_000}
     first = consumer(hosted, "g", **static, **{"group.instance.id": "one"})
     second = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
-    told: list[str] = []
+    rebalances: list[str] = []
     try:
         for each in (first, second):
-            each.subscribe(["t"], on_revoke=lambda *_: told.append("revoked"))
+            each.subscribe(["t"], on_revoke=lambda *_: rebalances.append("revoked"))
         poll_until(
             [first, second],
             lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2,
             [],
         )
-        told.clear()
+        rebalances.clear()
         had = second.assignment()
         second.close()
-        told.clear()
+        rebalances.clear()
         again = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
         again.subscribe(["t"])
         poll_until([first, again], lambda: len(again.assignment()) == 2, [])
         assert again.assignment() == had
-        assert told == []
+        assert rebalances == []
         twin = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
         twin.subscribe(["t"])
         failed: list[Any] = []
@@ -281,7 +281,7 @@ def transact(producer: Any, *values: str, topic: str = "t", commit: bool = True)
 
 
 def read(hosted: HostedBroker, topic: str, count: int, isolation: str) -> list[str]:
-    """What a reader sees first, and nothing after it in the same topic."""
+    """Return what a reader sees first, and nothing after it in the same topic."""
     reader = consumer(hosted, f"{topic}-{isolation}", **{"isolation.level": isolation})
     reader.subscribe([topic])
     seen: list[Any] = []

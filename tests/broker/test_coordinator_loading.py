@@ -104,7 +104,7 @@ def test_a_new_coordinator_has_to_load() -> None:
     assert not given.coordinator_loader.is_loading_any(given.second)
 
 
-def test_what_stays_is_not_loaded() -> None:
+def test_unmoved_coordinators_are_not_loaded() -> None:
     given = Given()
     other = next(
         name for name in map(str, range(99)) if given.cluster.coordinator(name) == given.second
@@ -207,7 +207,7 @@ async def test_what_is_answered_while_a_coordinator_loads() -> None:
             assert (await client.call(join(), 3)).error_code == E.NOT_COORDINATOR
 
 
-async def test_a_parked_member_hears_that_its_coordinator_moved() -> None:
+async def test_a_waiting_member_gets_not_coordinator() -> None:
     async with Broker(nodes=2, group_initial_rebalance_delay_ms=60_000) as broker:
         before = broker.coordinator("g")
         async with connected(broker, before) as client:
@@ -219,7 +219,7 @@ async def test_a_parked_member_hears_that_its_coordinator_moved() -> None:
 
 
 @pytest.mark.parametrize("versions", [CLASSIC, NEWEST], ids=["classic", "newest"])
-async def test_who_asks_a_coordinator_that_loads_has_to_try_again(
+async def test_a_loading_coordinator_returns_load_in_progress(
     versions: dict[str, int],
 ) -> None:
     async with Broker(nodes=2, coordinator_load_ms=600_000) as broker:

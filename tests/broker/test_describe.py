@@ -69,7 +69,7 @@ async def test_the_cluster_is_described(broker: Broker) -> None:
             assert (await client.call(request, 2)).error_code == code
 
 
-async def test_racks_are_told_with_the_metadata(broker: Broker) -> None:
+async def test_metadata_includes_racks(broker: Broker) -> None:
     async with connected(broker) as client:
         found = await client.call(build_update_metadata_request("t"), 12)
     assert {node.node_id: node.rack for node in found.brokers} == {1: "east", 2: None}
@@ -80,7 +80,7 @@ def test_each_node_needs_its_rack() -> None:
         Broker(nodes=2, racks=["east"])
 
 
-async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> None:
+async def test_describe_configs_of_a_topic_returns_set_and_derived_values(broker: Broker) -> None:
     result = await describe(broker, TOPIC, "t", include_synonyms=True)
     assert (result.error_code, result.error_message) == (E.NONE, None)
     configs = {config.name: config for config in result.configs}
@@ -96,7 +96,7 @@ async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> No
     assert not any(config.read_only or config.is_sensitive for config in configs.values())
 
 
-async def test_a_node_tells_its_options(broker: Broker) -> None:
+async def test_describe_configs_of_a_broker_returns_its_options(broker: Broker) -> None:
     result = await describe(broker, NODE, "1")
     configs = {config.name: config.value for config in result.configs}
     assert set(configs) == {*BROKER_CONFIGS, "node.id", "broker.id", "broker.rack"}
@@ -132,7 +132,7 @@ async def test_some_settings_alone(broker: Broker) -> None:
         (8, "1", E.INVALID_REQUEST),
     ],
 )
-async def test_what_is_not_here(
+async def test_missing_resources(
     broker: Broker, resource_type: int, name: str, code: ErrorCode
 ) -> None:
     result = await describe(broker, resource_type, name)
@@ -154,7 +154,7 @@ async def test_what_is_not_here(
         ("retention.hours", "1", False),
     ],
 )
-async def test_a_topic_takes_what_kafka_would(
+async def test_topic_configs_are_validated_as_in_kafka(
     broker: Broker, name: str, value: str, good: bool
 ) -> None:
     if good:

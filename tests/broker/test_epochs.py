@@ -38,7 +38,7 @@ async def write(broker: Broker, *values: bytes, **fields: Any) -> None:
 async def end_of(
     broker: Broker, epoch: int, *, node: int | None = None, current: int = -1, partition: int = 0
 ) -> tuple[int, int, int]:
-    """Error, epoch and end offset that a node tells for an epoch of t."""
+    """Return error, epoch and end offset of a node's response for an epoch of t."""
     asked = OffsetForLeaderPartition(
         partition=partition, current_leader_epoch=current, leader_epoch=epoch
     )
@@ -66,14 +66,14 @@ async def test_each_epoch_ends_where_the_next_begins(broker: Broker) -> None:
     assert await end_of(broker, 4) == (E.NONE, -1, -1)
 
 
-async def test_a_stranger_is_not_told(broker: Broker) -> None:
+async def test_end_offsets_are_not_returned_to_other_replicas(broker: Broker) -> None:
     leader = broker.leader("t", 0)
     broker.move_leader("t", 0, 3 - leader)
     assert await end_of(broker, 0, current=0) == (E.FENCED_LEADER_EPOCH, -1, -1)
     assert await end_of(broker, 0, current=2) == (E.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert await end_of(broker, 0, current=1) == (E.NONE, 0, 0)
     assert (await end_of(broker, 0, node=leader))[0] == E.NOT_LEADER_OR_FOLLOWER
-    # An old epoch at a node that leads no more: the epoch is what is told.
+    # An old epoch at a former leader: the error is about the epoch.
     assert (await end_of(broker, 0, node=leader, current=0))[0] == E.FENCED_LEADER_EPOCH
     assert (await end_of(broker, 0, partition=1))[0] == E.UNKNOWN_TOPIC_OR_PARTITION
 

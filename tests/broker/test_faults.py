@@ -1,4 +1,4 @@
-"""Fault control: what a broker can be told to do wrong, and what it saw."""
+"""Fault injection in a broker, and the requests that it saw."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def produced(client: RawClient) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-async def test_an_answer_is_given_so_many_times(broker: Broker, client: RawClient) -> None:
+async def test_a_rule_applies_the_given_number_of_times(broker: Broker, client: RawClient) -> None:
     fault = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=2)
     got = [await produced(client) for _ in range(3)]
     assert got == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2 + [ErrorCode.NONE]
@@ -102,9 +102,7 @@ async def test_close(broker: Broker, client: RawClient, carried_out: bool) -> No
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_drop_silences_the_connection(
-    broker: Broker, client: RawClient, carried_out: bool
-) -> None:
+async def test_drop_sends_no_response(broker: Broker, client: RawClient, carried_out: bool) -> None:
     broker.on(ApiKey.PRODUCE, Drop(carried_out), times=1)
     await client.send(produce_request("t", 0, batch(b"v")), 9)
     await client.send(VERSIONS, 0)
@@ -205,7 +203,7 @@ async def test_a_client_takes_no_damage_for_an_answer(broker: Broker) -> None:
     assert (receipt.offset, broker.end_offset("t", 0)) == (0, 1)
 
 
-async def test_a_function_decides(broker: Broker, client: RawClient) -> None:
+async def test_a_function_chooses_the_fault(broker: Broker, client: RawClient) -> None:
     def every_second(seen: SeenRequest) -> Outcome:
         own = broker.requests.of(ApiKey.PRODUCE)
         return None if len(own) % 2 else Answer(ErrorCode.REQUEST_TIMED_OUT)
@@ -311,12 +309,10 @@ async def test_the_log_keeps_what_a_fault_answered(broker: Broker, client: RawCl
     assert asked.answered_at is not None
 
 
-async def test_a_watcher_is_told_before_the_answer_goes_out(
-    broker: Broker, client: RawClient
-) -> None:
-    told: list[tuple[SeenRequest, object, float | None]] = []
+async def test_watchers_run_before_the_response_is_sent(broker: Broker, client: RawClient) -> None:
+    reported: list[tuple[SeenRequest, object, float | None]] = []
     end = broker.requests.watch(
-        lambda asked: told.append((asked, asked.response, asked.answered_at))
+        lambda asked: reported.append((asked, asked.response, asked.answered_at))
     )
     await produced(client)
     fetch = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[])
@@ -324,7 +320,7 @@ async def test_a_watcher_is_told_before_the_answer_goes_out(
     end()
     end()
     await client.call(VERSIONS, 0)
-    (first, response, answered_at), (second, fetched, _) = told
+    (first, response, answered_at), (second, fetched, _) = reported
     assert [asked.api_key for asked in (first, second)] == [ApiKey.PRODUCE, ApiKey.FETCH]
     assert isinstance(response, ProduceResponse)
     assert answered_at is None
@@ -399,7 +395,7 @@ async def come(log: RequestLog, requests: list[SeenRequest]) -> None:
         log.append(each)
 
 
-async def test_waiting_ends_with_what_there_is() -> None:
+async def test_waiting_returns_earlier_requests() -> None:
     log = RequestLog()
     log.append(seen(1))
     assert await log.wait_for(lambda asked: True, 2, RealRuntime().clock.now()) == list(log)

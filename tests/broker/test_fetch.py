@@ -300,7 +300,7 @@ async def test_a_debug_replica_reads_from_a_follower(broker: Broker, client: Raw
         assert values(only(await fetched(follower, 0, 10, replica_id=-2)).records) == [b"a"]
 
 
-async def test_a_log_that_parted_is_told(broker: Broker) -> None:
+async def test_fetch_reports_a_diverging_log(broker: Broker) -> None:
     old = broker.leader("t", 0)
     async with connected(broker, old) as client:
         await produce(client, b"a", b"b")
@@ -324,7 +324,7 @@ async def test_read_committed_lists_aborted_transactions(client: RawClient) -> N
     assert only(await fetched(client, 0, isolation_level=1)).aborted_transactions == []
 
 
-async def test_an_end_that_was_lost_is_told_before_the_offset_is_refused(
+async def test_truncation_is_reported_before_offset_out_of_range(
     broker: Broker,
 ) -> None:
     async with connected(broker, broker.leader("t", 0)) as client:

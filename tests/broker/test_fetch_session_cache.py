@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered, what is told, and what is refused."""
+"""Fetch sessions: cached state, returned changes, and errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def request(
     )
 
 
-def told(
+def partition_data(
     index: int, *, high_watermark: int = 0, records: bytes = b"", code: int = 0, **fields: Any
 ) -> FetchPartitionData:
     return FetchPartitionData(
@@ -92,7 +92,7 @@ class Driver:
             request(*args, **fields), self.now, uses_topic_ids=uses_topic_ids
         )
         data = [
-            self.data.get(w.requested.partition, told(w.requested.partition))
+            self.data.get(w.requested.partition, partition_data(w.requested.partition))
             for w in fetching.partitions
         ]
         session, news = self.sessions.build_response(fetching, data, self.now)
@@ -109,37 +109,37 @@ def test_who_wants_no_session_gets_none(driver: Driver) -> None:
     assert len(driver.sessions) == 0
 
 
-def test_only_news_is_told(driver: Driver) -> None:
+def test_only_changed_partitions_are_returned(driver: Driver) -> None:
     session, everything = driver.fetch(BEGIN, wanted={0: 0, 1: 0})
     assert session > 0
     assert everything == [0, 1]
     assert driver.fetch(1, session) == (session, [])
-    driver.data[1] = told(1, high_watermark=1, records=b"r")
+    driver.data[1] = partition_data(1, high_watermark=1, records=b"r")
     assert driver.fetch(2, session) == (session, [1])
     # As long as there are records, they are news.
     assert driver.fetch(3, session) == (session, [1])
-    driver.data[1] = told(1, high_watermark=1)
+    driver.data[1] = partition_data(1, high_watermark=1)
     assert driver.fetch(4, session) == (session, [])
-    driver.data[1] = told(1, high_watermark=1, log_start_offset=1)
+    driver.data[1] = partition_data(1, high_watermark=1, log_start_offset=1)
     assert driver.fetch(5, session) == (session, [1])
 
 
 @pytest.mark.parametrize(
     "special",
     [
-        told(0, code=E.NOT_LEADER_OR_FOLLOWER),
-        told(0, preferred_read_replica=2),
-        told(0, diverging_epoch=DivergingEpoch(epoch=0, end_offset=0)),
+        partition_data(0, code=E.NOT_LEADER_OR_FOLLOWER),
+        partition_data(0, preferred_read_replica=2),
+        partition_data(0, diverging_epoch=DivergingEpoch(epoch=0, end_offset=0)),
     ],
 )
-def test_what_is_special_is_told_again_and_so_is_its_end(
+def test_errors_and_their_end_are_returned_again(
     driver: Driver, special: FetchPartitionData
 ) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0})
     driver.data[0] = special
     assert driver.fetch(1, session) == (session, [0])
     assert driver.fetch(2, session) == (session, [0])
-    driver.data[0] = told(0)
+    driver.data[0] = partition_data(0)
     assert driver.fetch(3, session) == (session, [0])
     assert driver.fetch(4, session) == (session, [])
 
@@ -156,9 +156,11 @@ def test_partitions_come_change_and_go(driver: Driver) -> None:
 
 def test_who_was_served_goes_to_the_end(driver: Driver) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0, 1: 0, 2: 0})
-    driver.data = {index: told(index, records=b"r", high_watermark=1) for index in range(2)}
+    driver.data = {
+        index: partition_data(index, records=b"r", high_watermark=1) for index in range(2)
+    }
     assert driver.fetch(1, session) == (session, [0, 1])
-    driver.data[2] = told(2, records=b"r", high_watermark=1)
+    driver.data[2] = partition_data(2, records=b"r", high_watermark=1)
     assert driver.fetch(2, session) == (session, [2, 0, 1])
 
 
@@ -195,7 +197,7 @@ def test_a_request_that_was_overtaken_is_refused(driver: Driver) -> None:
     slow = driver.sessions.new_context(request(1, session), driver.now, uses_topic_ids=False)
     driver.fetch(2, session)
     with pytest.raises(ApiError, match="INVALID_FETCH_SESSION_EPOCH"):
-        driver.sessions.build_response(slow, [told(0)], driver.now)
+        driver.sessions.build_response(slow, [partition_data(0)], driver.now)
 
 
 def test_epochs_go_round() -> None:

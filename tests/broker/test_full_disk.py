@@ -56,7 +56,7 @@ class Acknowledged:
         self.failed = 0
 
     async def send(self, producer: Producer, count: int) -> int:
-        """Send so many records; return how many failed."""
+        """Send `count` records; return how many failed."""
         sent, failed = [], 0
         for _ in range(count):
             value = b"%d " % self._next

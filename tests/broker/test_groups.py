@@ -227,7 +227,7 @@ async def test_groups_are_described_and_listed(broker: Broker, client: RawClient
     await client.send(join(me.member_id), 9)
     await client.receive(ApiKey.JOIN_GROUP, 9)
     (group,) = (await client.call(describe, 5)).groups
-    # What members had stays to be seen while they share anew.
+    # The earlier assignment stays visible during the rebalance.
     assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
     (member,) = group.members
     assert (member.member_metadata, member.member_assignment) == (b"", b"all")

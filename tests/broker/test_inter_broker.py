@@ -26,7 +26,7 @@ async def hold(check: Check, *arguments: int) -> None:
 
 
 @pytest.mark.parametrize("check", ON_ONE_PAIR, ids=lambda check: check.__name__)
-async def test_on_a_topic_of_its_own(check: Check) -> None:
+async def test_checks_on_a_new_topic(check: Check) -> None:
     await hold(check)
 
 

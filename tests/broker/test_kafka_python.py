@@ -76,7 +76,7 @@ def consumer(hosted: HostedBroker, **options: Any) -> Any:
 
 
 class Polling:
-    """Polls a consumer in a thread of its own and commits what it got, until told to stop.
+    """Polls a consumer in a thread of its own and commits what it got, until it is stopped.
 
     A poll ends when there are records; a short one that ends in the middle of a rebalance can
     leave this client waiting for ever.
@@ -101,7 +101,7 @@ class Polling:
 
     @property
     def share(self) -> int:
-        """How many partitions it has."""
+        """Return the number of its partitions."""
         return len(self._consumer.assignment())
 
     def stop(self) -> None:

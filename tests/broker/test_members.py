@@ -1,4 +1,4 @@
-"""How members vote."""
+"""Votes of members for a protocol."""
 
 from __future__ import annotations
 

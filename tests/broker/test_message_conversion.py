@@ -1,4 +1,4 @@
-"""What older producers send, in the format of the log."""
+"""Batches of older producers, converted to the format of the log."""
 
 from __future__ import annotations
 

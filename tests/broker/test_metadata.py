@@ -1,4 +1,4 @@
-"""Metadata over real sockets: which topics are told, and which are made."""
+"""Metadata over real sockets: which topics are returned, and which are created."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_topics_by_id() -> None:
         assert [t.error_code for t in refused] == [E.INVALID_REQUEST] * 2
 
 
-async def test_a_topic_asked_for_twice_is_told_once() -> None:
+async def test_a_topic_requested_twice_is_returned_once() -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t")
         assert len((await client.call(build_update_metadata_request("t", "t"), 12)).topics) == 1
@@ -88,7 +88,7 @@ async def test_the_oldest_clients_do_not_hear_of_dead_replicas() -> None:
     assert len(partition.replica_nodes) == 2
 
 
-async def test_operations_are_told_when_asked_for() -> None:
+async def test_authorized_operations_are_returned_on_request() -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t")
         request = build_update_metadata_request("t")
@@ -101,7 +101,7 @@ async def test_operations_are_told_when_asked_for() -> None:
         assert plain.topics[0].topic_authorized_operations == -(2**31)
 
 
-async def test_the_advertised_host_is_what_clients_are_told() -> None:
+async def test_clients_receive_the_advertised_host() -> None:
     async with Broker(advertised_host="localhost") as broker:
         assert broker.bootstrap_servers.startswith("localhost:")
         assert broker.nodes[1].host == "localhost"

@@ -21,7 +21,7 @@ VERSIONS = ApiVersionsRequest()
 def failing_once(listener: Any, code: int) -> None:
     """Let the accept after the one under way fail."""
     accept = listener.accept
-    failures = [OSError(code, "as told")]
+    failures = [OSError(code, "injected")]
 
     async def fail_or_accept() -> Any:
         if failures:
@@ -63,8 +63,8 @@ async def test_a_lack_of_file_descriptors_passes(
         for _ in range(3):
             async with connected(broker) as client:
                 assert (await client.call(VERSIONS, 0)).error_code == 0
-    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert [line.split(":")[1] for line in told] == [" accept failed"]
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert [line.split(":")[1] for line in warnings] == [" accept failed"]
 
 
 async def test_another_failure_ends_accepting_and_keeps_what_is_open(

@@ -1,4 +1,4 @@
-"""What a broker can be told."""
+"""Options of a broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_what_is_not_said_is_as_in_kafka() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "message"),
     [
         ("default_partitions", 0, "default_partitions must be at least 1, not 0"),
         ("default_partitions", None, "default_partitions must be a whole number, not None"),
@@ -33,8 +33,8 @@ def test_what_is_not_said_is_as_in_kafka() -> None:
         ("refuse_unknown_producers", None, "must be True or False, not None"),
     ],
 )
-def test_a_wrong_value_is_refused(option: str, value: object, told: str) -> None:
-    with pytest.raises(InvalidOption, match=re.escape(told)):
+def test_a_wrong_value_is_refused(option: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(message)):
         BrokerConfig(**{option: value})  # type: ignore[arg-type]
 
 
@@ -58,9 +58,9 @@ def test_the_typed_dict_equals_the_option_class() -> None:
 
 
 def test_help_says_what_each_option_means() -> None:
-    told = list_options(BrokerConfig)
-    assert [option.name for option in told] == list(typing.get_type_hints(BrokerOptions))
-    for option in told:
+    message = list_options(BrokerConfig)
+    assert [option.name for option in message] == list(typing.get_type_hints(BrokerOptions))
+    for option in message:
         assert str(option) in str(BrokerOptions.__doc__)
         assert option.meaning[0].isupper()
         assert option.meaning.endswith(".")

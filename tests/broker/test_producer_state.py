@@ -81,7 +81,7 @@ def test_a_new_epoch_begins_at_0_and_ends_the_old_one() -> None:
     assert states.check(batch(0, epoch=1)) == bumped
 
 
-def test_an_unknown_producer_may_begin_anywhere_unless_told_otherwise() -> None:
+def test_an_unknown_producer_may_start_anywhere_by_default() -> None:
     assert ProducerStateManager().check(batch(17)) is None
     strict = ProducerStateManager(refuse_unknown=True)
     assert refused(strict, batch(17)) is ErrorCode.UNKNOWN_PRODUCER_ID
@@ -209,7 +209,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert [each.transaction_start for each in states.active_producers()] == [-1, -1]
 
 
-def test_aborted_transactions_are_told_where_they_reach() -> None:
+def test_aborted_transactions_are_returned_for_the_fetched_range() -> None:
     states = with_batches(written(0, 10))
     states.complete_transaction(marker(20, commit=False))
     (aborted,) = states.aborted_transactions(0, 11)
@@ -257,7 +257,7 @@ def test_who_has_a_transaction_open_is_not_forgotten(monkeypatch: pytest.MonkeyP
     assert [each.producer_id for each in states.active_producers()] == [8]
 
 
-def test_what_is_told_of_a_producer() -> None:
+def test_describe_producers_fields() -> None:
     states = with_batches(written(0, 10))
     (found,) = states.active_producers()
     assert (found.producer_id, found.epoch, found.last_sequence) == (7, 0, 0)

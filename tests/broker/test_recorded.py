@@ -1,6 +1,6 @@
 """The embedded broker answers as real brokers did when they were asked the same.
 
-`python -m tests.brokers.compare_as_of --record` makes the recordings anew.
+`python -m tests.brokers.compare_as_of --record` makes new recordings.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "version",
     [pytest.param(each, marks=() if each in FAST else pytest.mark.slow) for each in RELEASES],
 )
-async def test_it_answers_as_the_release_did(
+async def test_responses_equal_those_of_the_release(
     version: str, record_property: Callable[[str, object], None]
 ) -> None:
     real = Recording.read(version)
     apis, answers = await embedded(version)
     assert apis == {name: real.apis[name] for name in apis}
-    assert list(answers) == list(real.answers), "record the questions anew"
+    assert list(answers) == list(real.answers), "record the questions again"
     allowed = DIFFERENCES[version]
-    differ = {name for name, told in answers.items() if told != real.answers[name]}
+    differ = {name for name, answer in answers.items() if answer != real.answers[name]}
     for name in sorted(differ - set(allowed)):
         assert answers[name] == real.answers[name]
     assert differ == set(allowed), "what is agreed upon now is no difference"

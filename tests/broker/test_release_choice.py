@@ -185,6 +185,6 @@ async def test_a_release_that_there_is_not_stops_no_node() -> None:
 
 
 async def highest(client: RawClient, api_key: ApiKey) -> int:
-    """The highest version of an API that a node tells."""
+    """Return the highest version of an API that a node advertises."""
     response = await client.call(ApiVersionsRequest(), 0)
     return next(key.max_version for key in response.api_keys if key.api_key == api_key)

@@ -76,10 +76,11 @@ def test_what_is_no_release_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [("", "as_of must not be empty"), (4.3, "as_of must be a string, not 4.3")]
+    ("given", "expected"),
+    [("", "as_of must not be empty"), (4.3, "as_of must be a string, not 4.3")],
 )
-def test_what_is_no_text_is_no_release(given: Any, told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_what_is_no_text_is_no_release(given: Any, expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         Broker(as_of=given)
 
 
@@ -127,17 +128,17 @@ def test_it_agrees_with_what_our_client_assumes_of_those_it_cannot_ask(client: s
     }
 
 
-def test_what_nodes_tell_each_other_is_served_to_nobody_else() -> None:
+def test_inter_broker_apis_are_not_served_to_clients() -> None:
     alone, among = get_release("0.10", HANDLERS), get_release("0.10", CONTROLLER_HANDLERS)
     assert not set(CONTROLLER_HANDLERS) & set(alone.served)
     assert set(CONTROLLER_HANDLERS) == set(among.served)
-    # The header of its version 0 is another one, of which brokers did not speak.
+    # Its version 0 has another header, which brokers never supported.
     assert among.served[ApiKey.CONTROLLED_SHUTDOWN] == (0, 1)
     assert among.advertised[ApiKey.CONTROLLED_SHUTDOWN] == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("release", "told"),
+    ("release", "expected"),
     [
         ("0.10.0.1", [(0, 0), (0, 0), (0, 2), (1, 1)]),
         ("0.10.2.2", [(0, 0), (0, 0), (0, 3), (1, 1)]),
@@ -147,12 +148,12 @@ def test_what_nodes_tell_each_other_is_served_to_nobody_else() -> None:
         ("2.8.2", [(0, 5), (0, 3), (0, 7), (0, 3)]),
     ],
 )
-def test_nodes_tell_of_what_they_tell_each_other_as_real_ones_do(
-    release: str, told: list[tuple[int, int]]
+def test_inter_broker_apis_are_advertised_as_by_real_brokers(
+    release: str, expected: list[tuple[int, int]]
 ) -> None:
     """LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, as each release said."""
     found = get_release(release, CONTROLLER_HANDLERS).advertised
-    assert [tuple(found[key]) for key in sorted(CONTROLLER_HANDLERS)] == told
+    assert [tuple(found[key]) for key in sorted(CONTROLLER_HANDLERS)] == expected
 
 
 def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:
@@ -176,7 +177,7 @@ def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:
 async def answer(
     client: RawClient, api_key: int, version: int, *, within_s: float = 30
 ) -> memoryview | None:
-    """What comes for a request with an ApiVersions body; fails when nothing does."""
+    """Return the response to an ApiVersions request body; fail when there is none."""
     frame = bytearray(b"".join(bytes(part) for part in encode_request(ASK, 4, 7, "raw")))
     frame[4:8] = api_key.to_bytes(2, "big") + version.to_bytes(2, "big")
     await client.transport.send([bytes(frame)])
@@ -208,11 +209,11 @@ async def test_0_9_is_silent_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("as_of", "told"),
+    ("as_of", "expected"),
     [("0.10", []), ("2.3", []), ("2.4", [(18, 0, 3)]), ("4.3", [(18, 0, 4)])],
 )
 async def test_a_too_new_question_for_versions(
-    as_of: str, told: list[tuple[int, int, int]]
+    as_of: str, expected: list[tuple[int, int, int]]
 ) -> None:
     async with Broker(as_of=as_of) as broker, connected(broker) as client:
         frame = await answer(client, ApiKey.API_VERSIONS, 99)
@@ -220,7 +221,7 @@ async def test_a_too_new_question_for_versions(
         # The correlation id, the error, and a list of three numbers each: version 0.
         words = [int.from_bytes(frame[at : at + 2], "big") for at in range(4, len(frame), 2)]
         keys = [tuple(words[at : at + 3]) for at in range(3, len(words), 3)]
-        assert (words[0], keys) == (E.UNSUPPORTED_VERSION, told)
+        assert (words[0], keys) == (E.UNSUPPORTED_VERSION, expected)
         await client.send(ASK, 0)
         _, versions = await client.receive(ApiKey.API_VERSIONS, 0)
         assert {k.api_key: (k.min_version, k.max_version) for k in versions.api_keys} == {
@@ -229,10 +230,10 @@ async def test_a_too_new_question_for_versions(
         }
 
 
-async def test_4_tells_of_versions_of_produce_that_it_refuses() -> None:
+async def test_kafka_4_advertises_produce_versions_that_it_rejects() -> None:
     async with Broker(as_of="4.3") as broker, connected(broker) as client:
-        told = await client.call(ASK, 4)
-        (produce,) = (k for k in told.api_keys if k.api_key == ApiKey.PRODUCE)
+        expected = await client.call(ASK, 4)
+        (produce,) = (k for k in expected.api_keys if k.api_key == ApiKey.PRODUCE)
         assert (produce.min_version, produce.max_version) == (0, 13)
         await broker.create_topic("t")
         await client.send(produce_request("t", 0, batch(b"v", magic=1)), 2)
@@ -352,17 +353,17 @@ async def test_groups_came_with_0_9_and_deleting_them_with_1_1() -> None:
 
 
 def test_errors_bear_the_code_that_they_had() -> None:
-    def told(name: str, code: ErrorCode) -> ErrorCode:
+    def expected(name: str, code: ErrorCode) -> ErrorCode:
         return RELEASES[name].translate_error(code)
 
-    assert told("2.3", ErrorCode.INVALID_RECORD) is ErrorCode.CORRUPT_MESSAGE
-    assert told("2.4", ErrorCode.INVALID_RECORD) is ErrorCode.INVALID_RECORD
+    assert expected("2.3", ErrorCode.INVALID_RECORD) is ErrorCode.CORRUPT_MESSAGE
+    assert expected("2.4", ErrorCode.INVALID_RECORD) is ErrorCode.INVALID_RECORD
     unknown = ErrorCode.UNKNOWN_PRODUCER_ID
-    assert told("0.11.0", unknown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert told("1.0", unknown) is unknown
+    assert expected("0.11.0", unknown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert expected("1.0", unknown) is unknown
 
 
-def test_nodes_that_replicate_tell_each_other_what_clients_are_not_told() -> None:
+def test_replicating_nodes_use_apis_hidden_from_clients() -> None:
     last = RELEASES["2.8"]
     for as_of in ("3.0", "3.9", "4.3", None):
         release = with_inter_broker_apis(get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS]))
@@ -372,7 +373,7 @@ def test_nodes_that_replicate_tell_each_other_what_clients_are_not_told() -> Non
         assert release.advertised == get_release(as_of, HANDLERS).advertised
 
 
-def test_with_zookeeper_they_told_it_to_everybody() -> None:
+def test_zookeeper_releases_advertise_inter_broker_apis_to_clients() -> None:
     for name in ("0.8.2", "1.0", "2.8"):
         release = get_release(name, [*HANDLERS, *CONTROLLER_HANDLERS])
         assert with_inter_broker_apis(release) is release

@@ -1,4 +1,4 @@
-"""What a connection does with input that no client should send, and with its end."""
+"""Handling of input that no client should send, and the end of connections."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_any_bytes_leave_the_broker_alive(sent: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 32_767])
-async def test_an_unknown_version_of_api_versions_is_told_ours(
+async def test_an_unknown_api_versions_version_gets_the_supported_ones(
     client: RawClient, version: int
 ) -> None:
     await client.transport.send([framed(header(ApiKey.API_VERSIONS, version) + b"\x00whatever")])
@@ -125,16 +125,14 @@ async def test_a_client_without_a_name_is_refused(client: RawClient) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_what_cannot_be_read_is_kept_for_whoever_looks_for_it(
-    broker: Broker, client: RawClient
-) -> None:
+async def test_unreadable_requests_are_kept(broker: Broker, client: RawClient) -> None:
     await client.call(VERSIONS, 0)
     assert not broker.requests.unreadable
     await client.transport.send([framed(header(ApiKey.METADATA, 4) + b"\x7f\xff")])
     assert await client.closed()
-    [told] = broker.requests.unreadable
-    assert "connection" in told
-    assert "MetadataRequest v4" in told
+    [description] = broker.requests.unreadable
+    assert "connection" in description
+    assert "MetadataRequest v4" in description
 
 
 async def test_bytes_after_a_request_do_no_harm(client: RawClient) -> None:

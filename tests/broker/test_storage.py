@@ -1,4 +1,4 @@
-"""What keeps the log's bytes, and who may use a directory."""
+"""Storage of the log's bytes, and the lock of its directory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_directory_is_of_one_broker_at_a_time(tmp_path: Path) -> None:
         assert broker.topics == {}
 
 
-async def test_a_place_that_is_no_directory_is_said(tmp_path: Path) -> None:
+async def test_a_path_that_is_no_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KafkaError, match="cannot be used by a broker"):
         async with Broker(data_dir=tmp_path / "file"):

@@ -1,4 +1,4 @@
-"""What the members of a group read."""
+"""Subscribed topics of a group's members."""
 
 from __future__ import annotations
 

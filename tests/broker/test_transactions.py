@@ -83,7 +83,9 @@ async def test_what_is_committed_is_read(client: RawClient, versions: dict[str, 
 
 
 @PROTOCOLS
-async def test_what_is_aborted_is_told(client: RawClient, versions: dict[str, int]) -> None:
+async def test_aborted_transactions_are_returned(
+    client: RawClient, versions: dict[str, int]
+) -> None:
     producer = Transactional(client, versions=versions)
     await begun(producer, b"a")
     assert await producer.end(commit=False) == E.NONE

@@ -1,4 +1,4 @@
-"""What is told of transactions and of who writes (KIP-664), and which features there are."""
+"""Descriptions of transactions and producers (KIP-664), and the advertised features."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_transactions_are_listed_by_what_is_asked_for(client: RawClient) -
     assert ("a2", "Ongoing") in await listed(client, version=1, duration_filter=-1)
 
 
-async def test_what_a_list_does_not_know_is_told(client: RawClient) -> None:
+async def test_unknown_filters_of_a_list_are_returned(client: RawClient) -> None:
     request = ListTransactionsRequest(state_filters=["Empty", "Gone"], producer_id_filters=[])
     assert (await client.call(request, 0)).unknown_state_filters == ["Gone"]
     for pattern in ("(", "x" * 1_001):
@@ -136,7 +136,7 @@ async def test_a_node_lists_what_it_coordinates() -> None:
         assert all(broker.coordinator(name) == node for node in found for name in found[node])
 
 
-async def test_who_writes_to_a_partition(broker: Broker, client: RawClient) -> None:
+async def test_describe_producers_lists_the_producers(broker: Broker, client: RawClient) -> None:
     assert (await producers(client)).active_producers == []
     producer = Transactional(client)
     await producer.init()
@@ -154,7 +154,7 @@ async def test_who_writes_to_a_partition(broker: Broker, client: RawClient) -> N
 
 
 @pytest.mark.parametrize(("replicas", "code"), [(1, E.NOT_LEADER_OR_FOLLOWER), (2, E.NONE)])
-async def test_only_replicas_tell_who_writes(replicas: int, code: ErrorCode) -> None:
+async def test_only_replicas_describe_producers(replicas: int, code: ErrorCode) -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("t", 1, replicas)
         async with connected(broker, 3 - broker.leader("t", 0)) as client:
@@ -189,17 +189,17 @@ async def test_only_replicas_tell_who_writes(replicas: int, code: ErrorCode) -> 
         ),
     ],
 )
-async def test_features_are_told_as_the_release_has_them(
+async def test_features_are_those_of_the_release(
     as_of: str, supported: dict[str, tuple[int, int]], finalized: dict[str, int]
 ) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     newest = 4 if as_of in {"3.9", "4.0"} else 3
     async with Broker(as_of=as_of) as broker, connected(broker) as client:
         answer = await client.call(request, newest)
-        told = {
+        features = {
             each.name: (each.min_version, each.max_version) for each in answer.supported_features
         }
-        assert told == supported
+        assert features == supported
         older = await client.call(request, 3)
     for each in (answer, older):
         levels = {feature.name: feature.max_version_level for feature in each.finalized_features}

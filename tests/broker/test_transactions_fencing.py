@@ -1,4 +1,4 @@
-"""Who may not write any more: timeouts, newer producers, and what each release minds."""
+"""Fencing of producers: timeouts, newer producers, and the rules of each release."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_timeout_out_of_bounds_is_refused(client: RawClient, timeout_ms:
     assert await producer.init(timeout_ms=timeout_ms) == E.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_what_makes_no_sense_is_refused(client: RawClient) -> None:
+async def test_invalid_combinations_are_rejected(client: RawClient) -> None:
     assert await Transactional(client, "").init() == E.INVALID_REQUEST
     half = ProducerIdAndEpoch(1, -1)
     assert await Transactional(client).init(expected=half) == E.INVALID_REQUEST
@@ -205,7 +205,7 @@ async def test_brokers_may_ask_what_was_added(client: RawClient) -> None:
     ],
     ids=["classic", "newest"],
 )
-async def test_who_is_too_early_for_the_next_transaction_is_told_to_wait(
+async def test_an_early_next_transaction_gets_concurrent_transactions(
     version: dict[str, int], produce: ErrorCode, commit: ErrorCode
 ) -> None:
     async with Broker(transaction_marker_delay_ms=300) as broker, connected(broker) as client:
@@ -295,7 +295,7 @@ async def test_only_members_of_the_present_generation_commit_offsets(client: Raw
     assert await committed(client, "g") == (E.NONE, 7)
 
 
-async def test_a_note_may_be_too_long_and_a_partition_unknown(client: RawClient) -> None:
+async def test_commit_metadata_is_limited_and_partitions_must_exist(client: RawClient) -> None:
     from aiokafkawire.wire.messages import txn_offset_commit as api
 
     producer = Transactional(client)

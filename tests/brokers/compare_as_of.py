@@ -36,7 +36,7 @@ from tests.brokers.kafka import Kafka
 
 
 def recorded(version: str) -> Recording:
-    """What a real cluster of a release says."""
+    """Return the recording of a real cluster of a release."""
     properties = {
         "num.partitions": str(PARTITIONS),
         "group.min.session.timeout.ms": str(MIN_SESSION_TIMEOUT_MS),

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 def asked_for(
     arguments: Sequence[str], invoked_in: Path, marker_expression: str, folder: Path = HERE
 ) -> bool:
-    """Whether a command line names a folder, something in it, or this one's marker."""
+    """Return whether a command line names a folder, something in it, or this one's marker."""
     named = [(invoked_in / argument.split("::")[0]).resolve() for argument in arguments]
     inside = any(path == folder or folder in path.parents for path in named)
     return inside or "real_kafka" in marker_expression

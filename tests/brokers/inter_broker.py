@@ -1,9 +1,8 @@
-"""What brokers before KRaft tell each other, said to a pair of nodes by a stranger.
+"""Inter-broker requests of releases before KRaft, sent to a pair of nodes by a test.
 
-Each check takes a `Pair`, two nodes of a cluster that is thrown away afterwards: a broker believes
-whoever knows the epoch of its controller. The same checks hold for real Kafka and for the embedded
-broker.
-"""
+Each check takes a `Pair`, two nodes of a cluster that is thrown away afterwards: a broker trusts
+any sender that knows the epoch of its controller. The same checks hold for real Kafka and for the
+embedded broker."""
 
 from __future__ import annotations
 
@@ -108,12 +107,12 @@ class Pair:
         return name
 
     async def seen(self, node: int, topic: str) -> tuple[int, int]:
-        """The error and the leader of the topic's partition in what a node tells."""
+        """Return the error and the leader of the topic's partition in a node's metadata."""
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        [told] = (await self.ask(node, asked, 1)).topics
-        if not told.partitions:
-            return told.error_code, -1
-        [partition] = told.partitions
+        [described] = (await self.ask(node, asked, 1)).topics
+        if not described.partitions:
+            return described.error_code, -1
+        [partition] = described.partitions
         return partition.error_code, partition.leader_id
 
     async def until_led(self, node: int, topic: str, leader: int) -> None:
@@ -131,7 +130,7 @@ class Pair:
         return code
 
     async def fetch(self, node: int, topic: str, replica_id: int = -1) -> Any:
-        """What a node gives of the topic's partition from its start."""
+        """Return a node's response to a fetch from the start of the topic's partition."""
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
         request = FetchRequest(
             replica_id=replica_id,
@@ -142,13 +141,13 @@ class Pair:
         return only(await self.ask(node, request, 3))
 
     async def end_offset(self, node: int, topic: str, replica_id: int = -1) -> tuple[int, int]:
-        """The error and the offset that a node tells for the end of the topic's partition."""
+        """Return the error and the end offset that a node returns for the topic's partition."""
         asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
         request = ListOffsetsRequest(
             replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )
-        told = only(await self.ask(node, request, 1))
-        return told.error_code, told.offset
+        described = only(await self.ask(node, request, 1))
+        return described.error_code, described.offset
 
     def leader_and_isr(
         self,
@@ -190,7 +189,7 @@ class Pair:
     def update_metadata(
         self, live: Mapping[int, Address], *, controller_epoch: int = EPOCH
     ) -> UpdateMetadataRequest:
-        """Who lives, in the layouts of versions 0 and 1 alike; nothing of partitions."""
+        """Live brokers in the layouts of versions 0 and 1 alike, without partitions."""
         brokers = [
             UpdateMetadataBroker(
                 id=node,
@@ -244,9 +243,9 @@ async def leader_and_isr_of_an_epoch_that_is_not_new_is_refused(pair: Pair) -> N
     topic = await pair.topic(1, 2)
     answer = await pair.ask(1, pair.leader_and_isr(topic, 2, leader_epoch=NEW), 0)
     assert answer.error_code == ErrorCode.NONE
-    [told] = answer.partition_errors
-    assert (told.topic_name, told.partition_index) == (topic, 0)
-    assert told.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    [described] = answer.partition_errors
+    assert (described.topic_name, described.partition_index) == (topic, 0)
+    assert described.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert await pair.produce(1, topic) == ErrorCode.NONE
 
 
@@ -254,8 +253,8 @@ async def leader_and_isr_without_the_receiver_is_refused(pair: Pair) -> None:
     topic = await pair.topic(1, 2)
     answer = await pair.ask(1, pair.leader_and_isr(topic, 2, replicas=[2]), 0)
     assert answer.error_code == ErrorCode.NONE
-    [told] = answer.partition_errors
-    assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    [described] = answer.partition_errors
+    assert described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await pair.produce(1, topic) == ErrorCode.NONE
 
 
@@ -264,7 +263,7 @@ async def leader_and_isr_takes_the_lead_away(pair: Pair) -> None:
     assert await pair.produce(1, topic) == ErrorCode.NONE
     answer = await pair.ask(1, pair.leader_and_isr(topic, 2), 0)
     assert answer.error_code == ErrorCode.NONE
-    assert [told.error_code for told in answer.partition_errors] == [ErrorCode.NONE]
+    assert [described.error_code for described in answer.partition_errors] == [ErrorCode.NONE]
     assert await pair.produce(1, topic) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await pair.seen(1, topic) == (ErrorCode.NONE, 1), "metadata come by UpdateMetadata alone"
 
@@ -273,7 +272,7 @@ async def leader_and_isr_gives_the_lead(pair: Pair) -> None:
     topic = await pair.topic(1, 2)
     assert await pair.produce(2, topic) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     answer = await pair.ask(2, pair.leader_and_isr(topic, 2), 0)
-    assert [told.error_code for told in answer.partition_errors] == [ErrorCode.NONE]
+    assert [described.error_code for described in answer.partition_errors] == [ErrorCode.NONE]
     # The other node does not follow it, so that an answer of all would be waited for.
     request = produce_request(topic, 0, batch(b"v", magic=1), acks=1)
     assert only(await pair.ask(2, request, 2)).error_code == ErrorCode.NONE
@@ -286,9 +285,9 @@ async def stop_replica_deletes(pair: Pair) -> None:
     assert await pair.end_offset(1, topic, DEBUG_REPLICA) == (ErrorCode.NONE, 1)
     answer = await pair.ask(1, pair.stop_replica(topic), 0)
     assert answer.error_code == ErrorCode.NONE
-    [told] = answer.partition_errors
-    assert (told.topic_name, told.partition_index) == (topic, 0)
-    assert told.error_code == ErrorCode.NONE
+    [described] = answer.partition_errors
+    assert (described.topic_name, described.partition_index) == (topic, 0)
+    assert described.error_code == ErrorCode.NONE
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await pair.produce(1, topic) == unknown
     assert (await pair.fetch(1, topic)).error_code == unknown
@@ -323,13 +322,13 @@ async def update_metadata_replaces_who_lives(pair: Pair, version: int) -> None:
     live = {1: pair.addresses[1], STRANGER: Address("127.0.0.1", 9)}
     answer = await pair.ask(1, pair.update_metadata(live), version)
     assert answer.error_code == ErrorCode.NONE
-    told = await pair.ask(1, MetadataRequest(topics=[]), 1)
-    assert {node.node_id: Address(node.host, node.port) for node in told.brokers} == live
+    described = await pair.ask(1, MetadataRequest(topics=[]), 1)
+    assert {node.node_id: Address(node.host, node.port) for node in described.brokers} == live
     assert await pair.seen(1, here) == (ErrorCode.NONE, 1)
     assert await pair.seen(1, gone) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-    # The other node was told nothing.
-    told = await pair.ask(2, MetadataRequest(topics=[]), 1)
-    assert {node.node_id for node in told.brokers} == set(pair.addresses)
+    # The other node got no request.
+    described = await pair.ask(2, MetadataRequest(topics=[]), 1)
+    assert {node.node_id for node in described.brokers} == set(pair.addresses)
     assert await pair.seen(2, gone) == (ErrorCode.NONE, 2)
     assert await pair.produce(2, gone) == ErrorCode.NONE
 

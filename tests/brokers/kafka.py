@@ -107,7 +107,7 @@ class Node:
             self.process = None
 
     def kill(self) -> None:
-        """End it without a goodbye. `Kafka.start()` brings it back with its data."""
+        """Kill it (SIGKILL). `Kafka.start()` brings it back with its data."""
         if self.process is not None:
             self.process.kill()
             self.process = None
@@ -202,7 +202,7 @@ class Kafka:
             for node in self.nodes:
                 node.stop()
         finally:
-            # After the brokers, which say goodbye to it.
+            # After the brokers, which close their sessions with it.
             if self._zookeeper is not None:
                 self._zookeeper.stop()
 
@@ -355,7 +355,7 @@ class Kafka:
             raise
 
     def _is_whole(self, seen: raw.Metadata) -> bool:
-        """Whether a node that has just started knows the others, or the topics if that tells."""
+        """Return whether a new node knows the others, or the topics if that is the sign."""
         if self.release.number < FIRST_THAT_LISTS_ALL_NODES:
             return all(seen.led_partitions(name) == count for name, count in self._made.items())
         return {node.node_id for node in self.nodes} <= seen.nodes.keys()

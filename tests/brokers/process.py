@@ -58,7 +58,7 @@ class Process:
         return self._process.poll()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Whether it ended within the time."""
+        """Return whether it ended within the time."""
         try:
             self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -97,7 +97,7 @@ class Process:
         self._reap()
 
     def kill(self) -> None:
-        """End it without a goodbye (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         self._process.kill()
         self._reap()
 
@@ -109,7 +109,7 @@ class Process:
             return file.read().decode(errors="replace")
 
     def resident_mib(self) -> float | None:
-        """Resident memory; None where the system does not tell in /proc."""
+        """Resident memory; None where /proc does not have it."""
         with suppress(FileNotFoundError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith("VmRSS:"):

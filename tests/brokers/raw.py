@@ -30,7 +30,7 @@ class Metadata:
     replicas: Mapping[str, Mapping[int, Sequence[int]]] = field(default_factory=dict)
 
     def led_partitions(self, topic: str) -> int:
-        """How many partitions of `topic` have a leader."""
+        """Return the number of partitions of `topic` with a leader."""
         return sum(leader >= 0 for leader in self.leaders.get(topic, {}).values())
 
 
@@ -68,7 +68,7 @@ def metadata(address: Address, timeout_seconds: float = 5.0) -> Metadata:
     leaders: dict[str, dict[int, int]] = {}
     replicas: dict[str, dict[int, list[int]]] = {}
     for _ in range(answer.take("i")):
-        answer.take("h")  # the topic's error code: its partitions tell what matters
+        answer.take("h")  # the topic's error code: its partitions have the errors that matter
         topic = answer.string()
         of_topic, copies = leaders.setdefault(topic, {}), replicas.setdefault(topic, {})
         for _ in range(answer.take("i")):

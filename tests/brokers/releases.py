@@ -129,7 +129,7 @@ def fetch(release: Release, cache: Path | None = None) -> Path:
 def fetch_jars(what: str, pom: str, home: Path) -> Path:
     """The folder below `home` that holds the jars a pom depends on, with all theirs.
 
-    Whoever is interrupted leaves nothing behind; of two that fetch at once the second
+    An interrupted fetch leaves nothing behind; of two concurrent fetches the second
     finds the first one's jars and drops its own. Raises `Unavailable`.
     """
     if _is_complete(home, pom):
@@ -224,7 +224,7 @@ def _stamp(pom: str) -> str:
 
 
 def _is_complete(home: Path, pom: str) -> bool:
-    """Whether `home` was filled from this very pom: a changed row fetches anew."""
+    """Return whether `home` was filled from this very pom: a changed row is fetched again."""
     stamp = home / "stamp"
     return stamp.is_file() and stamp.read_text(encoding="utf-8") == _stamp(pom)
 

@@ -1,4 +1,4 @@
-"""What the nodes of a test cluster run with: topics on demand, no waiting, small internals."""
+"""Server properties of test clusters: topics on demand, no delays, small internal topics."""
 
 from __future__ import annotations
 

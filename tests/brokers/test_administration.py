@@ -54,9 +54,12 @@ def test_a_topic_from_beginning_to_end(
     assert "at most the number of brokers" in refused("topics", "create", f"{name}-2", "-r", "3")
     command("topics", "add-partitions", name, "3")
     assert "number of partitions can only grow" in refused("topics", "add-partitions", name, "3")
-    (told,) = command("topics", "describe", name, "-c", "--json")
-    assert (told["partition_count"], told["configs"]) == (3, {"cleanup.policy": "compact"})
-    assert all(each["in_sync"] == [each["leader"]] for each in told["partitions"])
+    (described,) = command("topics", "describe", name, "-c", "--json")
+    assert (described["partition_count"], described["configs"]) == (
+        3,
+        {"cleanup.policy": "compact"},
+    )
+    assert all(each["in_sync"] == [each["leader"]] for each in described["partitions"])
     command("topics", "delete", name)
     assert "topics list" in refused("topics", "delete", name)
     assert name not in {listed["topic"] for listed in command("topics", "list", "--json")}
@@ -67,9 +70,9 @@ def test_the_offsets_of_a_group(command: Command, refused: Callable[..., str], n
     assert "does not exist" in refused("groups", "describe", name)
     reset = command("groups", "reset-offsets", name, "-t", name, "-o", "beginning", "--json")
     assert [(row["partition"], row["offset"]) for row in reset] == [(0, 0), (1, 0)]
-    (told,) = command("groups", "describe", name, "--json")
-    assert (told["state"], told["lag"], told["members"]) == ("Empty", 0, [])
-    assert [row["committed"] for row in told["offsets"]] == [0, 0]
+    (described,) = command("groups", "describe", name, "--json")
+    assert (described["state"], described["lag"], described["members"]) == ("Empty", 0, [])
+    assert [row["committed"] for row in described["offsets"]] == [0, 0]
     command("groups", "delete-offsets", name, name)
     assert command("groups", "describe", name, "--json")[0]["offsets"] == []
     assert name in {listed["group"] for listed in command("groups", "list", "--json")}

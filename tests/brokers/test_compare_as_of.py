@@ -24,8 +24,8 @@ def test_what_differs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"metadata": [{"errorCode": 0}], "produce": [{"errorCode": 3}]}
     other = {**asked, "produce": [{"errorCode": 6}]}
     assert compare("1.1.1", asked, other, "embedded") == 1
-    told = capsys.readouterr().out
-    assert "--- 1.1.1: produce" in told
-    assert '-  "errorCode": 3' in told
-    assert '+  "errorCode": 6' in told
-    assert told.endswith("1.1.1: 2 questions, 1 differ from what is embedded\n")
+    printed = capsys.readouterr().out
+    assert "--- 1.1.1: produce" in printed
+    assert '-  "errorCode": 3' in printed
+    assert '+  "errorCode": 6' in printed
+    assert printed.endswith("1.1.1: 2 questions, 1 differ from what is embedded\n")

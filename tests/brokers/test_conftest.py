@@ -31,13 +31,13 @@ def test_paths_are_taken_from_where_pytest_was_invoked() -> None:
     assert not asked_for(["brokers"], ROOT, "")
 
 
-def test_a_lack_skips_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_skip_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no `mvn`"), what_real_kafka_needs():
         raise Unavailable("no `mvn`")
 
 
-def test_a_lack_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_fail_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no `mvn`"), what_real_kafka_needs():
         raise Unavailable("no `mvn`")

@@ -1,4 +1,4 @@
-"""The embedded broker and real Kafka 4.3.0, told the same: they answer the same."""
+"""The embedded broker and real Kafka 4.3.0 give equal responses to equal requests."""
 
 from __future__ import annotations
 
@@ -479,7 +479,7 @@ async def answers(
 
 
 @pytest.mark.parametrize("hold", CONVERSATIONS, ids=lambda hold: hold.__name__)
-async def test_both_say_the_same(
+async def test_both_give_equal_responses(
     kafka_43: str, hold: Callable[[Conversation], Awaitable[None]]
 ) -> None:
     host, port = kafka_43.rsplit(":", 1)
@@ -491,10 +491,10 @@ async def test_both_say_the_same(
     assert len(real) > 5
 
 
-async def test_both_tell_the_same_versions(kafka_43: str) -> None:
+async def test_both_advertise_the_same_versions(kafka_43: str) -> None:
     host, port = kafka_43.rsplit(":", 1)
     asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    told = []
+    versions = []
     async with Broker(as_of="4.3") as broker:
         for address in (Address(host, int(port)), broker.nodes[1]):
             transport = await RealRuntime().connect(address)
@@ -503,11 +503,11 @@ async def test_both_tell_the_same_versions(kafka_43: str) -> None:
             finally:
                 await transport.aclose()
             assert response.error_code == ErrorCode.NONE
-            told.append(
+            versions.append(
                 {
                     api.api_key: (api.min_version, api.max_version)
                     for api in response.api_keys
                     if api.api_key in HANDLERS
                 }
             )
-    assert told[0] == told[1]
+    assert versions[0] == versions[1]

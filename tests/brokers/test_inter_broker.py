@@ -22,7 +22,7 @@ def pairs() -> Iterator[Kafka]:
     with what_real_kafka_needs(), Kafka(VERSION, nodes=2) as kafka:
         yield kafka
         for node in kafka.nodes:
-            # It would look for somebody to lead in its place, and believe what it was told.
+            # It would elect a leader in its place, and believe the request.
             node.kill()
 
 
@@ -41,7 +41,7 @@ def hold(kafka: Kafka, check: Callable[..., Awaitable[None]], *arguments: Any) -
 
 
 @pytest.mark.parametrize("check", ON_ONE_PAIR, ids=lambda check: check.__name__)
-def test_on_a_topic_of_its_own(shared_pair: Kafka, check: Callable[..., Awaitable[None]]) -> None:
+def test_checks_on_a_new_topic(shared_pair: Kafka, check: Callable[..., Awaitable[None]]) -> None:
     hold(shared_pair, check)
 
 

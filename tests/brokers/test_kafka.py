@@ -140,7 +140,7 @@ def test_settings_that_cannot_be_read_fail_before_the_broker_starts() -> None:
 
 @pytest.mark.slow
 def test_three_nodes_go_on_without_one_and_take_it_back(topic: str) -> None:
-    """Killed without a goodbye the others take over; frozen it alone gives no answer."""
+    """After a kill the others take over; a frozen node alone does not respond."""
     with what_real_kafka_needs(), Kafka(nodes=3) as kafka:
         kafka.create_topic(topic, partitions=3, replication_factor=3)
         produce(kafka.bootstrap_servers, topic, [b"a"])

@@ -1,4 +1,4 @@
-"""What a client takes real brokers for, also in a bad moment."""
+"""Versions negotiated with real brokers, also while a broker starts."""
 
 from __future__ import annotations
 

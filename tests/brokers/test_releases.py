@@ -61,7 +61,7 @@ def test_jars_are_fetched_once(tools: Path, tmp_path: Path) -> None:
     assert [entry.name for entry in (tmp_path / "cache/kafka").iterdir()] == ["9.9.9"]
 
 
-def test_a_changed_row_fetches_anew(tools: Path, tmp_path: Path) -> None:
+def test_a_changed_row_is_fetched_again(tools: Path, tmp_path: Path) -> None:
     script(tools / "mvn", FAKE_MAVEN)
     jars = fetch(RELEASE, tmp_path)
     (jars / "outdated.jar").touch()
@@ -70,7 +70,7 @@ def test_a_changed_row_fetches_anew(tools: Path, tmp_path: Path) -> None:
     assert [jar.name for jar in jars.iterdir()] == ["kafka.jar"]
 
 
-def test_a_failed_download_leaves_nothing_and_tells_what_maven_said(
+def test_a_failed_download_leaves_nothing_and_reports_mavens_output(
     tools: Path, tmp_path: Path
 ) -> None:
     script(tools / "mvn", FAKE_MAVEN + "    echo could not resolve; exit 1\n")

@@ -8,7 +8,7 @@ def old(version: str, nodes: int = 1) -> dict[str, str]:
     return zookeeper_settings(RELEASES[version], 1, 9092, 2181, nodes)
 
 
-def test_a_node_is_told_its_address_as_its_release_knows_it() -> None:
+def test_the_address_is_set_with_the_option_of_the_release() -> None:
     assert old("0.8.2.2").items() >= {"host.name": "127.0.0.1", "port": "9092"}.items()
     assert old("0.9.0.1")["listeners"] == "PLAINTEXT://127.0.0.1:9092"
     assert "port" not in old("0.9.0.1")

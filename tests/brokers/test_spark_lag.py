@@ -38,7 +38,7 @@ def topic(kafka_43_server: Kafka) -> str:
 
 
 def append(servers: str, topic: str, rows: int) -> None:
-    """So many rows to each partition."""
+    """Append this many rows to each partition."""
 
     async def send() -> None:
         async with Producer(bootstrap_servers=servers) as producer:

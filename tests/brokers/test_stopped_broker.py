@@ -112,7 +112,7 @@ async def test_entering_ends_by_its_deadline(kafka: Kafka, stop: Callable[[], No
     assert caught.value.retriable
 
 
-async def test_work_goes_on_when_the_broker_does(
+async def test_work_continues_when_the_broker_resumes(
     kafka: Kafka, topic: str, stop: Callable[[], None]
 ):
     async with Producer(

@@ -30,7 +30,7 @@ SERVERS = [
 ]
 JAVA_TIMEOUT_SECONDS = 60.0
 QUIET_MS = 8_000
-"""After so long without a record the console consumer ends."""
+"""Time without a record after which the console consumer ends."""
 WITHIN_S = 30.0
 FIRST_THAT_CHECKS_MEMBERS = (2, 5)
 FIRST_THAT_LISTS_TRANSACTIONS = (3, 0)
@@ -77,7 +77,8 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def java(kafka: Kafka, tool: str, *arguments: object) -> str:
-    """What one of Kafka's own tools prints; tools of 3.9 know all brokers before 4.0."""
+    """Return the output of one of Kafka's own tools; tools of 3.9 support all brokers before
+    4.0."""
     release = RELEASES[DEFAULT_VERSION if kafka.release.version.startswith("4.") else "3.9.1"]
     with what_real_kafka_needs():
         jars, binary = fetch(release), java_for(release)
@@ -239,7 +240,7 @@ def test_we_read_what_the_java_client_commits(kafka: Kafka, topic: str, name: st
     assert [len(value) for value in values] == [20] * 2_000
 
 
-def test_of_two_clients_the_older_is_fenced(kafka: Kafka, topic: str, name: str) -> None:
+def test_the_older_of_two_clients_is_fenced(kafka: Kafka, topic: str, name: str) -> None:
     async def we_are_older() -> None:
         ours = Producer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=name)
         async with ours:
@@ -259,9 +260,9 @@ def test_of_two_clients_the_older_is_fenced(kafka: Kafka, topic: str, name: str)
         ) as newest:
             async with newest.transaction():
                 await newest.send(topic, b"ours again", partition=0)
-            with pytest.raises(confluent_kafka.KafkaException) as told:
+            with pytest.raises(confluent_kafka.KafkaException) as raised:
                 await anyio.to_thread.run_sync(theirs.commit_transaction)
-            assert told.value.args[0].fatal()
+            assert raised.value.args[0].fatal()
 
     run(we_are_older)
     expected = [b"theirs", b"ours again"]
@@ -317,13 +318,13 @@ def txns(kafka: Kafka, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def told(kafka: Kafka, *arguments: str) -> list[dict[str, Any]]:
+def raised(kafka: Kafka, *arguments: str) -> list[dict[str, Any]]:
     done = txns(kafka, *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_the_command_tells_of_an_open_transaction(kafka: Kafka, topic: str, name: str) -> None:
+def test_the_command_shows_an_open_transaction(kafka: Kafka, topic: str, name: str) -> None:
     if kafka.release.number < FIRST_THAT_LISTS_TRANSACTIONS:
         refused = txns(kafka, "list")
         assert (refused.returncode, refused.stdout) == (1, "")
@@ -336,13 +337,13 @@ def test_the_command_tells_of_an_open_transaction(kafka: Kafka, topic: str, name
             producer.transaction(),
         ):
             await producer.send_and_wait(topic, b"value", partition=1)
-            (described,) = await anyio.to_thread.run_sync(told, kafka, "describe", name)
+            (described,) = await anyio.to_thread.run_sync(raised, kafka, "describe", name)
             assert (described["state"], described["timeout_ms"]) == ("Ongoing", 60_000)
             assert described["partitions"] == [{"topic": topic, "partition": 1}]
             assert 0 <= described["duration_ms"] < WITHIN_S * 1_000
-            ongoing = await anyio.to_thread.run_sync(told, kafka, "list", "-s", "Ongoing")
+            ongoing = await anyio.to_thread.run_sync(raised, kafka, "list", "-s", "Ongoing")
             assert name in [each["transactional_id"] for each in ongoing]
 
     run(look)
-    (described,) = told(kafka, "describe", name)
+    (described,) = raised(kafka, "describe", name)
     assert described["state"] in {"PrepareCommit", "CompleteCommit"}

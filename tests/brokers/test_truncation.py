@@ -44,7 +44,7 @@ def replicas(kafka: Kafka) -> tuple[Node, Node]:
     return by_id[leader], by_id[follower]
 
 
-def test_what_was_read_and_is_gone_is_told(kafka: Kafka):
+def test_truncation_of_consumed_records_is_reported(kafka: Kafka):
     # One event loop is enough: the cluster takes its time.
     anyio.run(_lose_what_was_read, kafka)
 
@@ -67,9 +67,9 @@ async def _lose_what_was_read(kafka: Kafka) -> None:
             leader.kill()
             await anyio.to_thread.run_sync(kafka.start_node, follower)
             await _write(producer, b"new", 7)
-            with pytest.raises(LogTruncated) as told:
+            with pytest.raises(LogTruncated) as raised:
                 await consumer.getone()
-            error = told.value
+            error = raised.value
             assert (error.topic, error.partition, error.offset) == (*PARTITION, 10)
             assert error.diverging_offset == 5
             consumer.seek(PARTITION, error.diverging_offset)

@@ -48,13 +48,13 @@ def test_nothing_is_lost_and_idempotent_producers_write_nothing_twice(
         kafka.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=2)
         with caplog.at_level(logging.WARNING, "aiokafkawire.producer"):
             load, stored = anyio.run(run, kafka, tuple(later))
-    told = [line for line in caplog.messages if "idempotence is disabled" in line]
+    warnings = [line for line in caplog.messages if "idempotence is disabled" in line]
     if first.startswith("0."):
         assert set(stored) == set(load.delivered)
-        assert len(told) == 1
+        assert len(warnings) == 1
     else:
         assert sorted(stored) == load.delivered
-        assert told == []
+        assert warnings == []
 
 
 @pytest.mark.slow

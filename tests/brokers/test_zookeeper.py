@@ -35,7 +35,7 @@ def test_a_restart_keeps_topics_and_the_end_frees_the_ports(tmp_path: Path) -> N
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, port), 1)
     log = (tmp_path / "node-1/server.log").read_text()
-    assert log.count("shut down completed") == 2, "the broker said goodbye before ZooKeeper went"
+    assert log.count("shut down completed") == 2, "the broker shut down before ZooKeeper"
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x00\x00", b"HTTP/1.1 400 Bad Request\r\n\r\n"])

@@ -54,7 +54,7 @@ class ZooKeeper:
 
     def stop(self) -> None:
         if self.process is not None:
-            # It keeps a log of each write on disk, and has no goodbye to say.
+            # It keeps a log of each write on disk, so it can be killed.
             self.process.kill()
             self.process = None
 

@@ -39,7 +39,7 @@ class World:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """What is there for all calls."""
+        """Set up everything that the calls share."""
         await self.broker.create_topic(self.topic, partitions=1)
         yield
 

@@ -31,7 +31,7 @@ class When(enum.Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended. `hit`: it came to the suspension at which it was to be cancelled."""
+    """Outcome of a call. `hit`: it came to the suspension at which it was to be cancelled."""
 
     hit: bool = False
     cancelled: bool = False
@@ -76,7 +76,7 @@ def _throwing(inner: Any, error: BaseException) -> Callable[[], Any]:
 
 
 class Attempt:
-    """One call that is to be cancelled at its `at`-th suspension."""
+    """One call, cancelled at its `at`-th suspension."""
 
     def __init__(self, call: Callable[[], Awaitable[Any]], at: int, when: When) -> None:
         self.outcome = Outcome()
@@ -204,7 +204,7 @@ async def each_suspension(
     call: Callable[[], Awaitable[Any]], way: Way, when: When
 ) -> AsyncIterator[Outcome]:
     """The outcome of the call cancelled at its first suspension, at its second, …; the last one
-    was not cancelled. `call` is called anew each time."""
+    was not cancelled. `call` is called again each time."""
     for at in range(1, MAX_SUSPENSIONS):
         attempt = Attempt(call, at, when)
         await way(attempt)

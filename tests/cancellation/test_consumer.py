@@ -217,7 +217,8 @@ class GetoneInARebalance(World):
 
 
 class CommitInARebalance(GetoneInARebalance):
-    """What was given is committed, or refused as it is not owned any more."""
+    """Check that delivered records are committed, or the commit is rejected as not owned any
+    more."""
 
     covers = "Consumer.commit"
 

@@ -86,7 +86,7 @@ async def silent(stream: anyio.abc.SocketStream) -> None:
 
 
 async def http(stream: anyio.abc.SocketStream) -> None:
-    """What a web server says to a request that it cannot read."""
+    """Answer as a web server does to a request that it cannot read."""
     await stream.receive()
     await stream.send(
         b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\n"
@@ -95,7 +95,7 @@ async def http(stream: anyio.abc.SocketStream) -> None:
 
 
 async def tls(stream: anyio.abc.SocketStream) -> None:
-    """What a TLS server says to a client that does not speak TLS: a fatal alert."""
+    """Answer as a TLS server does to a client without TLS: with a fatal alert."""
     await stream.receive()
     await stream.send(b"\x15\x03\x03\x00\x02\x02\x46")
 

@@ -1,4 +1,4 @@
-"""What tests of faults share: options that hurry, and reading what is there."""
+"""Helpers of the fault tests: options with short timeouts, and reading back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def reading(
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
-    """Read until there are at least so many records; fail if they do not come."""
+    """Read until there are at least `count` records; fail if they do not arrive."""
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while len(records) < count:

@@ -114,19 +114,19 @@ async def test_retriable_errors_of_a_whole_fetch(broker: Broker, topic: str, cod
     assert fault.hits == 2
 
 
-async def test_a_refused_topic_is_told_at_once(broker: Broker, topic: str):
+async def test_an_unauthorized_topic_is_reported_at_once(broker: Broker, topic: str):
     broker.on(ApiKey.FETCH, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
     async with reading(broker.bootstrap_servers, topic) as consumer:
         with ends_within(5), pytest.raises(BrokerError) as caught:
             await consumer.getone()
         assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (caught.value.topic, caught.value.api) == (topic, "Fetch")
-        # It is told once, and then tried again.
+        # It is reported once, and then tried again.
         await fill(broker.bootstrap_servers, topic, [b"allowed again"])
         assert [record.value for record in await take(consumer, 1)] == [b"allowed again"]
 
 
-async def test_a_topic_that_stays_refused_is_told_again_but_not_asked_for_unheard(
+async def test_a_topic_that_stays_unauthorized_is_reported_again_without_extra_requests(
     broker: Broker, new_topic: NewTopic
 ):
     topic = await new_topic(partitions=3)
@@ -148,9 +148,7 @@ async def test_a_topic_that_stays_refused_is_told_again_but_not_asked_for_unhear
         assert values == numbered(4)
 
 
-async def test_a_partition_that_does_not_exist_is_told_and_seldom_asked_for(
-    broker: Broker, topic: str
-):
+async def test_a_missing_partition_is_reported_and_rarely_requested(broker: Broker, topic: str):
     absent = TopicPartition(topic, 7)
     async with Consumer(
         bootstrap_servers=broker.bootstrap_servers, **READER | {"default_api_timeout_ms": 700}

@@ -70,7 +70,7 @@ async def test_an_impossible_frame_length_ends_entering_by_the_deadline(length: 
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 400 * MEBIBYTE])
-async def test_a_frame_length_that_lies_is_told_once_and_costs_no_record(length: int):
+async def test_a_false_frame_length_is_reported_once_and_loses_no_record(length: int):
     async with scripted() as broker:
         broker.batches, broker.end_offset = {0: batch(numbered(10))}, 10
         broker.answers[ApiKey.FETCH] = once(
@@ -83,7 +83,7 @@ async def test_a_frame_length_that_lies_is_told_once_and_costs_no_record(length:
 
 
 @pytest.mark.parametrize("shift", [1, -1, 1_000, -(2**30)])
-async def test_a_wrong_correlation_id_is_told_once_and_costs_no_record(shift: int):
+async def test_a_wrong_correlation_id_is_reported_once_and_loses_no_record(shift: int):
     async with scripted() as broker:
         broker.batches, broker.end_offset = {0: batch(numbered(10))}, 10
 

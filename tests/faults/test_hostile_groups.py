@@ -35,7 +35,7 @@ async def outcome(consumer: Consumer) -> object:
         )
 
 
-async def test_a_leader_that_is_told_of_no_members_joins_again(
+async def test_a_leader_that_receives_no_members_joins_again(
     broker: Broker, topic: str, group_id: str
 ):
     await fill(broker.bootstrap_servers, topic, numbered(5))

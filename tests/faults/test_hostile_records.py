@@ -78,7 +78,7 @@ KINDS = (
 
 @asynccontextmanager
 async def log_with(middle: bytes) -> AsyncIterator[ScriptedBroker]:
-    """A log of three batches of ten records, of which the one in the middle is given."""
+    """A log of three batches of ten records, with the given one in the middle."""
     async with scripted() as broker:
         broker.batches = {0: batch(numbered(10)), 10: middle, 20: batch(numbered(10, start=20), 20)}
         broker.end_offset = 30
@@ -86,7 +86,7 @@ async def log_with(middle: bytes) -> AsyncIterator[ScriptedBroker]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_corrupt_records_are_told_with_their_place_until_a_seek_past_them(kind: str):
+async def test_corrupt_records_are_reported_with_their_offset_until_a_seek_past_them(kind: str):
     async with (
         log_with(damaged(kind)) as broker,
         Consumer(
@@ -110,7 +110,7 @@ async def test_corrupt_records_are_told_with_their_place_until_a_seek_past_them(
         assert [record.value for record in await take(consumer, 10)] == numbered(10, start=20)
 
 
-async def test_what_was_fetched_before_is_given_before_an_answer_of_no_use_is_told():
+async def test_records_fetched_earlier_are_returned_before_a_later_error():
     async with (
         log_with(batch(numbered(10))) as broker,
         Consumer(bootstrap_servers=broker.bootstrap_servers, **READER) as consumer,
@@ -184,7 +184,7 @@ async def test_a_batch_that_begins_before_the_position_is_cut():
         assert [record.value for record in await take(consumer, 13)] == numbered(13, start=17)
 
 
-async def test_records_that_end_before_the_position_are_told_and_asked_for_no_more():
+async def test_records_that_end_before_the_position_are_reported_and_not_fetched_again():
     async with log_with(batch(numbered(10, start=10), 10)) as broker:
         broker.batches = {0: broker.batches[0]}
         async with Consumer(bootstrap_servers=broker.bootstrap_servers, **READER) as consumer:

@@ -240,7 +240,7 @@ async def test_leaving_waits_for_a_commit_that_a_task_waits_for(
     assert await committed(broker, topic, group_id) == 1
 
 
-async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker):
+async def test_a_start_into_a_black_hole_can_be_cancelled(broker: Broker):
     network = BadNetwork()
     network.trouble = "black hole"
     client = with_runtime(Producer(bootstrap_servers=broker.bootstrap_servers), network)

@@ -51,7 +51,7 @@ PATIENT: dict[str, Any] = HASTY | {
 
 
 async def pinged(client: Client, **target: str) -> PingResult:
-    """What `ping` returns or raises, which it must do in time."""
+    """Return the result or error of `ping`, which must end in time."""
     with ends_within(TIMEOUT_MS / 1_000 + GRACE_S):
         return await client.ping(TIMEOUT_MS, **target)
 
@@ -85,7 +85,7 @@ async def away(broker: Broker) -> str:
 
 @pytest.fixture
 async def spread(broker: Broker) -> str:
-    """A topic of which each node leads a partition."""
+    """A topic with a partition led by each node."""
     topic = f"spread-{uuid.uuid4().hex[:8]}"
     await broker.create_topic(topic, partitions=3, replication_factor=3)
     for partition in range(3):

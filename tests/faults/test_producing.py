@@ -122,7 +122,7 @@ async def test_other_errors_fail_the_delivery_at_once(broker: Broker, topic: str
         ErrorCode.INVALID_PRODUCER_EPOCH,
     ],
 )
-async def test_a_broker_that_forgot_the_sequence_is_told_anew(
+async def test_a_broker_that_forgot_the_sequence_gets_a_new_epoch(
     broker: Broker, topic: str, code: ErrorCode
 ):
     async with producer_on(broker, batch_size_bytes=60, linger_ms=0) as producer:
@@ -161,7 +161,7 @@ async def test_a_duplicate_is_a_success(broker: Broker, topic: str):
 
 
 async def test_a_leader_that_is_named_is_asked_at_once(broker: Broker, topic: str):
-    # Metadata is asked for after the first loss; whoever waited for it would wait for a minute.
+    # Metadata is asked for after the first loss; waiting for it would take a minute.
     patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
     async with producer_on(broker, **patient) as producer:
         await producer.send_and_wait(topic, b"first")
@@ -176,7 +176,7 @@ async def test_a_fenced_leader_epoch_brings_the_new_leader(broker: Broker, topic
     new = old % 3 + 1
 
     def fenced(seen: SeenRequest) -> ProduceResponse:
-        (told,) = seen.message.topic_data
+        (topic_data,) = seen.message.topic_data
         partition = PartitionProduceResponse(
             index=0,
             error_code=ErrorCode.FENCED_LEADER_EPOCH,
@@ -184,7 +184,7 @@ async def test_a_fenced_leader_epoch_brings_the_new_leader(broker: Broker, topic
             current_leader=LeaderIdAndEpoch(leader_id=new, leader_epoch=100),
         )
         topic = TopicProduceResponse(
-            name=told.name, topic_id=told.topic_id, partition_responses=[partition]
+            name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[partition]
         )
         return ProduceResponse(responses=[topic])
 
@@ -366,14 +366,12 @@ async def test_all_nodes_down_and_back_while_producing(broker: Broker, topic: st
     assert await stored(broker.bootstrap_servers, topic) == numbered(51)
 
 
-async def test_nodes_that_were_down_when_last_heard_of_are_found_when_they_alone_are_up(
-    broker: Broker, topic: str
-):
+async def test_nodes_last_known_as_down_are_found_when_only_they_are_up(broker: Broker, topic: str):
     async with producer_on(broker, linger_ms=0) as producer:
         await producer.send_and_wait(topic, b"first")
         for node in (2, 3):
             await broker.kill(node)
-        # Metadata tells of live nodes alone: from now on the producer knows of one.
+        # Metadata contains live nodes only: from now on the producer knows of one.
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
         await producer.send_and_wait(topic, b"second")
         for node in (2, 3):
@@ -531,7 +529,7 @@ async def test_a_topic_that_is_idle_is_asked_for_no_more_and_may_be_written_to_a
     assert await stored(broker.bootstrap_servers, topic) == [b"first", b"second"]
 
 
-async def test_a_condition_that_lasts_is_told_once_and_once_when_it_is_over(
+async def test_a_lasting_condition_is_logged_once_and_once_when_it_ends(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ):
     broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.NOT_COORDINATOR), times=12)
@@ -539,7 +537,7 @@ async def test_a_condition_that_lasts_is_told_once_and_once_when_it_is_over(
         async with producer_on(broker, client_id="mine") as producer:
             with anyio.fail_after(WITHIN_S):
                 await producer.send_and_wait(topic, b"v")
-    told = [record.getMessage() for record in caplog.records]
-    assert len([text for text in told if "no producer id yet" in text]) == 1
-    assert "broker" in next(text for text in told if "no producer id yet" in text)
-    assert any(text.startswith("producer mine: producer id ") for text in told)
+    topic_data = [record.getMessage() for record in caplog.records]
+    assert len([text for text in topic_data if "no producer id yet" in text]) == 1
+    assert "broker" in next(text for text in topic_data if "no producer id yet" in text)
+    assert any(text.startswith("producer mine: producer id ") for text in topic_data)

@@ -139,7 +139,7 @@ class Copier:
 
 
 async def seen_in(broker: Broker, topic: str) -> dict[int, list[bytes | None]]:
-    """What a reader of committed records sees, once no transaction is open."""
+    """Return the values that a `read_committed` consumer sees once no transaction is open."""
     tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     found: dict[int, list[bytes | None]] = {number: [] for number in range(PARTITIONS)}
     async with Consumer(

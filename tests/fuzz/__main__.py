@@ -1,9 +1,8 @@
 """Look for inputs that break the decoders: `python -m tests.fuzz --seconds 60`.
 
 Guided by coverage, from the kept corpus and golden vectors on. What was found is then read once
-more by what is installed, compiled or not, while memory is traced. `--keep` makes the kept corpus
-anew, of inputs that reach what golden vectors do not.
-"""
+more by what is installed, compiled or not, while memory is traced. `--keep` rebuilds the kept
+corpus from inputs that reach code which golden vectors do not."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ LIMITS = (f"-rss_limit_mb={MAX_RSS_MIB}", f"-timeout={MAX_SECONDS_EACH}", f"-max
 
 
 def is_there() -> bool:
-    """Whether atheris is installed: not on all platforms and versions of Python."""
+    """Return whether atheris is installed: not on all platforms and versions of Python."""
     try:
         import atheris  # noqa: F401
     except ImportError:
@@ -110,7 +109,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"these of {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=int, default=60, help="for each")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--keep", action="store_true", help="make the kept corpus anew")
+    parser.add_argument("--keep", action="store_true", help="rebuild the kept corpus")
     asked = parser.parse_args(given)
     unknown = sorted(set(asked.names) - TARGETS.keys())
     if unknown:
@@ -123,8 +122,8 @@ def main(given: Sequence[str] | None = None) -> int:
         return fuzz(name, asked.seconds, keeps=asked.keep) if guides else blind(name, asked.seconds)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for told in pool.map(one, asked.names or TARGETS):
-            print(told, flush=True)
+        for report_line in pool.map(one, asked.names or TARGETS):
+            print(report_line, flush=True)
     return 0
 
 

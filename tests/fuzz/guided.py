@@ -1,6 +1,6 @@
 """One target under atheris, in a process of its own.
 
-`python -m tests.fuzz.guided NAME SCRIPT FOLDER…`: SCRIPT begins this anew, as libFuzzer does when
+`python -m tests.fuzz.guided NAME SCRIPT FOLDER…`: SCRIPT starts this again, as libFuzzer does when
 it merges; what follows are its own arguments. The modules are read as they are written, not
 compiled, and each branch is counted: inputs that reach new ones go into the first folder.
 """

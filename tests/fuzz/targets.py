@@ -1,4 +1,4 @@
-"""What bytes from outside may reach: each target reads some, and raises `Broken` if it should not.
+"""Targets that read bytes from outside; each raises `Broken` on a defect.
 
 Whatever comes is read or refused by an error of the documented kind, and nothing is made that is
 out of proportion to it.
@@ -76,13 +76,13 @@ OTHERS: tuple[Callable[[bytes], Any], ...] = (
 
 
 def others(raw: bytes) -> None:
-    """What members of groups tell each other, and formats without versions."""
+    """Data that members of groups exchange, and formats without versions."""
     if raw:
         look_at(OTHERS[raw[0] % len(OTHERS)](raw[1:]))
 
 
 def streams(raw: bytes) -> None:
-    """What a connection receives, in pieces of as many bytes as the first one says."""
+    """Bytes that a connection receives, in pieces of the size given by the first byte."""
     piece, rest = max(1, raw[0] if raw else 1), raw[1:]
     reader = FrameReader(MAX_FRAME_BYTES)
     found: list[bytes] = []
@@ -173,7 +173,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
 
 
 def tried(name: str, raw: bytes) -> bool:
-    """Whether an input is read, and not refused. Raises `Broken`."""
+    """Return whether an input is accepted. Raises `Broken`."""
     try:
         TARGETS[name](raw)
     except REFUSALS:

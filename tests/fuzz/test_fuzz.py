@@ -45,7 +45,7 @@ def test_golden_vectors_are_good_beginnings(name: str) -> None:
     assert sum(tried(name, raw) for raw in short) > len(short) * 0.9
 
 
-def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_inputs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(raw: bytes) -> None:
         raise KeyError(raw[3])
 
@@ -55,14 +55,14 @@ def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_traced")
-def test_what_takes_much_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_that_take_much_memory_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "OTHERS", (lambda raw: bytes(len(raw) << 22),))
     assert bounded("others", b"\0" * 1)
     with pytest.raises(Broken, match=r"others: \d+ bytes for 3"):
         bounded("others", b"\0" * 3)
 
 
-def test_frames_that_are_cut_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_split_differently_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = b"\7" + b"\0\0\0\4abcd\0\0\0\5defgh"
     assert tried("streams", whole)
     assert not tried("streams", whole + b"\xff\xff\xff\xff")

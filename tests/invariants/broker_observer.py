@@ -37,7 +37,7 @@ POSITION_GONE = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 }
-"""What tells a reader that its position is no more, or that the topic is another one."""
+"""Error codes that make a reader lose its position, or that mean a recreated topic."""
 
 MISTAKES = {
     ErrorCode.CORRUPT_MESSAGE,
@@ -67,7 +67,7 @@ ABORT, COMMIT = 0, 1
 
 
 def read_log(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> Log:
-    """What a partition of an embedded broker holds now, as its leader has it."""
+    """Return the contents of a partition as its current leader has them."""
     state = broker._running
     found = state.cluster.topics[topic].partitions[partition]
     stored: Any = found.log
@@ -117,7 +117,7 @@ def read_log(broker: Broker, topic: str, partition: int, incarnation: int = 0) -
 
 
 def _end(view: Any, records: list[LogRecord], open_: dict[int, list[int]]) -> None:
-    """A marker tells the fate of its producer's records before it."""
+    """Apply a control record: set the outcome of its producer's open records."""
     key = view.columns().key(0) or b""
     kind = int.from_bytes(key[2:4]) if len(key) >= 4 else -1
     if kind not in {ABORT, COMMIT}:
@@ -136,7 +136,7 @@ def _end(view: Any, records: list[LogRecord], open_: dict[int, list[int]]) -> No
 
 
 class _LogCapture(logging.Handler):
-    """Keeps log lines, and those of failures that nobody was told."""
+    """Capture log lines, and separately those of failures that were never reported."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -153,7 +153,7 @@ class _LogCapture(logging.Handler):
 class BrokerObserver:
     """From its making to `end` it sees every request that the broker answers, and log lines.
 
-    Make it when the broker is up and before there are clients; `observed` is to be asked while the
+    Make it when the broker is up and before there are clients; call `observed` while the
     broker is still up. `topic_gone` keeps the logs of a topic that is about to be deleted.
     """
 

@@ -1,4 +1,4 @@
-"""What is promised, and what was found."""
+"""Guarantees to check, and the result of a check."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 __all__ = ("SHOWN", "CheckResult", "Guarantees", "Violation")
 
 SHOWN = 5
-"""Events that a violation shows; its text tells how many there are."""
+"""Number of events shown per violation; its text gives the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What was promised and not held. `events` are those that show it, the first few."""
+    """A guarantee that does not hold. `events` are those that show it, the first few."""
 
     invariant: int
     text: str
@@ -24,14 +24,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantees:
-    """What a scenario promises of its run; what clients promise follows from their options.
+    """Guarantees of a scenario; those of the clients follow from their options.
 
     `durable`: brokers lose nothing that all replicas in sync had (min.insync.replicas 2, no unclean
     election, at most one node at a time loses what it had not written). `numbers`: brokers know
     idempotent producers (0.11 and later). `resets`: positions may be lost by retention or
-    truncation. `topics_remade`: topics are deleted and made again; readers can tell by ids
+    truncation. `topics_remade`: topics are deleted and recreated; readers can detect it by ids
     `in_fetches` (3.1 and later) at once, else by those `in_metadata` (2.8) when they look there.
-    `complete_groups`: groups of which each record must have been given to some member at the end.
+    `complete_groups`: groups whose members must have been given every record at the end.
     `complete_readers`: consumers without a group, likewise. `consumed_within_s`: after the heal.
     `hostile`: peers send bytes that break the protocol. `slack_s`: how late a call may be.
     `sessions_hold`: a member loses its partitions only if its application does not call, or while
@@ -55,7 +55,7 @@ class Guarantees:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was found; `not_checked` says why an invariant had nothing to look at."""
+    """Result of a check; `not_checked` gives the reason per invariant that could not be checked."""
 
     violations: tuple[Violation, ...]
     not_checked: dict[int, str]

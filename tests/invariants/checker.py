@@ -1,4 +1,4 @@
-"""Whether a history is what applications were promised: `check(history, observed, guarantees)`.
+"""Check a history against the guarantees: `check(history, observed, guarantees)`.
 
 Each invariant is a function of its own in `invariants`; it does no I/O, reads no clock, and needs
 few passes over what it looks at.

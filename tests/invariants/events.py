@@ -1,12 +1,10 @@
-"""What happens in a run, as those who use the clients see it.
+"""Events of a run as the users of the clients see them.
 
 A history is a list of events in the order in which they happened. Several processes write one each,
 as JSON lines, and `merged` puts them together.
 
-Each record has a value of its own: `make_value(producer, number, payload)`. Whoever sends a record
-again (an application's own retry, a worker that did its work twice) gives it another number; the
-payload may be the same.
-"""
+Each record has a value of its own: `make_value(producer, number, payload)`. A record that is sent
+again (an application's retry, repeated work) gets another number; its payload may be the same."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ CANCELLED = "Cancelled"
 
 
 class RecordIdentity(NamedTuple):
-    """What a value tells of its record."""
+    """Producer, number and payload encoded in a record's value."""
 
     producer: str
     number: int
@@ -45,7 +43,7 @@ def make_value(producer: str, number: int, payload: bytes = b"") -> bytes:
 
 
 def parse_value(value: bytes) -> RecordIdentity | None:
-    """What a value says; None if no recorded producer can have made it."""
+    """Parse a record's value; None if no recorded producer can have made it."""
     head, found, payload = value.partition(b"|")
     producer, dash, number = head.rpartition(b"-")
     if not found or not dash or not number.isdigit():
@@ -83,15 +81,14 @@ class Closed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Crashed(Event):
-    """A client ended without a goodbye: its process or host died."""
+    """A client ended without closing: its process or host died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Called(Event):
     """A call began. It may take `limit_s` seconds; None: it waits for data, as `async for` does.
 
-    `task` tells apart who calls: what one was given counts as processed when the same one calls
-    again.
+    `task` identifies the calling task: its records count as processed when it calls again.
     """
 
     call: int
@@ -141,7 +138,7 @@ class HandedOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(Event):
-    """Records of a send were acknowledged, at these offsets (-1: not told).
+    """Records of a send were acknowledged, at these offsets (-1: not returned).
 
     `awaited_at` is since when the application waited for it; None if it did not.
     """
@@ -206,7 +203,7 @@ class EndAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Ended(Event):
-    """How a transaction ended, as far as its producer can tell."""
+    """End of a transaction as far as its producer knows."""
 
     transaction: int
     outcome: Ending
@@ -302,7 +299,7 @@ class Committing(Event):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Event):
-    """How such a commit ended."""
+    """Outcome of a commit."""
 
     call: int
     outcome: Outcome

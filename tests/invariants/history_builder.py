@@ -59,8 +59,8 @@ def log(
     start: int = 0,
     incarnation: int = 0,
 ) -> Log:
-    """A log of these values from `start` on; None is an offset without a record, a pair tells the
-    fate of the record's transaction."""
+    """A log of these values from `start` on; None is an offset without a record, a pair gives the
+    outcome of the record's transaction."""
     records = []
     for offset, value in enumerate(values, start):
         if isinstance(value, tuple):
@@ -72,7 +72,7 @@ def log(
 
 
 class HistoryBuilder:
-    """A history that is told; each event is a second after the one before."""
+    """Builds a history; each event is one second after the one before."""
 
     def __init__(self) -> None:
         self.history: list[Event] = []

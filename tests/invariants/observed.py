@@ -1,4 +1,4 @@
-"""What brokers saw and hold, and what was found around the clients.
+"""Contents and requests of the brokers, and leftovers of the clients.
 
 None instead of a collection says that nothing is known of it (requests, at a real Kafka).
 """
@@ -28,7 +28,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a partition held in the end, in the order of offsets; control records are left out.
+    """Contents of a partition at the end, in the order of offsets; control records are left out.
 
     `incarnation` counts from 0 how often the topic was deleted and made again before. `whole`:
     nothing was deleted by retention; otherwise what is before `start_offset` is gone. `misdated`:
@@ -49,11 +49,10 @@ class CommitRequest:
     """One OffsetCommit as a coordinator took it up, or (`producer_id` >= 0) a TxnOffsetCommit.
 
     `errors` are the codes of its offsets, in their order; None if it was not carried out.
-    `connected_at` is when its connection was first heard of. `put_off`: it was to ask again later,
-    elsewhere or there. `done_at`: when it had been carried out, if that was not at once. `crowded`:
-    its node took up another request in the very moment, as one that was stopped does when it goes
-    on: who sent them may be gone.
-    """
+    `connected_at` is the time of its connection's first request. `put_off`: it was to ask again
+    later, elsewhere or there. `done_at`: when it had been carried out, if that was not at once.
+    `crowded`: its node took up another request in the very moment, as one that was stopped does
+    when it goes on: who sent them may be gone."""
 
     at: float
     client: str
@@ -73,8 +72,8 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a coordinator answered to a SyncGroup. `heard`: something was asked there afterwards, so
-    that the answer came."""
+    """Response of a coordinator to SyncGroup. `received`: a later request on the connection proves
+    that the response arrived."""
 
     at: float
     client: str
@@ -88,7 +87,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class GenerationAssigned:
-    """What the leader of a generation gave to each member."""
+    """Assignment of each member, as sent by the leader of a generation."""
 
     at: float
     group: str
@@ -133,7 +132,7 @@ class Peak:
 class Observed:
     """All of it. `committed` is what groups have at the end, by group, topic and partition;
     `members` are those that are not static: the group, and the client's id. `joined` is when a
-    client was first answered to a JoinGroup, which told it who it is in the group.
+    client got its first JoinGroup response, which has its member id.
 
     `left_behind` are tasks, sockets, timers after everything was closed; `unreadable` what brokers
     were sent and could not read; `refusals` what they took for a mistake; `crashes` what escaped

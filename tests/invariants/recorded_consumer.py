@@ -42,22 +42,22 @@ __all__ = ("RecordedConsumer",)
 
 
 class _Listener(RebalanceListener):
-    """Writes down what it hears, and tells the application's own listener."""
+    """Records the callbacks, and calls the application's own listener."""
 
     def __init__(self, journal: Journal, own: RebalanceListener | None) -> None:
         self._journal = journal
         self._own = own
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        await self._told(Assigned, "on_partitions_assigned", partitions)
+        await self._notify(Assigned, "on_partitions_assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        await self._told(Revoked, "on_partitions_revoked", partitions)
+        await self._notify(Revoked, "on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        await self._told(Lost, "on_partitions_lost", partitions)
+        await self._notify(Lost, "on_partitions_lost", partitions)
 
-    async def _told(
+    async def _notify(
         self, kind: type[Event], name: str, partitions: Collection[TopicPartition]
     ) -> None:
         self._journal.note(kind, tuple(sorted(partitions)))
@@ -72,7 +72,7 @@ class _Listener(RebalanceListener):
 
 
 class _Given:
-    """What is iterated over: records, or batches."""
+    """Iterator over recorded records or batches."""
 
     def __init__(self, iterator: Any, journal: Journal, note: Callable[[Any, str], None]) -> None:
         self._iterator = iterator

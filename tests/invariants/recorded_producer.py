@@ -39,7 +39,7 @@ __all__ = ("RecordedDelivery", "RecordedProducer")
 _HANDED = re.compile(r"send_many: (\d+) of \d+ records are in the buffer")
 
 MAX_OPEN = 1_000_000
-"""Deliveries that nobody awaited are kept so that their outcomes are told after a flush."""
+"""Deliveries that nobody awaited are kept so that their outcomes are recorded after a flush."""
 
 
 class RecordedDelivery:
@@ -159,7 +159,7 @@ class RecordedProducer:
             delivery = await self.inner.send(topic, value, **named)
         except BaseException as error:
             # A cancelled `send` has not put its record into the buffer.
-            self._journal.note(Failed, send, (value,), *_told_of(error, written=False))
+            self._journal.note(Failed, send, (value,), *_error_fields(error, written=False))
             raise
         return self._handed(send, value, delivery)
 
@@ -168,7 +168,7 @@ class RecordedProducer:
         try:
             delivery = self.inner.send_nowait(topic, value, **named)
         except Exception as error:
-            self._journal.note(Failed, send, (value,), *_told_of(error, written=False))
+            self._journal.note(Failed, send, (value,), *_error_fields(error, written=False))
             raise
         return self._handed(send, value, delivery)
 
@@ -179,7 +179,7 @@ class RecordedProducer:
             metadata = await self.inner.send_and_wait(topic, value, **named)
         except BaseException as error:
             written = not isinstance(error, Exception)
-            self._journal.note(Failed, send, (value,), *_told_of(error, written=written))
+            self._journal.note(Failed, send, (value,), *_error_fields(error, written=written))
             raise
         self.acknowledged(send, value, metadata)
         return metadata
@@ -209,9 +209,9 @@ class RecordedProducer:
         found = next(filter(None, (_HANDED.match(note) for note in notes)), None)
         count = int(found[1]) if found else 0
         if values[:count]:
-            self._journal.note(Failed, send, values[:count], *_told_of(error, written=True))
+            self._journal.note(Failed, send, values[:count], *_error_fields(error, written=True))
         if values[count:]:
-            self._journal.note(Failed, send, values[count:], *_told_of(error, written=False))
+            self._journal.note(Failed, send, values[count:], *_error_fields(error, written=False))
 
     def _sending(
         self,
@@ -250,7 +250,7 @@ class RecordedProducer:
     ) -> None:
         """A record's outcome, as `acknowledged`."""
         self._open.pop(value, None)
-        self._journal.note(Failed, send, (value,), *_told_of(error, written=False), since)
+        self._journal.note(Failed, send, (value,), *_error_fields(error, written=False), since)
 
     def settle(self) -> None:
         """Write down the outcomes of deliveries that nobody awaited, as far as they are there."""
@@ -317,7 +317,7 @@ class RecordedProducer:
         self._began()
 
     async def commit_transaction(self) -> None:
-        """As of the producer. An outcome that stays unknown may be told by another call."""
+        """As of the producer. An outcome that stays unknown may be reported by another call."""
         number = self._transaction
         if number is not None:
             self._journal.note(EndAsked, number, True)
@@ -390,15 +390,16 @@ def plain_offsets(offsets: Mapping[TopicPartition, Any]) -> Offsets:
     )
 
 
-def _told_of(error: BaseException, *, written: bool) -> tuple[str, bool, bool, str]:
-    """What an event says of an error: its class, whether the log may hold the records, …"""
+def _error_fields(error: BaseException, *, written: bool) -> tuple[str, bool, bool, str]:
+    """Return the fields of an event for an error: its class, whether the log may hold the records,
+    …"""
     unknown = written or isinstance(error, DeliveryUnknown)
     text = str(error)[:MAX_TEXT] if isinstance(error, Exception) else ""
     return error_name(error), unknown, typed(error), text
 
 
 def _ending_of(error: Exception) -> Ending:
-    """How a transaction ended of which a commit raised this."""
+    """Return how a transaction ended whose commit raised this."""
     text = str(error)
     if "committed or not" in text or "not known" in text or isinstance(error, RequestTimedOut):
         return "unknown"

@@ -9,9 +9,8 @@
         await delivery
     consumer = recorder.consumer(Consumer("t", client_id="c1", …), "c1")
 
-The wrappers have the methods of what they wrap. Give each client its name as `client_id` too: so
-what brokers saw is told to belong to it.
-"""
+The wrappers have the methods of what they wrap. Give each client its name as `client_id` too:
+requests seen by brokers are attributed by it."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ MAX_TEXT = 200
 
 
 class OwnError(Exception):
-    """What an application itself raises, in a listener or in the body of a transaction."""
+    """Raised by the application itself, in a listener or in the body of a transaction."""
 
 
 def error_name(error: BaseException) -> str:
@@ -66,7 +65,7 @@ def error_name(error: BaseException) -> str:
 
 
 def typed(error: BaseException) -> bool:
-    """Whether callers may count on this kind of error."""
+    """Return whether callers may expect this kind of error."""
     return not isinstance(error, Exception) or isinstance(error, KafkaError | OwnError)
 
 
@@ -84,7 +83,7 @@ class Call:
 
 
 class Journal:
-    """What one client's wrapper writes with: the recorder, its name, and numbers of its own."""
+    """Writer for one client's wrapper: the recorder, its name, and its own numbers."""
 
     def __init__(self, recorder: Recorder, client: str) -> None:
         self.recorder = recorder
@@ -197,7 +196,7 @@ class Recorder:
         return RecordedConsumer(consumer, self.journal(name))
 
     def journal(self, name: str) -> Journal:
-        """What a client's own calls are written down with: `with journal.call("name", limit_s)`."""
+        """Return a journal for a client's own calls: `with journal.call("name", limit_s)`."""
         return Journal(self, name)
 
     def opened(self, name: str, kind: str, client: Any) -> None:
@@ -244,7 +243,7 @@ class Recorder:
             journal.note(Ended, number, outcome)
 
     def crashed(self, name: str) -> None:
-        """A client, its process or its host ended without a goodbye."""
+        """A client, its process or its host ended without closing."""
         self.note(Crashed(self.now(), name))
 
     def closed(self, name: str) -> None:
@@ -264,7 +263,7 @@ class Recorder:
         self.note(Settled(self.now(), "", groups))
 
     def topic_made(self, topic: str, partitions: int) -> None:
-        """A topic is there now with so many partitions (also: made again, or has more)."""
+        """A topic now exists with this number of partitions (created, recreated or grown)."""
         self.note(TopicMade(self.now(), "", topic, partitions))
 
     def topic_deleted(self, topic: str) -> None:

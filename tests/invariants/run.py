@@ -36,7 +36,7 @@ NOT_YET = 2**62
 
 @dataclass(slots=True)
 class Client:
-    """What is known of a client. `ended_at` is when it was closed or crashed, None if neither;
+    """Facts about a client. `ended_at` is when it was closed or crashed, None if neither;
     `cancelled`: it was closed by a cancellation."""
 
     name: str
@@ -64,7 +64,7 @@ class Client:
         return bool(self.options.get("idempotent"))
 
     def seconds(self, option: str, default_ms: float = 0.0) -> float:
-        """An option that is told in milliseconds."""
+        """Return an option given in milliseconds, in seconds."""
         found = self.options.get(option)
         return (default_ms if found is None else found) / 1_000
 
@@ -157,7 +157,7 @@ class Run:
 
     @cached_property
     def partitions(self) -> dict[str, int]:
-        """How many partitions each topic has in the end."""
+        """Return the final number of partitions per topic."""
         found: dict[str, int] = {}
         for event in self.history:
             if type(event) is TopicMade:
@@ -198,7 +198,7 @@ class Run:
 
     @cached_property
     def stored(self) -> dict[bytes, list[tuple[Log, LogRecord]]]:
-        """Where each value stands."""
+        """Return the places at which each value is stored."""
         found: dict[bytes, list[tuple[Log, LogRecord]]] = {}
         for log in self.observed.logs:
             for record in log.records:

@@ -1,4 +1,4 @@
-"""What is seen of an embedded broker."""
+"""Observations of an embedded broker."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_topic_that_is_gone_keeps_its_name() -> None:
         watch.end()
 
 
-async def test_failures_that_nobody_was_told_are_seen(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreported_failures_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
         watch = BrokerObserver(broker)
         try:

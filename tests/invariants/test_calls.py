@@ -98,7 +98,7 @@ def test_a_record_has_its_outcome_in_time() -> None:
     assert found_numbers(None, 500.0) == []
 
 
-def test_a_record_that_nobody_ever_tells_of() -> None:
+def test_a_record_without_an_outcome() -> None:
     story = HistoryBuilder()
     story.producer()
     story.send(v(1))
@@ -151,7 +151,7 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
         (False, None, True),
     ],
 )
-def test_who_is_cancelled_does_not_wait_to_be_told_its_name(
+def test_a_cancelled_member_need_not_wait_for_its_member_id(
     cancelled: bool, answered_s: float | None, wrong: bool
 ) -> None:
     story = HistoryBuilder()
@@ -163,7 +163,7 @@ def test_who_is_cancelled_does_not_wait_to_be_told_its_name(
     assert numbers(story.found(members=(("g", "c"),), joined=joined)) == [10] * wrong
 
 
-def test_a_member_that_crashed_says_no_goodbye() -> None:
+def test_a_crashed_member_may_stay_in_the_group() -> None:
     story = HistoryBuilder()
     story.consumer()
     story.add(Crashed, "c")
@@ -209,9 +209,7 @@ def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
 
 
 @pytest.mark.parametrize(("crowded", "found"), [(True, []), (False, [12])])
-def test_what_a_node_refuses_as_it_goes_on_may_not_be_heard(
-    crowded: bool, found: list[int]
-) -> None:
+def test_errors_of_a_resuming_node_need_not_be_received(crowded: bool, found: list[int]) -> None:
     story = HistoryBuilder()
     story.consumer()
     late = CommitRequest(1.0, "c", "g", "m", 1, (), None, node=1, put_off=True, crowded=crowded)
@@ -220,7 +218,7 @@ def test_what_a_node_refuses_as_it_goes_on_may_not_be_heard(
 
 
 @pytest.mark.parametrize(("connected_at", "found"), [(0.5, []), (0.8, [12]), (0.9, [12])])
-def test_what_a_connection_refuses_that_was_left_is_not_heard(
+def test_errors_on_an_abandoned_connection_are_not_received(
     connected_at: float, found: list[int]
 ) -> None:
     story = HistoryBuilder()
@@ -281,7 +279,7 @@ SECRET = "correct horse"
 @pytest.mark.parametrize(
     "shape", [SECRET, SECRET.encode().hex(), base64.b64encode(SECRET.encode()).decode()]
 )
-def test_a_secret_that_is_told(shape: str) -> None:
+def test_a_secret_in_a_log_line_or_repr(shape: str) -> None:
     guarantees = {"secrets": (SECRET,)}
     story = failing(error="AuthenticationFailed", text="no such user")
     assert story.found(log_lines=("all is well",), reprs=(), guarantees=guarantees) == []

@@ -1,4 +1,4 @@
-"""What the checker makes of all invariants together."""
+"""The checker with all invariants together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_of_nothing_nothing_is_said_but_why() -> None:
     assert all(check_result.not_checked.values())
 
 
-def test_a_violation_tells_how_many_there_are_and_shows_the_first() -> None:
+def test_a_violation_shows_the_count_and_the_first_events() -> None:
     story = HistoryBuilder()
     story.made()
     story.producer()

@@ -28,7 +28,7 @@ def reader(**options: Any) -> HistoryBuilder:
 
 
 class Commits(list[CommitRequest]):
-    """What a coordinator took up."""
+    """Commits stored by a coordinator."""
 
     def __init__(self, story: HistoryBuilder) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Commits(list[CommitRequest]):
     def add(
         self, offset: int, client: str = "c", error: int | None = 0, connected_at: float = 1.0
     ) -> None:
-        """A commit that arrives half a second after what was told last, or while a call for it is
+        """A commit that arrives half a second after the last event, or while a call for it is
         under way."""
         asked = [event for event in self.story.history[-3:] if type(event) is Committing]
         self.append(
@@ -173,7 +173,7 @@ def test_a_member_hears_late_that_a_topic_was_made_again(later_s: float, found: 
     assert len(sixes(story, commits)) == found
 
 
-def test_a_commit_that_is_told_as_kept_is() -> None:
+def test_an_acknowledged_commit_is_stored() -> None:
     story = reader(enable_auto_commit=False)
     commits = Commits(story)
     story.polled(*r(0, 1, 2, 3))
@@ -373,7 +373,7 @@ def in_the_end(story: HistoryBuilder, offset: int | None) -> int:
     return len([text for n, text in story.found(LOG, committed=committed) if n == 6])
 
 
-def test_whoever_leaves_has_committed_what_is_processed() -> None:
+def test_a_leaving_member_has_committed_its_processed_records() -> None:
     assert in_the_end(leaving(), 2) == 0
     assert in_the_end(leaving(), 1) == 1
     assert in_the_end(leaving(), None) == 1
@@ -415,7 +415,7 @@ def test_a_commit_that_a_connection_given_up_brings_late_is_none_of_who_leaves()
         assert len([text for _, text in findings if "as they left" in text]) == found
 
 
-def test_whoever_leaves_while_something_is_broken_may_fail_to_commit() -> None:
+def test_a_member_that_leaves_during_a_fault_may_fail_to_commit() -> None:
     story = leaving()
     story.history.insert(0, Fault(0.0, "", "cut"))
     assert in_the_end(story, 1) == 0

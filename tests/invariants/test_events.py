@@ -55,7 +55,7 @@ def test_histories_are_merged_by_time_and_keep_their_own_order() -> None:
     assert [event.topic for event in merged([first, second])] == ["a", "d", "b", "c", "e"]
 
 
-def test_values_tell_who_made_them() -> None:
+def test_values_identify_their_producer() -> None:
     assert parse_value(make_value("a-b", 17, b"x|y")) == ("a-b", 17, b"x|y")
     assert parse_value(b"a-17") is None
     assert parse_value(b"a-b|") is None

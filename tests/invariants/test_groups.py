@@ -78,7 +78,7 @@ def test_owners_commit() -> None:
     assert found(member(), 7, commit(2, T0), assignments=given) == []
 
 
-def test_whoever_does_not_own_a_partition_does_not_commit_it() -> None:
+def test_only_the_owner_commits_a_partition() -> None:
     given = (answered(1, T0, T1), answered(2, T0))
     assert found(member(), 7, commit(2, T0, T1), assignments=given) == [STRANGE]
     assert found(member(), 7, commit(1, T0), assignments=()) == []
@@ -154,7 +154,7 @@ def test_members_own_what_they_were_given() -> None:
     assert found(story, 7, assignments=(one, two)) == []
     assert found(story, 7, assignments=(answered(1, T0), two)) == [KEPT]
     assert found(story, 7, assignments=(one, answered(2, T1, at=two.at))) == [KEPT]
-    # The answer to the next question may be there before the listener has heard of this one.
+    # The answer to the next question may arrive before the listener was called for this one.
     three = answered(3, at=story.time - 0.5)
     assert found(story, 7, assignments=(one, two, three)) == []
 

@@ -30,25 +30,25 @@ def test_what_was_acknowledged_is_there() -> None:
     assert story.found(log(v(1), v(2), v(3))) == []
 
 
-def test_a_batch_that_tells_another_newest_time_than_its_records() -> None:
+def test_a_batch_with_a_wrong_max_timestamp() -> None:
     misdated = replace(log(v(1), v(2), v(3)), misdated=(1,))
     [(number, text)] = three_sent().found(misdated)
     assert number == 1
-    assert "newest time" in text
+    assert "maximum timestamp" in text
     assert "t-0@1" in text
 
 
 def test_an_acknowledged_record_is_missing() -> None:
     [(number, text)] = three_sent().found(log(v(1), None, v(3)))
     assert number == 1
-    assert text == "1 acknowledged records are not in the log: p-2| told to be at t-0@1"
+    assert text == "1 acknowledged records are not in the log: p-2| acknowledged at t-0@1"
 
 
-def test_a_record_is_not_where_it_was_told_to_be() -> None:
+def test_a_record_is_not_at_its_acknowledged_offset() -> None:
     [(number, text)] = three_sent().found(log(v(1), None, v(2), v(3)))
     assert number == 1
-    assert "p-2| is at t-0@2, told 1" in text
-    assert "2 records are not where" in text
+    assert "p-2| is at t-0@2, acknowledged at 1" in text
+    assert "2 records are not at" in text
 
 
 def test_a_record_in_another_partition_is_missing_from_its_own() -> None:
@@ -58,7 +58,7 @@ def test_a_record_in_another_partition_is_missing_from_its_own() -> None:
     assert numbers(story.found(log(v(1), v(2), v(3), v(4)), log(partition=1))) == [1]
 
 
-def test_a_record_whose_offset_was_not_told_is_anywhere_in_its_partition() -> None:
+def test_a_record_without_an_acknowledged_offset_may_be_anywhere_in_its_partition() -> None:
     story = three_sent()
     story.send(v(4))
     story.acknowledge(-1, v(4))
@@ -91,7 +91,7 @@ def test_a_topic_that_was_deleted_takes_its_records_along() -> None:
     story.made()
     second = log(incarnation=1)
     assert story.found(second, guarantees={"topics_remade": True}) == []
-    # Whoever kept the log of the topic that is gone is held to it.
+    # If the log of the deleted topic was kept, it is checked.
     assert numbers(story.found(log(v(1)), second, guarantees={"topics_remade": True})) == [1]
 
 
@@ -255,7 +255,7 @@ def test_a_record_in_another_topic_than_sent_to() -> None:
     assert numbers(story.found(log(v(1), v(2), v(3)), log(v(1), topic="u"))) == [4]
 
 
-def test_a_scenario_that_sends_a_value_twice_is_told() -> None:
+def test_a_scenario_that_sends_a_value_twice_is_reported() -> None:
     story = three_sent()
     story.sending(v(3))
     assert numbers(story.found(log(v(1), v(2), v(3)))) == [4]

@@ -45,7 +45,7 @@ def committed(at: float, offset: int, error: int | None = 0, client: str = "c") 
 
 
 def kinds(found: list[tuple[int, str]]) -> list[str]:
-    """What of invariant 5 it is, without the examples."""
+    """Return the kinds of invariant 5's findings, without the examples."""
     return [f"5: {text.split(': ')[0].partition(' ')[2]}" for number, text in found if number == 5]
 
 
@@ -231,7 +231,7 @@ def test_what_is_committed_meanwhile_may_count() -> None:
     assert kinds(story.found(LOG, commits=(committed(0.5, 1), too_late))) == [WRONG]
 
 
-def test_a_member_that_heard_late_of_its_partitions() -> None:
+def test_a_member_that_learns_of_its_partitions_late() -> None:
     story = member()
     arguments = Assignment(0.2, "c", "g", "m", 1, (T0,))
     story.polled(*r(2))

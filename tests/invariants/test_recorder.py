@@ -1,4 +1,4 @@
-"""What is written down of an application's producers and consumers."""
+"""Events recorded for an application's producers and consumers."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_transaction_that_was_never_to_be_committed() -> None:
     assert fourteens(story, both("committed", "aborted")) == [VISIBLE]
 
 
-def test_a_commit_in_doubt_may_be_told_later() -> None:
+def test_the_outcome_of_an_uncertain_commit_may_come_later() -> None:
     story = transaction("unknown")
     story.ended(1, "aborted")
     assert fourteens(story, both("committed", "committed")) == []

@@ -1,7 +1,7 @@
 """Our clients against librdkafka's mock cluster, which confluent-kafka brings.
 
 Its flexible versions are faulty in several places (a byte too many after Metadata, the count of
-JoinGroup's protocols read as a fixed integer): the clients are told of a release before those.
+JoinGroup's protocols read as a fixed integer): the clients are configured with an earlier release.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def fill(servers: str, topic: str, values: list[bytes]) -> None:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-async def test_it_takes_what_we_produce(
+async def test_the_mock_cluster_stores_our_records(
     mock_cluster: str, topic: str, idempotent: bool, codec: Any
 ) -> None:
     async with Producer(
@@ -69,7 +69,7 @@ async def test_it_takes_what_we_produce(
             assert (receipt.partition, receipt.offset) == (1, number)
 
 
-async def test_we_consume_what_it_holds(mock_cluster: str, topic: str) -> None:
+async def test_we_consume_from_the_mock_cluster(mock_cluster: str, topic: str) -> None:
     await fill(mock_cluster, topic, numbered(200))
     async with Consumer(
         bootstrap_servers=mock_cluster, auto_offset_reset="earliest", **RELEASE
@@ -86,7 +86,7 @@ async def test_we_consume_what_it_holds(mock_cluster: str, topic: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
-async def test_it_runs_our_group(
+async def test_the_mock_cluster_coordinates_our_group(
     mock_cluster: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One member, then its heir.
@@ -124,7 +124,7 @@ async def test_it_runs_our_group(
     assert not [line for line in caplog.messages if "LeaveGroup" in line]
 
 
-async def test_its_flexible_versions_are_refused_with_the_reason(mock_cluster: str) -> None:
+async def test_broken_flexible_versions_of_the_mock_are_reported(mock_cluster: str) -> None:
     """When this fails the mock cluster is mended, and the release need not be named any more."""
     reason = r'trailing bytes at MetadataResponse.* api_version="2\.3"'
     with pytest.raises(NoBrokerAvailable, match=reason):

@@ -18,7 +18,7 @@ SOURCES = [
 
 
 def kernel_hash() -> str:
-    """What setup.py stores in the compiled kernel."""
+    """Return the hash that setup.py stores in the compiled kernel."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
 
 

@@ -33,11 +33,11 @@ COMPILED, SOURCE = both_kernels()
 
 
 class Derived(bytes):
-    """What is left to the caller, as all that is not exactly `bytes`."""
+    """A subclass of bytes, which the kernel leaves to the caller."""
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call gives: of our own errors the text and offset too."""
+    """Return the result of a call, or its error: for our own errors with text and offset."""
     try:
         return function(*arguments)
     except CorruptRecord as error:
@@ -101,19 +101,19 @@ def test_a_batch_under_way(records: list[Any], limit: int) -> None:
     for module in (COMPILED, SOURCE):
         under_way = module.RecordBuffer(limit)
         under_way.future = "future"
-        told: list[Any] = []
+        results: list[Any] = []
         for timestamp, key, value, headers in records:
-            told.append(outcome(under_way.add, timestamp, key, value, encode_headers(headers)))
+            results.append(outcome(under_way.add, timestamp, key, value, encode_headers(headers)))
             placed = outcome(under_way.put, timestamp, key, value)
             if isinstance(placed, module.RecordHandle):
                 placed = placed.future, placed.index, placed.timestamp_ms
-            told.append(placed)
+            results.append(placed)
         keys, values = [row[1] for row in records], [row[2] for row in records]
-        told.append(outcome(under_way.put_many, 5, None, values, 0, len(values)))
-        told.append(outcome(under_way.put_many, 5, keys, tuple(values), 0, len(values)))
-        told += [under_way.count, under_way.base_timestamp, under_way.max_timestamp]
-        told += [under_way.body_bytes, under_way.is_full, under_way.take_body()]
-        made.append(told)
+        results.append(outcome(under_way.put_many, 5, None, values, 0, len(values)))
+        results.append(outcome(under_way.put_many, 5, keys, tuple(values), 0, len(values)))
+        results += [under_way.count, under_way.base_timestamp, under_way.max_timestamp]
+        results += [under_way.body_bytes, under_way.is_full, under_way.take_body()]
+        made.append(results)
     assert made[0] == made[1]
 
 
@@ -237,7 +237,7 @@ def test_any_bytes(data: bytes, count: int, bases: tuple[int, int]) -> None:
 def test_a_header_ends_inside_the_data(module: Any) -> None:
     """Though the record claims to be as long."""
     data = b"\x1a\0\0\0\x01\x01\x02\x02h\x08ab"
-    assert len(data) == 12  # of 14 that it tells of
+    assert len(data) == 12  # of the 14 that it announces
     with pytest.raises(CorruptRecord, match="past its record"):
         module.decode_records(Columns(data, 1), 0, 1, 0, 0, 0, -1)
 

@@ -64,7 +64,7 @@ def test_timestamps_of_a_batch() -> None:
     assert list(batch.columns().timestamps) == [row[0] for row in ROWS]
 
 
-def test_who_gives_a_string_is_told_what_to_do() -> None:
+def test_a_string_value_gets_an_error_that_says_how_to_encode_it() -> None:
     with pytest.raises(TypeError, match=r"not 'text': call its encode\(\)$"):
         BatchBuilder().append(0, None, "text")  # type: ignore[arg-type]
 

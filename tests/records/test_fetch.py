@@ -1,4 +1,4 @@
-"""What a consumer sees of a fetch: positions, damage, control batches, fragments."""
+"""Fetched data as a consumer sees it: positions, corruption, control batches, fragments."""
 
 from __future__ import annotations
 
@@ -469,7 +469,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
     data: bytes, high_watermark: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data += batch(base_offset=30)
-    told = []
+    seen_offsets = []
     for short in (True, False):
         if not short:
             monkeypatch.setattr(FetchedBatches, "_load_uncompressed_run", lambda *_: False)
@@ -483,5 +483,5 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
             else:
                 place = records.next_offset, records.leader_epoch, fetched.remaining_bytes
                 seen += [*records, place, fetched.position, fetched.exhausted]
-        told.append(seen)
-    assert told[0] == told[1]
+        seen_offsets.append(seen)
+    assert seen_offsets[0] == seen_offsets[1]

@@ -122,7 +122,7 @@ def test_the_compiled_kernel_is_of_the_sources_that_stand_beside_it() -> None:
     assert kernel.load_source().COMPILED is False
 
 
-def test_what_is_told_of_the_kernel_is_so() -> None:
+def test_about_names_the_kernel_in_use() -> None:
     assert (aiokafkawire.about().kernel == "compiled") == kernel.COMPILED
 
 
@@ -150,7 +150,7 @@ def test_a_record_can_be_pickled_for_a_process_of_either_kernel(pure: str) -> No
 
 
 class Own(kernel.Record):
-    """What an application may derive."""
+    """A subclass by an application."""
 
 
 @pytest.mark.parametrize("module", [kernel, kernel.load_source()])

@@ -20,8 +20,7 @@ COMPILED, SOURCE = both_kernels()
 
 
 def crashes(code: str) -> bool:
-    """Whether a process that runs `code` on the compiled kernel ends in another way than by its
-    own hand."""
+    """Return whether a process that runs `code` on the compiled kernel crashes."""
     lines = ("from array import array", "import aiokafkawire.records._kernel as kernel", code)
     run = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, timeout=60, check=False
@@ -110,15 +109,15 @@ def test_columns_are_held_while_they_are_filled() -> None:
     assert len(COMPILED.make_records(columns, 0, 4_096, "topic", 0, 0, 0)) == 4_096
 
 
-def test_columns_that_shrink_when_they_are_told_of_headers_are_not_written_past() -> None:
+def test_columns_that_shrink_while_headers_are_set_are_not_overrun() -> None:
     class Shrinking(Columns):
         @property
         def has_headers(self) -> bool:  # type: ignore[override]
             return False
 
         @has_headers.setter
-        def has_headers(self, told: bool) -> None:
-            if told:
+        def has_headers(self, has: bool) -> None:
+            if has:
                 seen.append(list(self.offsets))
                 del self.offsets[:]
 

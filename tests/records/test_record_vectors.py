@@ -115,8 +115,8 @@ def test_vectors_decode(group: str, record_property: Callable[[str, object], Non
             check_vector(vector)
         except Exception as error:
             failed.append(f"{vector['id']}: {type(error).__name__} {error}"[:300])
-    told = f"{len(vectors) - len(failed)} of {len(vectors)}"
-    record_property("summary", f"golden vectors, records/{group}: {told} decoded")
+    summary = f"{len(vectors) - len(failed)} of {len(vectors)}"
+    record_property("summary", f"golden vectors, records/{group}: {summary} decoded")
     assert not failed, "\n".join(failed)
 
 
@@ -176,7 +176,7 @@ def test_vectors_encode_to_the_same_bytes(record_property: Callable[[str, object
             parts.append(reencode(batch, data[start : start + batch["sizeInBytes"]]))
         if b"".join(parts) != data:
             failed.append(vector["id"])
-    told = f"{len(vectors) - len(failed)} of {len(vectors)}"
-    record_property("summary", f"golden vectors, records: {told} encoded to the same bytes")
+    summary = f"{len(vectors) - len(failed)} of {len(vectors)}"
+    record_property("summary", f"golden vectors, records: {summary} encoded to the same bytes")
     assert not failed
     assert len(vectors) == 130

@@ -1,4 +1,4 @@
-"""Runs of plain batches: where they end, and that reading tells nothing of them."""
+"""Runs of uncompressed batches: their ends, and equal results with and without them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def damaged(data: bytes) -> bytes:
 
 
 def reaching_over(base_offset: int, over: int) -> bytes:
-    """A batch of two records, the last of which goes on for `over` bytes after its end."""
+    """A batch of two records whose last one extends `over` bytes past the batch's end."""
     whole = record(1, value=encode_varint(over) + bytes(over))
     return raw_batch(record(0) + whole[:-over], 2, base_offset=base_offset)
 
@@ -267,8 +267,15 @@ def gapped(base_offset: int, *deltas: int, last: int) -> bytes:
 def test_after_the_last_record_of_a_batch_the_position_is_beyond_the_batch() -> None:
     data = gapped(100, 1, 3, last=9) + gapped(110, 0, 5, last=5) + gapped(120, 2, last=4)
     fetched = decode_fetch("t", 0, data, 100)
-    told = [(fetched.take(1).offsets(), fetched.position) for _ in range(6)]
-    assert told == [([101], 102), ([103], 110), ([110], 111), ([115], 116), ([122], 125), ([], 125)]
+    taken = [(fetched.take(1).offsets(), fetched.position) for _ in range(6)]
+    assert taken == [
+        ([101], 102),
+        ([103], 110),
+        ([110], 111),
+        ([115], 116),
+        ([122], 125),
+        ([], 125),
+    ]
     assert decode_fetch("t", 0, data, 100).take(4).next_offset == 116
 
 
@@ -282,7 +289,7 @@ def test_a_position_inside(position: int) -> None:
     assert (records.offsets(), records.next_offset, fetched.exhausted) == (expected, 125, True)
 
 
-def test_what_is_left_is_told_by_batches() -> None:
+def test_the_remaining_count_is_by_batches() -> None:
     data = log(2, 3, 1)
     one, two = len(log(2)), len(log(2, 3))
     fetched = decode_fetch("t", 0, data, 0)
@@ -358,10 +365,10 @@ def read_as(way: str, max_records: int, max_bytes: int) -> Iterator[None]:
         yield
 
 
-def told(
+def take_all(
     data: bytes, sizes: Sequence[int], max_bytes: int | None, offset: int, **options: Any
 ) -> tuple[list[object], list[object]]:
-    """What each call of `take` tells, and all that is told in the end."""
+    """Return the results of each call of `take`, and the final state."""
     fetched = decode_fetch("t", 3, data, offset, **options)
     seen: list[object] = []
     records: list[object] = []
@@ -475,7 +482,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
     ),
 )
 @example((log(2, 3) + damaged(log(2, start=5)), 7), [1, 3], 0, (4_096, 400), {"check_crcs": True})
-def test_reading_tells_nothing_of_runs(
+def test_reading_gives_equal_results_with_and_without_runs(
     log: tuple[bytes, int],
     sizes: list[int],
     offset: int,
@@ -485,11 +492,11 @@ def test_reading_tells_nothing_of_runs(
     data, end = log
     offset = min(offset, end)
     for room in (None, 3 * BATCH_COST_BYTES):
-        told_by_way = []
+        results = []
         for way in ("runs", "one by one", "none is plain"):
             with read_as(way, *bounds):
-                told_by_way.append(told(data, sizes, room, offset, **options))
-        runs, *others = told_by_way
+                results.append(take_all(data, sizes, room, offset, **options))
+        runs, *others = results
         for other in others:
             if room is None:
                 assert runs == other

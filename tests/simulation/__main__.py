@@ -35,7 +35,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--plan", action="store_true", help="with --seed: print the plan alone")
     parser.add_argument("--steps", type=_numbers, help="with --seed: these of its steps alone")
     parser.add_argument("--clients", type=_numbers, help="with --seed: these of its clients alone")
-    parser.add_argument("--records", type=int, help="with --seed: so many records")
+    parser.add_argument("--records", type=int, help="with --seed: number of records")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What a broker that lies may answer: one table of answers that were right before.
+"""Wrong responses of a byzantine broker: a table of changes to correct responses.
 
 A request is carried out as it should be; what is wrong is the answer on its way. No lie is one that
 no client could see through, as a false offset with all around it in order.
@@ -347,7 +347,7 @@ def kinds_for_api(api: ApiKey) -> Iterator[str]:
 
 
 def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
-    """What a broker is told to do (`Broker.on`). Those between nodes are spared."""
+    """Return a rule for `Broker.on` that falsifies responses. Requests between nodes are spared."""
     outcome = Answer(CODES[kind]) if kind in CODES else FalseResponse(kind=kind)
 
     def answer(seen: SeenRequest) -> Answer | Corrupt | None:

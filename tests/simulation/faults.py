@@ -1,4 +1,4 @@
-"""What may befall the network and the nodes: one table, from which plans draw."""
+"""Faults of the network and the nodes: one table, from which plans draw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What faults may hit: nodes, hosts of clients, partitions of topics, coordinated ids."""
+    """Targets of faults: nodes, hosts of clients, partitions of topics, coordinated ids."""
 
     nodes: int
     hosts: Sequence[str]
@@ -54,7 +54,7 @@ def draw_steps(
     to_s: float,
     kinds: Iterable[str] | None = None,
 ) -> tuple[Step, ...]:
-    """So many faults between two times, in their order; of these kinds, or of all."""
+    """Draw `count` faults between two times, in their order; of these kinds, or of all."""
     chosen = FAULTS if kinds is None else kinds
     names = [name for name in chosen if FAULTS[name].applies(scene)]
     weights = [FAULTS[name].weight if kinds is None else 1 for name in names]
@@ -106,7 +106,7 @@ async def _hang(harness: Harness, node: int, for_s: float) -> None:
 
 
 async def _kill_losing(harness: Harness, node: int, for_s: float) -> None:
-    """What was not written to its disk is lost: never of two nodes at once, nor the last copy."""
+    """Kill a node that loses unsynced data: never two nodes at once, nor the last copy."""
     broker = harness.broker
     if harness.losing or node not in broker.live_nodes or broker.alone_in_sync(node):
         await _kill(harness, node, for_s)
@@ -304,7 +304,7 @@ REFUSALS: Mapping[ApiKey, Sequence[ErrorCode]] = {
 
 
 def _apis(scene: Scene) -> list[ApiKey]:
-    """What clients of this scene ask for."""
+    """Return the APIs that clients of this scene use."""
     groups = OF_GROUPS if scene.groups else ()
     transactions = OF_TRANSACTIONS if scene.transactional_ids else ()
     return list(dict.fromkeys((*OF_ALL, *OF_PRODUCERS, *groups, *transactions)))

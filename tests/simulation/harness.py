@@ -1,4 +1,4 @@
-"""What a scenario plays on: a world, a broker in it, clients that are written down, and faults."""
+"""Environment of a scenario: a world, a broker, recorded clients, and faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class ConditionTimedOut(Exception):
-    """What a scenario waited for did not come in time."""
+    """A condition that a scenario waits for was not met in time."""
 
 
 class Harness:
@@ -118,7 +118,7 @@ class Harness:
         self.recorder.topic_made(topic, partitions)
 
     async def grow_topic(self, topic: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all."""
+        """Grow a topic to this total number of partitions."""
         await self.broker.add_partitions(topic, partitions)
         self.recorder.topic_made(topic, partitions)
 
@@ -131,7 +131,7 @@ class Harness:
     # --- steps ---
 
     def on(self, kind: str, action: Callable[..., Awaitable[None]]) -> None:
-        """What steps of a kind of the scenario's own do; called with the step's arguments."""
+        """Register the action for a kind of step; it is called with the step's arguments."""
         self._actions[kind] = action
 
     async def fault(self, step: Step) -> None:
@@ -247,7 +247,7 @@ class Harness:
                     raise AssertionError(f"the replicas of {topic}/{partition} differ: {held}")
 
     def log(self, topic: str, partition: int) -> Log:
-        """What a partition holds now."""
+        """Return the current contents of a partition."""
         return self._consumed.log(topic, partition)
 
     async def bounded(self, what: str, at_most_s: float, call: Awaitable[T]) -> T:
@@ -262,7 +262,7 @@ class Harness:
 
 
 def batch_checksums(replica: Partition | None) -> list[tuple[int, int]]:
-    """Where each batch of a replica begins, and its checksum."""
+    """Return the base offset and checksum of each batch of a replica."""
     assert replica is not None
     batches = iter_batches(replica.log.read(0, ALL_BYTES))
     return [(batch.base_offset, batch.crc) for batch in batches]

@@ -1,4 +1,4 @@
-"""What one run does, as data: drawn from the seed beforehand, and taken apart when it fails."""
+"""Plan of one run as data: drawn from the seed before the run, and reduced when the run fails."""
 
 from __future__ import annotations
 

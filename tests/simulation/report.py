@@ -1,4 +1,4 @@
-"""What runs are told as: a table of scenarios, and for each that failed how to see it again."""
+"""Reports: a table of scenarios, and for each failed run the commands that repeat it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _row(name: str, tally: Tally) -> tuple[str, ...]:
 
 
 def replay_command(job: Job, shrunk: Shrunk | None = None) -> str:
-    """What runs it again."""
+    """Return the command that repeats the run."""
     parts = [f"python -m tests.simulation --seed {job.seed} --scenario {job.scenario}"]
     parts.append(f"--backend {job.backend} --trace")
     if shrunk is not None:

@@ -89,7 +89,7 @@ def _too_long(number: int, frame: FrameType | None) -> None:
 
 
 def tune_garbage_collector() -> None:
-    """What is imported stays, and a run makes little that is not freed by itself."""
+    """Exclude imported objects from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -1,4 +1,4 @@
-"""What scenarios draw in the same way: brokers, networks, options that make clients hasty."""
+"""Random options that scenarios share: brokers, networks, impatient clients."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def draw_broker(
 
 
 def has_idempotence(broker: Mapping[str, Any]) -> bool:
-    """Whether the brokers know of producers' ids and sequence numbers."""
+    """Return whether the brokers support producer ids and sequence numbers."""
     return _since(broker, "0.11.0")
 
 
 def has_api_versions(broker: Mapping[str, Any]) -> bool:
-    """Whether the brokers tell what they speak."""
+    """Return whether the brokers support ApiVersions."""
     return _since(broker, "0.10.0")
 
 

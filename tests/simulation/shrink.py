@@ -26,7 +26,8 @@ class Shrunk:
 
 
 class Shrinker:
-    """Tries shorter plans, so many at most. `fails`: whether a plan fails as the first did."""
+    """Tries at most `max_runs` shorter plans. `fails` returns whether a plan fails as the first
+    did."""
 
     def __init__(self, plan: Plan, fails: Callable[[Plan], bool], max_runs: int = MAX_RUNS) -> None:
         self.left = Shrunk(plan)
@@ -48,7 +49,7 @@ class Shrinker:
         return len(self.left.steps) + len(self.left.clients) + self.left.records
 
     def _try(self, name: str, value: list[int] | int) -> bool:
-        """Whether it fails with this instead; then it stays so."""
+        """Try another value; keep it and return True if the run still fails."""
         if self.runs >= self._max_runs:
             return False
         self.runs += 1

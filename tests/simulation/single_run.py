@@ -26,7 +26,7 @@ MAX_SHOWN_LINES = 60
 """Of the end of a trace, in a report."""
 
 MAX_FAILURES = 20
-"""That are told of one run."""
+"""Most failures reported for one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of one run. `seconds` are simulated; `trace` is its end, `history` JSON lines."""
+    """Result of one run. `seconds` are simulated; `trace` is its end, `history` JSON lines."""
 
     scenario: str
     seed: int

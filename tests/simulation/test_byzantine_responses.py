@@ -56,7 +56,7 @@ def seen(client_id: str = "worker") -> SeenRequest:
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-def test_a_batch_that_lies_is_told_from_a_good_one(kind: str) -> None:
+def test_a_false_batch_is_rejected_and_a_good_one_is_not(kind: str) -> None:
     good = a_batch()
     changed = FalseResponse(kind=kind).response(fetched(good + good))
     assert isinstance(changed, FetchResponse)

@@ -1,4 +1,4 @@
-"""What scenarios of groups share: who comes back when, and how an upgrade goes on."""
+"""Shared parts of group scenarios: the return of workers, and the progress of an upgrade."""
 
 from __future__ import annotations
 

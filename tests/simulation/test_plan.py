@@ -26,7 +26,7 @@ def test_clients_of_a_kind() -> None:
     assert [client.name for client in PLAN.of("reads")] == ["b"]
 
 
-def test_a_plan_tells_the_numbers_that_a_part_is_asked_for_by() -> None:
+def test_a_plan_shows_the_numbers_of_its_steps_and_clients() -> None:
     assert str(PLAN).splitlines()[2:] == [
         "topics {'orders': 2}, 10 records, {}",
         "client 0: a at 10.0.1.1: sends()",

@@ -59,7 +59,7 @@ def broken_plain() -> object:
     return replace(plain.SCENARIO, draw=draw, run=run)
 
 
-def test_a_failing_seed_is_told_with_its_shortest_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_seed_is_reported_with_its_shortest_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "load", lambda names: {"plain": broken_plain()})
     job = Job(5, "plain", "asyncio")
     result = run_job(job)
@@ -75,7 +75,7 @@ def test_a_failing_seed_is_told_with_its_shortest_plan(monkeypatch: pytest.Monke
     assert "violated: (1) gone" in text
 
 
-def test_a_run_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_takes_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_CPU_S", 0.3)
 
     async def run(harness: Harness) -> None:
@@ -95,9 +95,9 @@ def test_the_table_has_a_line_for_each_scenario_and_one_for_all() -> None:
     }
     assert table(tallies).splitlines() == [
         "scenario  seeds  events  hours  s CPU  failed",
-        "leaving        2       2    1.0      0       0",
-        "plain          3      40    0.5      1       1",
-        "all            5      42    1.5      2       1",
+        "leaving       2       2    1.0      0       0",
+        "plain         3      40    0.5      1       1",
+        "all           5      42    1.5      2       1",
     ]
 
 

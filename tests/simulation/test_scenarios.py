@@ -24,7 +24,7 @@ SHORT = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SHORT)
-def test_nothing_that_is_promised_fails(name: str, backend: Backend) -> None:
+def test_no_guarantee_is_violated(name: str, backend: Backend) -> None:
     result = play(load((name,))[name], SEEDS[backend], backend)
     assert not result.failures, "\n".join([*map(str, result.failures), *result.trace])
 
@@ -70,7 +70,8 @@ def _digests(backend: Backend, hash_seed: str, malloc: str) -> list[str]:
 
 
 def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() -> None:
-    """What expires must be in doubt because of the fault, not for the length of the queue."""
+    """Expired records must be in doubt because of a fault, not because of the length of the
+    queue."""
     slow = 0
     for seed in range(3_000):
         plan = draw(producing.SCENARIO, seed)

@@ -1,4 +1,4 @@
-"""What is left of a failing plan is what it fails by."""
+"""A shrunk plan fails for the same reason as the original."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_steps_happen_at_their_times(backend: Backend) -> None:
 
 
 @BOTH
-def test_what_a_scenario_raises_is_a_failure(backend: Backend) -> None:
+def test_an_exception_of_a_scenario_is_a_failure(backend: Backend) -> None:
     async def run(harness: Harness) -> None:
         async def task() -> None:
             raise KeyError("broken")
@@ -103,7 +103,7 @@ def test_what_a_scenario_raises_is_a_failure(backend: Backend) -> None:
 
 
 @BOTH
-def test_what_a_scenario_sees_is_a_failure(backend: Backend) -> None:
+def test_a_violation_noted_by_a_scenario_is_a_failure(backend: Backend) -> None:
     async def run(harness: Harness) -> None:
         harness.violated(1, "a record is gone")
 
@@ -123,7 +123,7 @@ def test_a_call_over_its_time_is_a_failure(backend: Backend) -> None:
 
 
 @BOTH
-def test_what_does_not_come_in_time_is_a_failure(backend: Backend) -> None:
+def test_a_condition_not_met_in_time_is_a_failure(backend: Backend) -> None:
     async def run(harness: Harness) -> None:
         await harness.until(lambda: False, "peace")
 

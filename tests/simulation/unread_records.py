@@ -1,4 +1,4 @@
-"""What the logs hold, and what of it was given to nobody yet."""
+"""Records in the logs that no consumer was given yet."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class UnreadRecords:
         return found
 
     def log(self, topic: str, partition: int) -> Log:
-        """What a partition holds now."""
+        """Return the current contents of a partition."""
         end = self._broker.end_offset(topic, partition)
         # Made again, it is another one.
         which = self._broker._partition(topic, partition)

@@ -27,14 +27,15 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "crowd-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
     "chain": chain,
     "chain-without": chain_without,
-    "chain-short": partial(chain, messages=20_000, trouble=SHORT),
+    "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
 }
 ALL = [name for name in PROOFS if name != "chain-short"]
 NODES = 3
 
 
 def prove(name: str, kafka: Kafka) -> bool:
-    """Whether a proof found nothing wrong. One that could not be ended is wrong, too."""
+    """Run one proof and return whether it found no problem. One that raises has failed. One that
+    could not be ended is wrong, too."""
     print(f"{name}:", flush=True)
     began = time.monotonic()
     try:

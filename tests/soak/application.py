@@ -4,9 +4,8 @@
 
 The argument has the fields of `Job`. What it sees goes into the job's history file as JSON lines,
 at once, so that a process that is killed leaves all of it; times are of the system's monotonic
-clock, the same for all processes. On its standard output it tells `entered` and `left`, and with
-`sample_seconds` how much it uses. SIGTERM makes it finish its work and end.
-"""
+clock, the same for all processes. On its standard output it prints `entered` and `left`, and with
+`sample_seconds` its resource usage. SIGTERM makes it finish its work and end."""
 
 from __future__ import annotations
 
@@ -47,11 +46,10 @@ GROUP_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one application does.
+    """Task of one application.
 
-    `source` and `target` are topics of so many `partitions`, `rate` is in records a second,
-    `options` go over those of its client. Without a `history` nothing is written down.
-    """
+    `source` and `target` are topics of with this number of `partitions`, `rate` is in records a
+    second, `options` go over those of its client. Without a `history` nothing is written down."""
 
     role: str
     name: str
@@ -70,15 +68,15 @@ class Job:
         return json.dumps(asdict(self))
 
 
-def job_of(argument: str) -> Job:
+def parse_job(argument: str) -> Job:
     return Job(**json.loads(argument))
 
 
-def tell(what: str, **facts: Any) -> None:
+def emit(what: str, **facts: Any) -> None:
     print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
 
 
-class Journalist(Recorder):
+class StreamingRecorder(Recorder):
     """A recorder that keeps nothing: each event is written at once, or forgotten."""
 
     def __init__(self, write: Callable[[str], object] | None) -> None:
@@ -90,8 +88,8 @@ class Journalist(Recorder):
             self._line(f"{to_line(event)}\n")
 
 
-class Life:
-    """What a role gets: its job, who writes down, and whether it is to end."""
+class RoleContext:
+    """Context of a role: its job, its recorder, and the stop event."""
 
     def __init__(self, job: Job, recorder: Recorder) -> None:
         self.job = job
@@ -116,17 +114,17 @@ class Life:
             **{**GROUP_OPTIONS, **options, **job.options},
         )
         async with self._recorder.consumer(made, job.name) as consumer:
-            tell("entered")
+            emit("entered")
             yield consumer
 
 
-async def produce(life: Life) -> None:
+async def produce(context: RoleContext) -> None:
     """Send at a steady rate, and hear of every outcome."""
-    job = life.job
-    async with life.producer(job.name) as producer:
-        tell("entered")
+    job = context.job
+    async with context.producer(job.name) as producer:
+        emit("entered")
         began, sent = time.monotonic(), 0
-        while not life.stop.is_set():
+        while not context.stop.is_set():
             due = int((time.monotonic() - began) * job.rate)
             while sent < due:
                 await producer.send(job.target, producer.value(), partition=sent % job.partitions)
@@ -136,10 +134,10 @@ async def produce(life: Life) -> None:
         await producer.flush()
 
 
-async def by_hand(life: Life) -> None:
+async def by_hand(context: RoleContext) -> None:
     """Work, then commit what was worked on."""
-    async with life.consumer(enable_auto_commit=False) as consumer:
-        while not life.stop.is_set():
+    async with context.consumer(enable_auto_commit=False) as consumer:
+        while not context.stop.is_set():
             found = await consumer.getmany(timeout_ms=POLL_MS)
             if not found:
                 continue
@@ -152,36 +150,36 @@ async def by_hand(life: Life) -> None:
                     raise
 
 
-async def auto_commit(life: Life) -> None:
+async def auto_commit(context: RoleContext) -> None:
     """Work, and let the client commit."""
-    async with life.consumer(enable_auto_commit=True, auto_commit_interval_ms=1_000) as consumer:
-        while not life.stop.is_set():
+    async with context.consumer(enable_auto_commit=True, auto_commit_interval_ms=1_000) as consumer:
+        while not context.stop.is_set():
             await consumer.getmany(timeout_ms=POLL_MS)
 
 
-async def transactions(life: Life) -> None:
+async def transactions(context: RoleContext) -> None:
     """Consume, produce and commit in one transaction."""
     options = {"enable_auto_commit": False, "isolation_level": "read_committed"}
-    lives = 0
-    async with life.consumer(**options) as consumer:
-        while not life.stop.is_set():
-            lives += 1
-            job = life.job
-            producing = life.producer(
-                f"{job.name}.producer.{lives}",
+    attempts = 0
+    async with context.consumer(**options) as consumer:
+        while not context.stop.is_set():
+            attempts += 1
+            job = context.job
+            producing = context.producer(
+                f"{job.name}.producer.{attempts}",
                 transactional_id=f"{job.group}-{job.name.partition('.')[0]}",
                 transaction_timeout_ms=TRANSACTION_MS,
             )
             try:
                 async with producing as producer:
-                    if lives > 1:
+                    if attempts > 1:
                         # Now that what its predecessor left open is ended.
                         await consumer.seek_to_committed()
-                    while not life.stop.is_set():
+                    while not context.stop.is_set():
                         await one_transaction(consumer, producer, job.target)
             except (ProducerFenced, RequestTimedOut) as error:
                 # Taken for dead, or nobody answered in time: begin as a new one.
-                tell("again", error=repr(error))
+                emit("again", error=repr(error))
 
 
 async def one_transaction(
@@ -202,12 +200,12 @@ async def one_transaction(
 
 
 def original(value: bytes) -> bytes:
-    """What a record is a copy of: what it tells, or itself."""
+    """Return the payload that a record is a copy of, or its own value."""
     found = parse_value(value)
     return found.payload if found is not None and found.payload else value
 
 
-ROLES: dict[str, Callable[[Life], Coroutine[Any, Any, None]]] = {
+ROLES: dict[str, Callable[[RoleContext], Coroutine[Any, Any, None]]] = {
     "produce": produce,
     "by_hand": by_hand,
     "auto_commit": auto_commit,
@@ -216,7 +214,7 @@ ROLES: dict[str, Callable[[Life], Coroutine[Any, Any, None]]] = {
 
 
 def tasks() -> int:
-    """How many tasks there are."""
+    """Return the number of tasks."""
     if sniffio.current_async_library() == "trio":
         import trio.lowlevel
 
@@ -231,12 +229,12 @@ def resident_kib() -> int:
 
 
 async def sample(seconds: float) -> None:
-    """Tell what this process uses, every so many seconds."""
+    """Emit the resource usage of this process every `seconds`."""
     while True:
         await anyio.sleep(seconds)
         # One descriptor is that of the folder being listed.
         descriptors = len(os.listdir("/proc/self/fd")) - 1
-        tell("uses", resident_kib=resident_kib(), descriptors=descriptors, tasks=tasks())
+        emit("uses", resident_kib=resident_kib(), descriptors=descriptors, tasks=tasks())
 
 
 async def end_at_signal(stop: anyio.Event) -> None:
@@ -246,23 +244,23 @@ async def end_at_signal(stop: anyio.Event) -> None:
 
 
 async def work(job: Job, recorder: Recorder) -> None:
-    life = Life(job, recorder)
+    context = RoleContext(job, recorder)
     async with anyio.create_task_group() as group:
-        group.start_soon(end_at_signal, life.stop)
+        group.start_soon(end_at_signal, context.stop)
         if job.sample_seconds:
             group.start_soon(sample, job.sample_seconds)
-        await ROLES[job.role](life)
+        await ROLES[job.role](context)
         group.cancel_scope.cancel()
-    tell("left")
+    emit("left")
 
 
 def main(argument: str) -> None:
-    job = job_of(argument)
+    job = parse_job(argument)
     if not job.history:
-        anyio.run(work, job, Journalist(None), backend=job.backend)
+        anyio.run(work, job, StreamingRecorder(None), backend=job.backend)
         return
     with open(job.history, "a", encoding="ascii", buffering=1) as file:
-        anyio.run(work, job, Journalist(file.write), backend=job.backend)
+        anyio.run(work, job, StreamingRecorder(file.write), backend=job.backend)
 
 
 if __name__ == "__main__":

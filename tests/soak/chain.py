@@ -24,7 +24,7 @@ from tests.soak import own_reader
 from tests.soak.checker import check_copies
 from tests.soak.confluent_reader import log, numbers
 from tests.soak.proofs import Report, new_topic
-from tests.soak.reporters import Teller
+from tests.soak.reporters import ReportingProcess
 
 PARTITIONS = 6
 WORKERS = 3
@@ -39,14 +39,13 @@ FROZEN_SECONDS = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """How much goes wrong: how many transactions (or commits) there are between the kills of
-    workers, and between those of brokers.
+class FaultPlan:
+    """Amount of faults: the number of transactions (or commits) between kills of workers, and
+    between kills of brokers.
 
     Counted in work, not in seconds, so that a busy machine makes progress too; the next broker is
     killed once all replicas are in sync again. Fewer than `least_kills` and `least_restarts` prove
-    nothing.
-    """
+    nothing."""
 
     seed: int = 6
     between_kills: int = 100
@@ -56,8 +55,8 @@ class Trouble:
     limit_seconds: float = 900.0
 
 
-LONG = Trouble()
-SHORT = Trouble(between_kills=40, between_restarts=150, least_kills=3, least_restarts=1)
+LONG = FaultPlan()
+SHORT = FaultPlan(between_kills=40, between_restarts=150, least_kills=3, least_restarts=1)
 
 
 class Stage:
@@ -67,13 +66,13 @@ class Stage:
         self._arguments = (kafka.bootstrap_servers, source, target)
         self._manner = manner
         self._group = f"group-{uuid.uuid4().hex[:12]}"
-        self.all: list[Teller] = []
+        self.all: list[ReportingProcess] = []
         self.workers = [self._worker(slot) for slot in range(WORKERS)]
 
-    def _worker(self, slot: int) -> Teller:
+    def _worker(self, slot: int) -> ReportingProcess:
         name = f"{self._group}-{slot}"
         arguments = (*self._arguments, self._group, name, self._manner)
-        worker = Teller(name, "tests.soak.stream_worker", arguments)
+        worker = ReportingProcess(name, "tests.soak.stream_worker", arguments)
         self.all.append(worker)
         return worker
 
@@ -83,10 +82,10 @@ class Stage:
         self.workers[slot] = self._worker(slot)
 
     def count(self, what: str) -> int:
-        return sum(event["what"] == what for worker in self.all for event in list(worker.told))
+        return sum(event["what"] == what for worker in self.all for event in list(worker.events))
 
     @property
-    def ended(self) -> Teller | None:
+    def ended(self) -> ReportingProcess | None:
         """One that ended by itself."""
         return next((worker for worker in self.workers if worker.ended is not None), None)
 
@@ -172,7 +171,7 @@ def fill(kafka: Kafka, topic: str, messages: int) -> None:
 
 
 def in_sync(servers: str) -> bool:
-    """Whether each replica of each partition is in sync."""
+    """Return whether all replicas of all partitions are in sync."""
     client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     try:
         topics = client.list_topics(timeout=METADATA_SECONDS).topics.values()
@@ -188,22 +187,22 @@ def in_sync(servers: str) -> bool:
 class Chaos:
     """Kills workers and restarts brokers, as a seed has it."""
 
-    def __init__(self, kafka: Kafka, chain: list[Stage], trouble: Trouble) -> None:
+    def __init__(self, kafka: Kafka, chain: list[Stage], fault_plan: FaultPlan) -> None:
         self._kafka = kafka
         self._chain = chain
-        self._trouble = trouble
-        self._rng = random.Random(trouble.seed)
-        self._kill_after = trouble.between_kills
-        self._restart_after = trouble.between_restarts
+        self._trouble = fault_plan
+        self._rng = random.Random(fault_plan.seed)
+        self._kill_after = fault_plan.between_kills
+        self._restart_after = fault_plan.between_restarts
         self._look_at = self._resume_at = time.monotonic()
-        self._stopped: Teller | None = None
+        self._stopped: ReportingProcess | None = None
         self._down: int | None = None
         self.kills = self.restarts = self.stops = 0
 
     @property
     def enough(self) -> bool:
-        trouble = self._trouble
-        return self.kills >= trouble.least_kills and self.restarts >= trouble.least_restarts
+        fault_plan = self._trouble
+        return self.kills >= fault_plan.least_kills and self.restarts >= fault_plan.least_restarts
 
     def turn(self) -> None:
         """Do what is due."""
@@ -263,7 +262,7 @@ def chain(
     kafka: Kafka,
     messages: int = 200_000,
     manner: str = "transactions",
-    trouble: Trouble = LONG,
+    fault_plan: FaultPlan = LONG,
 ) -> Report:
     """A to B to C, with trouble; then what a reader of C's committed records sees."""
     report = Report(f"{messages:,} records from A to B to C, {manner}")
@@ -274,12 +273,13 @@ def chain(
         stages(kafka, topics, manner) as workers,
         counting(kafka.bootstrap_servers, topics[-1]) as through,
     ):
-        chaos = Chaos(kafka, workers, trouble)
+        chaos = Chaos(kafka, workers, fault_plan)
         try:
             while len(through.seen) < messages:
-                if time.monotonic() - began > trouble.limit_seconds:
+                if time.monotonic() - began > fault_plan.limit_seconds:
+                    limit = fault_plan.limit_seconds
                     report.problems.append(
-                        f"only {len(through.seen):,} came through in {trouble.limit_seconds:.0f} s"
+                        f"only {len(through.seen):,} records arrived in {limit:.0f} s"
                     )
                     break
                 for stage in workers:
@@ -315,9 +315,9 @@ def chain(
     return report
 
 
-def chain_without(kafka: Kafka, messages: int = 200_000, trouble: Trouble = LONG) -> Report:
+def chain_without(kafka: Kafka, messages: int = 200_000, fault_plan: FaultPlan = LONG) -> Report:
     """The same without transactions: it has to show duplicates, or the proof proves nothing."""
-    report = chain(kafka, messages, "plain", trouble)
+    report = chain(kafka, messages, "plain", fault_plan)
     found, report.problems = report.problems, []
     for problem in found:
         report.saw(f"as was to be expected: {problem}")

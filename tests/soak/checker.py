@@ -1,4 +1,4 @@
-"""What is looked for in what was written, read and committed. Each check gives a list of problems.
+"""Checks of written, read and committed data. Each check gives a list of problems.
 
 No I/O: the checks themselves are tested with results that are wrong.
 """
@@ -37,11 +37,10 @@ def check_log(
     unknown: Iterable[int],
     log: Mapping[int, Sequence[tuple[int, int]]],
 ) -> list[str]:
-    """What a producer was told against what the partitions hold, as (offset, number) each.
+    """Compare a producer's outcomes with the contents of the partitions, as (offset, number) each.
 
-    Numbers were sent in ascending order. What is acknowledged must be there once and at the place
-    that was told; what has an unknown outcome may be there once; nothing else may be.
-    """
+    Numbers were sent in ascending order. What is acknowledged must be there once and at its
+    acknowledged offset; what has an unknown outcome may be there once; nothing else may be."""
     problems = []
     found: dict[int, list[Place]] = defaultdict(list)
     for partition, entries in log.items():
@@ -60,17 +59,17 @@ def check_log(
         number for number, place in acknowledged.items() if found.get(number, [place])[0] != place
     )
     if elsewhere:
-        problems.append(f"{len(elsewhere)} not where they were told to be: {_some(elsewhere)}")
+        problems.append(f"{len(elsewhere)} not at their acknowledged offset: {_some(elsewhere)}")
     strange = sorted(found.keys() - acknowledged.keys() - set(unknown))
     if strange:
-        problems.append(f"{len(strange)} there and told to have failed: {_some(strange)}")
+        problems.append(f"{len(strange)} present although reported as failed: {_some(strange)}")
     return problems
 
 
 def check_copies(
     messages: int, partitions: int, log: Mapping[int, Sequence[tuple[int, int]]]
 ) -> list[str]:
-    """Whether the numbers from 0 up to `messages` are there, each once and in order.
+    """Check that the numbers from 0 up to `messages` are there, each once and in order.
 
     Number n belongs to partition n modulo `partitions`; `log` is as in `check_log`.
     """
@@ -95,7 +94,7 @@ def check_copies(
 
 
 def check_processed(spans: Iterable[Span], ends: Mapping[int, int]) -> list[str]:
-    """Whether all offsets of each partition, from 0 up to its end, were processed."""
+    """Check that all offsets of each partition, from 0 up to its end, were processed."""
     by_partition: dict[int, list[Span]] = defaultdict(list)
     for span in spans:
         by_partition[span.partition].append(span)
@@ -116,7 +115,7 @@ def check_processed(spans: Iterable[Span], ends: Mapping[int, int]) -> list[str]
 
 
 def processed_again(spans: Iterable[Span]) -> int:
-    """How many messages were processed more than once: allowed, but told."""
+    """Return the number of messages processed more than once: allowed, but reported."""
     by_partition: dict[int, list[Span]] = defaultdict(list)
     for span in spans:
         by_partition[span.partition].append(span)
@@ -130,11 +129,10 @@ def processed_again(spans: Iterable[Span]) -> int:
 
 
 def check_commits(history: Iterable[Place], in_doubt: Iterable[Place] = ()) -> list[str]:
-    """Whether the committed offsets of each partition only ever went forward.
+    """Check that the committed offsets of each partition never went back.
 
     `history` is in the order in which the coordinator wrote it. Commits `in_doubt`, whose sender
-    never heard of an outcome, may have been written late.
-    """
+    never learned the outcome, may have been written late."""
     doubtful = set(in_doubt)
     newest: dict[int, int] = {}
     back = []
@@ -148,7 +146,7 @@ def check_commits(history: Iterable[Place], in_doubt: Iterable[Place] = ()) -> l
 
 
 def check_owners(owned: Mapping[str, Iterable[int]], partitions: int) -> list[str]:
-    """Whether each partition has one owner."""
+    """Check that each partition has exactly one owner."""
     owners = Counter(partition for some in owned.values() for partition in some)
     shared = [partition for partition, count in sorted(owners.items()) if count > 1]
     alone = [partition for partition in range(partitions) if partition not in owners]

@@ -1,4 +1,4 @@
-"""What the brokers hold, read by a client that is not ours."""
+"""Contents of the brokers, read with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def numbers(found: dict[int, list[tuple[int, bytes]]]) -> dict[int, list[tuple[i
 def committed_offsets(
     servers: str, group: str, topic: str, partitions: int
 ) -> dict[int, int | None]:
-    """What a group has committed of a topic; None where it has nothing."""
+    """Return the committed offsets of a group for a topic; None where it has none."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
     )

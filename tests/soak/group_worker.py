@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own, which tells what it does as lines of JSON.
+"""A member of a group in a process of its own, which reports its actions as JSON lines.
 
     python -m tests.soak.group_worker BOOTSTRAP TOPIC GROUP STRATEGY SESSION_MS
 
@@ -24,7 +24,7 @@ from aiokafkawire.errors import CommitFailed
 POLL_MS = 100
 
 
-def tell(what: str, **facts: Any) -> None:
+def emit(what: str, **facts: Any) -> None:
     print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
 
 
@@ -33,32 +33,33 @@ def numbers(partitions: Collection[TopicPartition]) -> list[int]:
 
 
 class Listener(RebalanceListener):
-    """Tells which partitions are taken away: under the cooperative protocol only those that go."""
+    """Emits assigned, revoked and lost partitions; with the cooperative protocol only the
+    changes."""
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        tell("assigned", partitions=numbers(partitions))
+        emit("assigned", partitions=numbers(partitions))
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        tell("revoked", partitions=numbers(partitions))
+        emit("revoked", partitions=numbers(partitions))
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        tell("lost", partitions=numbers(partitions))
+        emit("lost", partitions=numbers(partitions))
 
 
 async def commit(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
     places = [[tp.partition, offset] for tp, offset in ends.items()]
-    tell("committing", places=places)
+    emit("committing", places=places)
     try:
         await consumer.commit(ends)
     except CommitFailed:
         # What was taken away meanwhile is delivered again, elsewhere.
-        tell("refused", places=places)
+        emit("refused", places=places)
     except KafkaError as error:
         if not error.retriable:
             raise
-        tell("in doubt", places=places, error=str(error))
+        emit("in doubt", places=places, error=str(error))
     else:
-        tell("committed", places=places)
+        emit("committed", places=places)
 
 
 async def work(servers: str, topic: str, group: str, strategy: str, session_ms: str) -> None:
@@ -76,18 +77,18 @@ async def work(servers: str, topic: str, group: str, strategy: str, session_ms: 
     )
     consumer.subscribe([topic], listener=Listener())
     async with consumer:
-        tell("entered")
+        emit("entered")
         owned: list[int] = []
         while not stop.is_set():
             found = await consumer.getmany(timeout_ms=POLL_MS)
             if (now := numbers(list(consumer.assignment()))) != owned:
                 owned = now
-                tell("owns", partitions=owned)
+                emit("owns", partitions=owned)
             if found:
                 spans = [[tp.partition, r.first_offset, r.next_offset] for tp, r in found.items()]
-                tell("read", spans=spans)
+                emit("read", spans=spans)
                 await commit(consumer, {tp: r.next_offset for tp, r in found.items()})
-    tell("left")
+    emit("left")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from tests.soak.checker import Place, Span, check_owners, check_processed, proce
 
 POLL_MS = 100
 SETTLED_LOOKS = 10
-"""So often in a row each partition must be owned once."""
-LOOK_EVERY_SECONDS = 0.1
+"""Number of successive checks in which each partition must have exactly one owner."""
+POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-class Attendee:
-    """A member that comes, works, and goes: with a goodbye or without, as its task is told."""
+class ChurningMember:
+    """A member that joins, works, and ends: by leaving or without, as planned."""
 
-    def __init__(self, name: str, plan: Plan, crowd: Crowd) -> None:
+    def __init__(self, name: str, plan: Plan, crowd: MemberChurn) -> None:
         self.name = name
         self._plan = plan
         self._crowd = crowd
@@ -108,21 +108,21 @@ class Attendee:
                 self._crowd.in_doubt |= places
 
 
-class Crowd:
-    """Who is there, and what all of them did."""
+class MemberChurn:
+    """Current members, and everything they did."""
 
     def __init__(self, plan: Plan, group: anyio.abc.TaskGroup) -> None:
         self._plan = plan
         self._group = group
         self._rng = random.Random(plan.seed)
-        self.present: list[Attendee] = []
+        self.present: list[ChurningMember] = []
         self.spans: list[Span] = []
         self.in_doubt: set[Place] = set()
         self.joined = self.left = self.cut = self.refused = 0
 
     def join(self) -> None:
         self.joined += 1
-        attendee = Attendee(f"member {self.joined}", self._plan, self)
+        attendee = ChurningMember(f"member {self.joined}", self._plan, self)
         self.present.append(attendee)
         self._group.start_soon(attendee.work, name=attendee.name)
 
@@ -153,7 +153,7 @@ class Crowd:
         problems: list[str] = []
         with anyio.move_on_after(self._plan.settle_seconds):
             while in_a_row < SETTLED_LOOKS:
-                await anyio.sleep(LOOK_EVERY_SECONDS)
+                await anyio.sleep(POLL_INTERVAL_S)
                 problems = check_owners(
                     {attendee.name: attendee.owned for attendee in self.present},
                     self._plan.partitions,
@@ -164,11 +164,11 @@ class Crowd:
         return [f"after {self._plan.settle_seconds:.0f} s: {problem}" for problem in problems]
 
     async def processed(self, ends: dict[int, int]) -> list[str]:
-        looks = int(self._plan.settle_seconds / LOOK_EVERY_SECONDS)
+        looks = int(self._plan.settle_seconds / POLL_INTERVAL_S)
         for _ in range(looks):
             if not check_processed(self.spans, ends):
                 break
-            await anyio.sleep(LOOK_EVERY_SECONDS)
+            await anyio.sleep(POLL_INTERVAL_S)
         return check_processed(self.spans, ends)
 
     async def dismiss(self) -> None:
@@ -210,7 +210,7 @@ class Load:
 async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[Place]]:
     """The problems, and the commits of unknown outcome."""
     async with anyio.create_task_group() as group:
-        load, crowd = Load(plan), Crowd(plan, group)
+        load, crowd = Load(plan), MemberChurn(plan, group)
         group.start_soon(load.work)
         await crowd.come_and_go()
         saw(

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.soak.checker import Place, Span
-from tests.soak.reporters import GaveUp, Teller, until
+from tests.soak.reporters import ReportingProcess, WaitFailed, until
 
 
-class Member(Teller):
+class Member(ReportingProcess):
     """One worker process."""
 
     @property
     def owned(self) -> list[int]:
-        """What it owns; nothing if it is dead."""
+        """Return the owned partitions; empty if it is dead."""
         if not self.alive:
             return []
-        return next((e["partitions"] for e in reversed(self.told) if e["what"] == "owns"), [])
+        return next((e["partitions"] for e in reversed(self.events) if e["what"] == "owns"), [])
 
 
 class Members:
@@ -39,12 +39,12 @@ class Members:
     def until(self, what: str, holds: Callable[[], bool], timeout_seconds: float) -> float:
         try:
             return until(what, holds, timeout_seconds, *self.alive)
-        except GaveUp as error:
+        except WaitFailed as error:
             error.add_note(f"owned: { {member.name: member.owned for member in self.alive} }")
             raise
 
     def share(self, partitions: int, *among: Member) -> Callable[[], bool]:
-        """Whether these own all partitions between them, each some and none twice."""
+        """Return a condition: these members own all partitions, each some and none twice."""
 
         def holds() -> bool:
             owned = [member.owned for member in among]
@@ -57,7 +57,7 @@ class Members:
         return [
             Span(*span)
             for member in self.all
-            for event in list(member.told)
+            for event in list(member.events)
             if event["what"] == "read" and event["at"] >= since
             for span in event["spans"]
         ]
@@ -68,18 +68,18 @@ class Members:
             (
                 event["at"]
                 for member in self.all
-                for event in list(member.told)
+                for event in list(member.events)
                 if event["what"] == "read" and event["at"] > at
             ),
             default=None,
         )
 
     def in_doubt(self) -> set[Place]:
-        """Commits that were sent and of which the sender never knew what became."""
+        """Return commits that were sent and whose outcome the sender never learned."""
         doubtful: set[Place] = set()
         for member in self.all:
             open_places: list[Place] = []
-            for event in list(member.told):
+            for event in list(member.events):
                 if event["what"] == "committing":
                     open_places = [Place(*place) for place in event["places"]]
                 elif event["what"] in {"committed", "refused"}:
@@ -91,11 +91,11 @@ class Members:
         return doubtful
 
     def reads_of(self, partition: int) -> list[float]:
-        """When records of a partition were processed, by whoever it was."""
+        """Return the times at which any member processed records of a partition."""
         return [
             event["at"]
             for member in self.all
-            for event in list(member.told)
+            for event in list(member.events)
             if event["what"] == "read" and any(span[0] == partition for span in event["spans"])
         ]
 

@@ -1,4 +1,4 @@
-"""What the brokers hold, read by our own consumer, to compare with what another client reads."""
+"""Contents of the brokers, read with aiokafkawire, to compare with another client."""
 
 from __future__ import annotations
 

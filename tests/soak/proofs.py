@@ -24,11 +24,11 @@ from tests.soak.checker import (
 from tests.soak.member_churn import Plan
 from tests.soak.member_churn import run as run_crowd
 from tests.soak.members import Member, Members, members
-from tests.soak.reporters import GaveUp, Teller, until
+from tests.soak.reporters import ReportingProcess, WaitFailed, until
 
 REPLICAS = 3
 SETTLE_SECONDS = 40.0
-"""What a group may take to divide its partitions anew, on a busy machine."""
+"""Longest rebalance of a group on a busy machine."""
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 1.0
 WARM_UP_SECONDS = 3.0
@@ -36,7 +36,7 @@ SESSION_MS = 3_000
 
 
 class Report:
-    """What a proof saw and what was wrong."""
+    """Observations and problems of a proof."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -48,13 +48,13 @@ class Report:
         print(f"  {line}", flush=True)
 
 
-class Source(Teller):
+class Source(ReportingProcess):
     """The producer's process."""
 
     def outcomes(self) -> tuple[dict[int, Place], dict[int, str], dict[int, str]]:
-        """What is acknowledged so far, what has an unknown outcome, what failed."""
+        """Return acknowledged messages, those with unknown outcome, and failed ones."""
         acknowledged, unknown, failed = {}, {}, {}
-        for event in list(self.told):
+        for event in list(self.events):
             if event["what"] == "outcomes":
                 for number, partition, offset in event["acknowledged"]:
                     acknowledged[number] = Place(partition, offset)
@@ -64,12 +64,12 @@ class Source(Teller):
 
     @property
     def acknowledged(self) -> int:
-        return sum(len(e["acknowledged"]) for e in list(self.told) if e["what"] == "outcomes")
+        return sum(len(e["acknowledged"]) for e in list(self.events) if e["what"] == "outcomes")
 
     def first_since(self, at: float) -> float | None:
         """When the first acknowledgements after a time came."""
         return next(
-            (e["at"] for e in list(self.told) if e.get("acknowledged") and e["at"] > at), None
+            (e["at"] for e in list(self.events) if e.get("acknowledged") and e["at"] > at), None
         )
 
 
@@ -123,8 +123,8 @@ def leader_killed(kafka: Kafka, messages: int = 200_000, rate: int = 16_000) -> 
         until("half", lambda: producer.acknowledged >= messages // 2, 60, producer)
         kafka.start()
         producer.finish(180)
-    if producer.told[-1]["what"] != "done" or producer.told[-1]["sent"] != messages:
-        report.problems.append(f"the producer did not finish: {producer.told[-1]}")
+    if producer.events[-1]["what"] != "done" or producer.events[-1]["sent"] != messages:
+        report.problems.append(f"the producer did not finish: {producer.events[-1]}")
     acknowledged, unknown, failed = producer.outcomes()
     if len(acknowledged) + len(unknown) + len(failed) != messages:
         report.problems.append("there are messages without an outcome")
@@ -205,7 +205,7 @@ def stay(
         for member in staying:
             taken = {
                 partition
-                for event in list(member.told)
+                for event in list(member.events)
                 if began < event["at"] < ended and event["what"] in {"revoked", "lost"}
                 for partition in event["partitions"]
             }
@@ -269,7 +269,7 @@ def outage(kafka: Kafka, seconds: float = 60.0, partitions: int = 6, rate: int =
         until_then = stopped_at + seconds
         while time.monotonic() < until_then:
             if any(each.ended is not None for each in everyone):
-                raise GaveUp("a client ended while the brokers were gone")
+                raise WaitFailed("a client ended while the brokers were gone")
             time.sleep(0.5)
         started_at = time.monotonic()
         kafka.start()

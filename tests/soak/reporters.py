@@ -1,5 +1,5 @@
-"""A child process that tells what it does as lines of JSON. It is ended by its own id, and does not
-outlive who began it."""
+"""Child processes that report their actions as JSON lines. They are ended by their own id, and do
+not outlive their parent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Any
 from tests.brokers.process import start_guard
 
 ROOT = Path(__file__).parents[2]
-LOOK_EVERY_SECONDS = 0.05
+POLL_INTERVAL_S = 0.05
 END_TIMEOUT_SECONDS = 15.0
 
 
-class GaveUp(RuntimeError):
-    """What was waited for did not come in time, or a process ended by itself."""
+class WaitFailed(RuntimeError):
+    """A condition was not met in time, or a process ended unexpectedly."""
 
 
-class Teller:
+class ReportingProcess:
     def __init__(self, name: str, module: str, arguments: Iterable[object]) -> None:
         self.name = name
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.alive = True
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
@@ -46,8 +46,8 @@ class Teller:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.endswith("\n"):  # one that is cut off was told by nobody
-                self.told.append(json.loads(line))
+            if line.endswith("\n"):  # ignore an incomplete last line
+                self.events.append(json.loads(line))
 
     @property
     def ended(self) -> int | None:
@@ -82,21 +82,25 @@ class Teller:
         try:
             code = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired as error:
-            raise GaveUp(f"{self.name} did not end in {timeout_seconds:.0f} s") from error
+            raise WaitFailed(f"{self.name} did not end in {timeout_seconds:.0f} s") from error
         finally:
             self.kill()
         if code != 0:
-            raise GaveUp(f"{self.name} ended with {code}")
+            raise WaitFailed(f"{self.name} ended with {code}")
 
 
-def until(what: str, holds: Callable[[], bool], timeout_seconds: float, *watched: Teller) -> float:
+def until(
+    what: str, holds: Callable[[], bool], timeout_seconds: float, *watched: ReportingProcess
+) -> float:
     """Wait until it holds; the time it took. A process that ends with an error ends the wait."""
     began = time.monotonic()
     while not holds():
         for teller in watched:
             if teller.ended:
-                raise GaveUp(f"{teller.name} ended with {teller.ended} by itself; awaited: {what}")
+                raise WaitFailed(
+                    f"{teller.name} ended with {teller.ended} by itself; awaited: {what}"
+                )
         if time.monotonic() - began > timeout_seconds:
-            raise GaveUp(f"not in {timeout_seconds:.0f} s: {what}")
-        time.sleep(LOOK_EVERY_SECONDS)
+            raise WaitFailed(f"not in {timeout_seconds:.0f} s: {what}")
+        time.sleep(POLL_INTERVAL_S)
     return time.monotonic() - began

@@ -3,11 +3,10 @@
 python -m tests.soak.resource_growth [--minutes 30]        # `make soak`
 
 A producer, workers of groups by hand and with auto-commit, and transactional ones, each a process
-of its own, tell every few seconds how much memory, how many file descriptors and tasks they have.
-After the first minutes, in which buffers come up, memory may not grow by more than 5 %. Now and
-then a connection to another node is opened (metadata is asked of whoever is least busy) or closed,
-being idle; so there may not be more descriptors or tasks in the last third than before.
-"""
+of its own, report memory, file descriptors and tasks every few seconds. After the first minutes, in
+which buffers come up, memory may not grow by more than 5 %. Now and then a connection to another
+node is opened (metadata is requested from the least busy node) or closed, being idle; so there may
+not be more descriptors or tasks in the last third than before."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from typing import Any
 
 from tests.brokers.kafka import Kafka, Unavailable
 from tests.soak import confluent_reader
-from tests.soak.faults.load import COPIES, ORDERS, PARTITIONS, Application, Crew, jobs
+from tests.soak.faults.load import COPIES, ORDERS, PARTITIONS, Application, Applications, jobs
 from tests.soak.faults.run_folder import folder
 from tests.soak.reporters import until
 from tests.soak.tables import table
@@ -34,7 +33,7 @@ METADATA_MAX_AGE_MS = 30_000
 """Shorter than usual, so that every connection that may be opened is, soon."""
 BEGIN_SECONDS = 60.0
 MOST_GROWTH_PERCENT = 5.0
-LOOK_EVERY_SECONDS = 1.0
+POLL_INTERVAL_S = 1.0
 PROGRESS_SECONDS = 300.0
 TOPICS = (ORDERS, COPIES)
 GROUPS = ("hand", "auto", "first")
@@ -44,7 +43,8 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a process used: at a time, the most until then, and the least and most from then on."""
+    """Resource usage of a process: at a time, the most until then, and the least and most from then
+    on."""
 
     at: int
     least: int
@@ -69,8 +69,8 @@ class Times:
     late_at: float
 
 
-def use_of(samples: Sequence[Mapping[str, Any]], what: str, at: float) -> Use | None:
-    """Of what processes told; None if there is nothing before or after."""
+def make_use(samples: Sequence[Mapping[str, Any]], what: str, at: float) -> Use | None:
+    """Compute the usage from samples; None without a sample before or after."""
     before = [sample[what] for sample in samples if sample["at"] <= at]
     after = [sample[what] for sample in samples if sample["at"] > at]
     if not before or not after:
@@ -79,15 +79,15 @@ def use_of(samples: Sequence[Mapping[str, Any]], what: str, at: float) -> Use | 
 
 
 def judged(name: str, samples: Sequence[Mapping[str, Any]], times: Times) -> list[str]:
-    """What is wrong with a process."""
-    memory = use_of(samples, "resident_kib", times.warm_at)
+    """Return the problems of a process."""
+    memory = make_use(samples, "resident_kib", times.warm_at)
     if memory is None:
-        return [f"{name}: it told too little"]
+        return [f"{name}: too few samples"]
     problems = []
     if memory.growth_percent > MOST_GROWTH_PERCENT:
         problems.append(f"{name}: memory grew by {memory.growth_percent:.1f} %")
     for what in ("descriptors", "tasks"):
-        use = use_of(samples, what, times.late_at)
+        use = make_use(samples, what, times.late_at)
         if use is not None and use.more_than_before:
             problems.append(f"{name}: {what} grew from {use.most_before} to {use.most}")
     return problems
@@ -96,13 +96,13 @@ def judged(name: str, samples: Sequence[Mapping[str, Any]], times: Times) -> lis
 def row(who: Application, samples: Sequence[Mapping[str, Any]], times: Times) -> list[object]:
     """A process' line of the table."""
     found: list[object] = [who.name, who.job.role, who.job.backend]
-    memory = use_of(samples, "resident_kib", times.warm_at)
+    memory = make_use(samples, "resident_kib", times.warm_at)
     if memory is None:
         return [*found, 0.0, 0.0, 0.0, 0.0, "", ""]
     found += [memory.at / 1024, memory.most / 1024, memory.last / 1024]
     found.append(memory.growth_percent)
     for what in ("descriptors", "tasks"):
-        use = use_of(samples, what, times.late_at)
+        use = make_use(samples, what, times.late_at)
         found.append("" if use is None else f"{use.most_before}; {use.least} to {use.most}")
     return found
 
@@ -121,10 +121,10 @@ HEAD = (
 
 
 def samples_of(application: Application) -> list[dict[str, Any]]:
-    return [event for event in list(application.told) if event["what"] == "uses"]
+    return [event for event in list(application.events) if event["what"] == "uses"]
 
 
-def workforce(servers: str) -> Crew:
+def workforce(servers: str) -> Applications:
     """One producer, and the workers of the first three groups; two of them on trio."""
     chosen = [
         replace(
@@ -135,11 +135,11 @@ def workforce(servers: str) -> Crew:
         for job in jobs(servers, None, RATE)
         if job.name == "producer-1" or job.group in GROUPS
     ]
-    return Crew([replace(j, backend="trio") if j.name == "hand-2" else j for j in chosen])
+    return Applications([replace(j, backend="trio") if j.name == "hand-2" else j for j in chosen])
 
 
 def soak(kafka: Kafka, minutes: float) -> list[str]:
-    """Work for so long; print the table; what is wrong."""
+    """Work for the given time, print the table, and return the problems."""
     for topic in TOPICS:
         kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=NODES)
     crew = workforce(kafka.bootstrap_servers)
@@ -151,17 +151,17 @@ def soak(kafka: Kafka, minutes: float) -> list[str]:
         said = began
         while time.monotonic() < end:
             crew.check()
-            time.sleep(LOOK_EVERY_SECONDS)
+            time.sleep(POLL_INTERVAL_S)
             if time.monotonic() - said >= PROGRESS_SECONDS:
                 said = time.monotonic()
                 print(f"  {(said - began) / 60:.0f} minutes", flush=True)
         everyone = [*crew.producers, *crew.workers]
-        told = {each.name: samples_of(each) for each in everyone}
+        events = {each.name: samples_of(each) for each in everyone}
         crew.end_producers()
         crew.end_workers()
     finally:
         crew.close()
-    print("\n".join(table(HEAD, [row(each, told[each.name], times) for each in everyone])))
+    print("\n".join(table(HEAD, [row(each, events[each.name], times) for each in everyone])))
     print(
         f"  (warm: after {WARM_UP_SECONDS:.0f} s; descriptors and tasks: the most in the first two"
     )
@@ -169,7 +169,7 @@ def soak(kafka: Kafka, minutes: float) -> list[str]:
     for topic in TOPICS:
         stored = sum(map(len, confluent_reader.records(kafka.bootstrap_servers, topic).values()))
         print(f"  {topic}: {stored:,} records")
-    return [problem for each in everyone for problem in judged(each.name, told[each.name], times)]
+    return [problem for each in everyone for problem in judged(each.name, events[each.name], times)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

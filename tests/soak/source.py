@@ -1,10 +1,10 @@
-"""An idempotent producer in a process of its own, at a steady rate; tells every outcome.
+"""An idempotent producer in a process of its own, at a steady rate, which reports every outcome.
 
     python -m tests.soak.source BOOTSTRAP TOPIC PARTITIONS MESSAGES_PER_SECOND [MESSAGES]
 
 Message n is the number n, sent to partition n modulo PARTITIONS. Lines of JSON: `outcomes` with
 `acknowledged` ([number, partition, offset] each), `unknown` and `failed` (with the error). Without
-MESSAGES it goes on until SIGTERM; then it flushes, tells `done` and ends.
+MESSAGES it goes on until SIGTERM; then it flushes, prints `done` and ends.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiokafkawire import Delivery, KafkaError, Producer
 from aiokafkawire.errors import DeliveryUnknown
 
 TICK_SECONDS = 0.02
-TOLD_AT_ONCE = 2_000
+OUTCOMES_PER_LINE = 2_000
 
 
 class Outcomes:
-    """What became of each message, told in the order in which they were sent."""
+    """Outcome of each message, reported in the order of sending."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Delivery]] = deque()
@@ -38,7 +38,7 @@ class Outcomes:
     def not_sent(self, number: int, error: KafkaError) -> None:
         self._failed.append((number, repr(error)))
 
-    async def tell(self, *, all_of_them: bool = False) -> None:
+    async def emit(self, *, all_of_them: bool = False) -> None:
         while self._waiting and (all_of_them or self._waiting[0][1].done):
             number, delivery = self._waiting.popleft()
             try:
@@ -49,7 +49,7 @@ class Outcomes:
                 self._failed.append((number, repr(error)))
             else:
                 self._acknowledged.append((number, receipt.partition, receipt.offset))
-            if len(self._acknowledged) >= TOLD_AT_ONCE:
+            if len(self._acknowledged) >= OUTCOMES_PER_LINE:
                 self._print()
         self._print()
 
@@ -87,9 +87,9 @@ async def work(servers: str, topic: str, partitions: int, rate: int, messages: i
                 else:
                     outcomes.sent(number, delivery)
                 number += 1
-            await outcomes.tell()
+            await outcomes.emit()
             await asyncio.sleep(TICK_SECONDS)
-        await outcomes.tell(all_of_them=True)
+        await outcomes.emit(all_of_them=True)
     print(json.dumps({"at": time.monotonic(), "what": "done", "sent": number}), flush=True)
 
 

@@ -1,12 +1,11 @@
-"""A worker that copies one topic to another, in a process of its own, which tells what it does.
+"""A worker that copies one topic to another, in a process of its own, which reports its actions.
 
     python -m tests.soak.stream_worker BOOTSTRAP SOURCE TARGET GROUP NAME MANNER
 
-MANNER is `transactions` (consume, produce and commit in one transaction, of which NAME is the
+MANNER is `transactions` (consume, produce and commit in one transaction, with NAME as the
 transactional id) or `plain` (produce, then commit). Lines of JSON: `entered`, `copied` (how many
 records, once they are committed), `again` (what went wrong, so that the records are read again).
-SIGTERM makes it leave the group and end.
-"""
+SIGTERM makes it leave the group and end."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ Batches = dict[TopicPartition, Records]
 
 
 class Job(NamedTuple):
-    """What stands on the command line."""
+    """Command-line arguments."""
 
     servers: str
     source: str
@@ -41,7 +40,7 @@ class Job(NamedTuple):
     manner: str
 
 
-def tell(what: str, **facts: Any) -> None:
+def emit(what: str, **facts: Any) -> None:
     print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
 
 
@@ -65,7 +64,7 @@ async def in_transactions(consumer: Consumer, job: Job, stop: asyncio.Event) -> 
                     await one_transaction(consumer, producer, job.target)
         except ProducerFenced as error:
             # The coordinator took it for dead while it was stopped: begin as a new one.
-            tell("again", error=repr(error))
+            emit("again", error=repr(error))
             await consumer.seek_to_committed()
 
 
@@ -78,10 +77,10 @@ async def one_transaction(consumer: Consumer, producer: Producer, target: str) -
             await copy(producer, target, batches)
             await producer.send_offsets_to_transaction(consumer)
     except (TransactionFailed, CommitFailed) as error:
-        tell("again", error=f"{error!r} from {error.__cause__!r}")
+        emit("again", error=f"{error!r} from {error.__cause__!r}")
         await consumer.seek_to_committed()
     else:
-        tell("copied", count=sum(map(len, batches.values())))
+        emit("copied", count=sum(map(len, batches.values())))
 
 
 async def plainly(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
@@ -95,9 +94,9 @@ async def plainly(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
             try:
                 await consumer.commit()
             except KafkaError as error:
-                tell("again", error=repr(error))
+                emit("again", error=repr(error))
             else:
-                tell("copied", count=sum(map(len, batches.values())))
+                emit("copied", count=sum(map(len, batches.values())))
 
 
 async def work(job: Job) -> None:
@@ -114,12 +113,12 @@ async def work(job: Job) -> None:
         heartbeat_interval_ms=SESSION_MS // 10,
         fetch_max_wait_ms=100,
     ) as consumer:
-        tell("entered")
+        emit("entered")
         if job.manner == "transactions":
             await in_transactions(consumer, job, stop)
         else:
             await plainly(consumer, job, stop)
-    tell("left")
+    emit("left")
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from tests.invariants.events import (
 from tests.soak.application import (
     ROLES,
     Job,
-    Journalist,
-    Life,
-    job_of,
+    RoleContext,
+    StreamingRecorder,
     original,
+    parse_job,
     resident_kib,
     tasks,
 )
@@ -34,7 +34,7 @@ RECORDS = 30
 
 
 class Notebook:
-    """What was written, and an event for what is awaited."""
+    """Keeps the written events, and sets an event for an awaited one."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -54,7 +54,7 @@ class Notebook:
                 await event.wait()
 
     def values(self, topic: str) -> set[bytes]:
-        """What somebody was given of a topic."""
+        """Return the values that consumers were given of a topic."""
         return {
             original(value)
             for event in self.events
@@ -77,8 +77,8 @@ def job(broker: Broker, role: str, name: str, **facts: Any) -> Job:
 
 async def test_records_go_through_all_roles(broker: Broker) -> None:
     notebook = Notebook()
-    lives = [
-        Life(found, Journalist(notebook.write))
+    attempts = [
+        RoleContext(found, StreamingRecorder(notebook.write))
         for found in (
             job(broker, "produce", "producer-1", target="orders", rate=300.0),
             job(broker, "by_hand", "hand-1", source="orders", group="hand"),
@@ -95,11 +95,11 @@ async def test_records_go_through_all_roles(broker: Broker) -> None:
         )
     ]
     async with anyio.create_task_group() as group:
-        for life in lives:
-            group.start_soon(ROLES[life.job.role], life)
+        for context in attempts:
+            group.start_soon(ROLES[context.job.role], context)
         await notebook.until(lambda: len(notebook.values("copies")) >= RECORDS)
-        for life in lives:
-            life.stop.set()
+        for context in attempts:
+            context.stop.set()
     events = notebook.events
     sent = {v for e in events if isinstance(e, Acknowledged) for _, v in e.records}
     assert notebook.values("copies") <= notebook.values("orders") <= sent
@@ -116,7 +116,7 @@ async def test_records_go_through_all_roles(broker: Broker) -> None:
 
 def test_a_job_goes_over_the_command_line() -> None:
     found = Job(role="produce", name="p", servers="s:1", options={"acks": "all"})
-    assert job_of(found.to_argument()) == found
+    assert parse_job(found.to_argument()) == found
 
 
 def test_a_copy_knows_its_original() -> None:

@@ -1,4 +1,4 @@
-"""What the chain's trouble does, with processes that are faked."""
+"""The chain's faults, with fake processes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.soak import chain as chains
-from tests.soak.chain import Chaos, Stage, Trouble
+from tests.soak.chain import Chaos, FaultPlan, Stage
 
 
-class FakeTeller:
+class FakeProcess:
     def __init__(self, name: str, module: str, arguments: Any) -> None:
         self.name = name
         self.ended: int | None = None
         self.signals: list[signal.Signals] = []
         self.killed = False
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
 
     def send(self, number: signal.Signals) -> None:
         self.signals.append(number)
@@ -55,7 +55,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(chains, "time", clock)
-    monkeypatch.setattr(chains, "Teller", FakeTeller)
+    monkeypatch.setattr(chains, "ReportingProcess", FakeProcess)
     monkeypatch.setattr(chains, "in_sync", lambda servers: clock.now % 7 > 1)
     return clock
 
@@ -63,15 +63,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_workers_are_killed_and_replaced_and_one_node_at_a_time_goes(clock: Clock) -> None:
     kafka: Any = FakeKafka()
     stages = [Stage(kafka, "a", "b", "transactions"), Stage(kafka, "b", "c", "transactions")]
-    trouble = Trouble()
-    chaos = Chaos(kafka, stages, trouble)
+    fault_plan = FaultPlan()
+    chaos = Chaos(kafka, stages, fault_plan)
     work = 0
     while not chaos.enough:
-        assert chaos.kills + chaos.stops <= work / trouble.between_kills
-        assert chaos.restarts <= work / trouble.between_restarts
+        assert chaos.kills + chaos.stops <= work / fault_plan.between_kills
+        assert chaos.restarts <= work / fault_plan.between_restarts
         for stage in stages:
             work += 1
-            stage.workers[0].told.append({"what": "copied"})
+            stage.workers[0].events.append({"what": "copied"})
         assert work < 10_000
         chaos.turn()
         assert abs(len(kafka.killed) - len(kafka.started)) <= 1

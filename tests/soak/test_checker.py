@@ -38,10 +38,10 @@ def test_an_unknown_outcome_may_be_there_or_not() -> None:
         ({0: LOG[0][:-1], 1: LOG[1]}, "1 acknowledged and not there: 8"),
         ({0: LOG[0], 1: [*LOG[1], (5, 9)]}, "1 there more than once: 9"),
         ({0: [*LOG[0][:3], (3, 8), (4, 6)], 1: LOG[1]}, "partition 0 is not in the order"),
-        ({0: [*LOG[0], (5, 10)], 1: LOG[1]}, "1 there and told to have failed: 10"),
+        ({0: [*LOG[0], (5, 10)], 1: LOG[1]}, "1 present although reported as failed: 10"),
         (
             {0: [(o + 1, n) for o, n in LOG[0]], 1: LOG[1]},
-            "5 not where they were told to be: 0, 2, 4, 6, 8",
+            "5 not at their acknowledged offset: 0, 2, 4, 6, 8",
         ),
     ],
     ids=["lost", "twice", "order", "strange", "elsewhere"],

@@ -1,4 +1,4 @@
-"""What grows is noticed."""
+"""Growth of resource usage is detected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.soak.resource_growth import Times, judged, use_of
+from tests.soak.resource_growth import Times, judged, make_use
 
 WARM_AT = 180.0
 TIMES = Times(WARM_AT, late_at=1_200.0)
@@ -20,7 +20,7 @@ def samples(**changes: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_who_stays_the_same_is_right() -> None:
+def test_constant_usage_is_no_problem() -> None:
     assert judged("worker", samples(), TIMES) == []
     assert judged("worker", samples(at_30={"resident_kib": 52_500}), TIMES) == []
     assert judged("worker", samples(at_29={"descriptors": 11}, at_2={"tasks": 22}), TIMES) == []
@@ -35,15 +35,15 @@ def test_who_stays_the_same_is_right() -> None:
         ({"at_24": {"tasks": 21}}, "worker: tasks grew from 20 to 21"),
     ],
 )
-def test_who_grows_is_named(change: dict[str, Any], problem: str) -> None:
+def test_growing_usage_is_named(change: dict[str, Any], problem: str) -> None:
     assert judged("worker", samples(**change), TIMES) == [problem]
 
 
-def test_who_told_too_little_is_named() -> None:
-    assert judged("worker", samples()[:3], TIMES) == ["worker: it told too little"]
+def test_too_few_samples_are_reported() -> None:
+    assert judged("worker", samples()[:3], TIMES) == ["worker: too few samples"]
 
 
-def test_use_is_of_the_time_after_the_warm_up() -> None:
-    use = use_of(samples(at_1={"tasks": 30}, at_7={"tasks": 18}), "tasks", WARM_AT)
+def test_usage_is_measured_after_the_warm_up() -> None:
+    use = make_use(samples(at_1={"tasks": 30}, at_7={"tasks": 18}), "tasks", WARM_AT)
     assert use is not None
     assert (use.at, use.least, use.most, use.most_before, use.last) == (20, 18, 20, 30, 20)

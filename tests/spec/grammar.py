@@ -19,7 +19,8 @@ _TOKEN = re.compile(r"[\w]*\[|\]|\w*\(|\)|\||\w+(?::\w+)?")
 
 
 class Item(NamedTuple):
-    """One field: of a primitive `type`, or an array (`elements`, empty if not told), or a group."""
+    """One field: of a primitive `type`, or an array (`elements`, empty if not given), or a
+    group."""
 
     name: str
     type: str | None = None
@@ -28,7 +29,7 @@ class Item(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """What a document says that a message consists of; `version` is a number or a word."""
+    """Parts of a message as a document lists them; `version` is a number or a word."""
 
     document: str
     message: str

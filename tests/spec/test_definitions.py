@@ -44,5 +44,7 @@ def test_the_table_of_apis_is_theirs(record_property: Callable[[str, object], No
     ours = {key: set(range(api.min_version, api.max_version + 1)) for key, api in wire.APIS.items()}
     assert ours == theirs
     pairs = sum(map(len, theirs.values()))
-    told = f"(API, version) pairs of both sets of definitions that have classes: {pairs} of {pairs}"
-    record_property("summary", told)
+    summary = (
+        f"(API, version) pairs of both sets of definitions that have classes: {pairs} of {pairs}"
+    )
+    record_property("summary", summary)

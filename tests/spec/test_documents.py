@@ -110,7 +110,7 @@ DIFFERENCES = {
     ("000_protocol_page", "OffsetCommitRequest", "committed_metadata"): "string, ours may be null",
     ("000_protocol_page", "OffsetFetchResponse", "metadata"): "string, ours may be null",
 }
-"""Where the page and Kafka's bytes differ: Kafka's win. docs/protocol.md tells each."""
+"""Where the page and Kafka's bytes differ: Kafka's win. docs/protocol.md lists each."""
 
 
 class Pair(NamedTuple):
@@ -164,21 +164,21 @@ def without_sizes(items: tuple[Item, ...]) -> Iterator[Item]:
 
 
 def differences(grammar: Grammar, pair: Pair) -> str | None:
-    """How the type of a field is not what the document says; None if it is."""
-    told, ours = pair.item.type, pair.kind.primitive
-    if told is None or ours is None:
-        assert told is None, pair
+    """Describe how the type of a field differs from the document; None if it does not."""
+    expected, ours = pair.item.type, pair.kind.primitive
+    if expected is None or ours is None:
+        assert expected is None, pair
         return None
-    if told == "message_set":
-        told = "records"
+    if expected == "message_set":
+        expected = "records"
     # In the guide a length of -1 is null for every string and for all bytes.
-    may_be_null = told == "nullable_string" or grammar.document != "000_protocol_page"
-    told = told.removeprefix("nullable_")
-    name = "bytes" if told == "bytes" and ours.name == "records" else ours.name
-    if told != name:
-        return f"{told}, ours {name}"
+    may_be_null = expected == "nullable_string" or grammar.document != "000_protocol_page"
+    expected = expected.removeprefix("nullable_")
+    name = "bytes" if expected == "bytes" and ours.name == "records" else ours.name
+    if expected != name:
+        return f"{expected}, ours {name}"
     if pair.nullable and not may_be_null:
-        return f"{told}, ours may be null"
+        return f"{expected}, ours may be null"
     return None
 
 
@@ -204,14 +204,14 @@ def test_our_classes_are_what_the_documents_say(
         record_property("counted", f"fields of the protocol documents, {grammar.document}")
 
 
-def test_every_difference_that_is_told_is_there() -> None:
+def test_every_documented_difference_exists() -> None:
     found = {
-        (grammar.document, schema_for(class_of(grammar)).name, pair.name): told
+        (grammar.document, schema_for(class_of(grammar)).name, pair.name): expected
         for grammar in GRAMMARS
         if grammar.message not in {"ProtocolMetadata", "MemberAssignment"}
         and grammar.version != "draft"
         for pair in pairs(grammar.items, class_of(grammar), int(grammar.version))
-        if (told := differences(grammar, pair)) is not None
+        if (expected := differences(grammar, pair)) is not None
     }
     assert found == DIFFERENCES
 
@@ -224,7 +224,7 @@ def test_the_documents_keys_of_apis(document: str) -> None:
 
 
 def test_every_api_of_the_documents_is_transcribed() -> None:
-    told = {
+    expected = {
         (grammar.document, class_of(grammar)): VersionRange(0, int(grammar.version))
         for grammar in GRAMMARS
         if grammar.version != "draft"
@@ -232,8 +232,8 @@ def test_every_api_of_the_documents_is_transcribed() -> None:
     for document in ("000_protocol_page", "001_guide"):
         for key in keys(document).values():
             api = wire.APIS[wire.ApiKey(key)]
-            assert (document, api.request) in told
-            assert (document, api.response) in told
+            assert (document, api.request) in expected
+            assert (document, api.response) in expected
 
 
 def test_the_guides_message_set_is_magic_0() -> None:

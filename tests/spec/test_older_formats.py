@@ -1,4 +1,4 @@
-"""What our codecs of 0.7 and of the proposal write, read by the drawings alone."""
+"""Output of our codecs of 0.7 and of the proposal, read by the drawings of the documents alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,10 +77,10 @@ def read(grammar: Grammar, raw: bytes) -> dict[str, Any]:
     return found
 
 
-def told(message: Any) -> dict[str, Any]:
+def as_dict(message: Any) -> dict[str, Any]:
     """The fields of one of our messages, and of those in it."""
     return {
-        name: [told(item) if hasattr(item, "__slots__") else item for item in value]
+        name: [as_dict(item) if hasattr(item, "__slots__") else item for item in value]
         if isinstance(value, tuple)
         else value
         for name, value in ((slot, getattr(message, slot)) for slot in message.__slots__)
@@ -127,7 +127,7 @@ def test_the_proposal(grammar: Grammar, record_property: Callable[[str, object],
     if is_request:
         kind = proposal.ProposedRequestType[grammar.message.removesuffix("Request").upper()]
         assert found.pop("request_type_id") == kind
-    assert found == told(message)
+    assert found == as_dict(message)
     for item in grammar.items:
         record_property("counted", f"fields of the protocol documents, {grammar.document}")
         assert item.name in {"size", "request_type_id", *message.__slots__}
@@ -189,7 +189,7 @@ def check_request(grammar: Grammar, request: kafka07.Request) -> None:
         if f"{name}_length" in found:
             assert found.pop(f"{name}_length") == len(found[name])
     found["topic"] = found["topic"].decode()
-    assert found == told(request)
+    assert found == as_dict(request)
 
 
 def test_the_types_of_requests() -> None:

@@ -20,13 +20,13 @@ def test_the_table_of_apis() -> None:
     assert f"{len(rows)} APIs with {versions} versions" in PAGE
 
 
-def test_every_alias_is_told() -> None:
+def test_every_alias_is_documented() -> None:
     for alias, name in API_ALIASES.items():
         (row,) = re.findall(rf"^\| \d+ \| {name} \|.*$", PAGE, re.MULTILINE)
         assert re.search(rf"\b{alias}\b", row)
 
 
-def test_every_difference_is_told() -> None:
+def test_every_difference_is_documented() -> None:
     theirs = {"records": "record_set", "committed_metadata": "metadata"}
     for document, message, field in DIFFERENCES:
         assert document == "000_protocol_page"

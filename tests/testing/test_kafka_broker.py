@@ -73,14 +73,14 @@ def test_before_its_start_it_is_not_running() -> None:
         KafkaBroker().create_topic("orders")
 
 
-def test_what_hinders_the_start_is_raised_as_it_is() -> None:
+def test_startup_errors_are_raised_unchanged() -> None:
     before = threads()
     with pytest.raises(InvalidOption, match="nodse"):
         KafkaBroker(nodse=3).start()
     assert threads() == before
 
 
-def test_a_start_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_broker, "START_TIMEOUT_S", 0.0)
     broker = KafkaBroker()
     monkeypatch.setattr(broker._ready, "wait", lambda timeout_s: False)
@@ -90,7 +90,7 @@ def test_a_start_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) ->
     broker.close()
 
 
-def test_it_tells_what_it_is(broker: KafkaBroker) -> None:
+def test_its_repr_and_properties(broker: KafkaBroker) -> None:
     assert len(broker.bootstrap_servers.split(",")) == 3
     assert list(broker.nodes) == [1, 2, 3]
     assert broker.controller_id == 1
@@ -193,7 +193,7 @@ def test_requests_are_waited_for(broker: KafkaBroker) -> None:
         broker.wait_for_request(ApiKey.METADATA, matching=lambda seen: False, timeout_s=0.01)
 
 
-def test_who_waits_when_it_closes_is_told() -> None:
+def test_callers_that_wait_when_it_closes_get_an_error() -> None:
     with ThreadPoolExecutor(1) as pool:
         with KafkaBroker() as broker:
             called = threading.Event()
@@ -286,7 +286,7 @@ def test_a_function_that_never_returns_does_not_hold_the_test(
     assert not broker._thread.is_alive()
 
 
-def test_reset_ends_all_bad_days(broker: KafkaBroker) -> None:
+def test_reset_removes_all_faults(broker: KafkaBroker) -> None:
     broker.create_topic("orders")
     fault = broker.on(None, Close())
     broker.kill(1)
@@ -374,13 +374,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.slow
-def test_importing_the_plugin_loads_no_room() -> None:
+def test_importing_the_plugin_loads_no_subpackage() -> None:
     code = (
         "import sys, aiokafkawire.testing.plugin\n"
         "print(sorted(m for m in sys.modules if m.startswith(('aiokafkawire.', 'anyio'))))"
     )
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     modules = ["_about", "_version", "testing", "testing.plugin"]
-    assert told.stdout.strip() == str([f"aiokafkawire.{name}" for name in modules])
+    assert finished.stdout.strip() == str([f"aiokafkawire.{name}" for name in modules])

@@ -85,7 +85,7 @@ CONFLUENT = """
 
     @pytest.mark.kafka_broker(nodes=3)
     @pytest.mark.kafka_topic(partitions=6, replication_factor=2)
-    def test_bad_days(kafka_broker, kafka_topic):
+    def test_faults_in_a_plugin_test(kafka_broker, kafka_topic):
         assert len(kafka_broker.nodes) == 3
         assert kafka_broker.topics == {kafka_topic: 6}
         fault = kafka_broker.on(ApiKey.PRODUCE, Close(), times=1)
@@ -132,7 +132,7 @@ ASYNCIO = """
             assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"book"
 
     @pytest.mark.kafka_broker(nodes=2)
-    async def test_bad_days(kafka_broker, kafka_topic, producer):
+    async def test_faults_in_a_plugin_test(kafka_broker, kafka_topic, producer):
         await producer.partitions_for(kafka_topic)
         kafka_broker.kill(kafka_broker.leader(kafka_topic, 0))
         with kafka_broker.on(ApiKey.PRODUCE, Close(carried_out=True), times=1) as fault:
@@ -257,7 +257,7 @@ def test_a_marker_cannot_change_a_shared_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         ("kafka_broker_scope=week", "kafka_broker_scope must be one of function, module, session"),
         ("kafka_broker_options=nodes", "needs lines of `name = value`"),
@@ -265,11 +265,13 @@ def test_a_marker_cannot_change_a_shared_broker(tmp_path: Path) -> None:
         ("kafka_broker_options=host = no address", "cannot listen"),
     ],
 )
-def test_a_mistake_in_the_configuration_is_told(tmp_path: Path, option: str, told: str) -> None:
+def test_a_mistake_in_the_configuration_is_reported(
+    tmp_path: Path, option: str, message: str
+) -> None:
     suite = "def test_it(kafka_broker): pass\n"
     ran = run_pytest(tmp_path, "-o", option, test_it=suite)
     assert ran.returncode != 0
-    assert told in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+    assert message in ran.stdout + ran.stderr, ran.stdout + ran.stderr
 
 
 def test_what_a_function_raises_fails_its_test(tmp_path: Path) -> None:

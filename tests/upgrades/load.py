@@ -40,7 +40,7 @@ MEMBER: dict[str, Any] = {
 
 
 class Load:
-    """What was sent and delivered, and what was read."""
+    """Sent, delivered and consumed records."""
 
     def __init__(self, producer: Producer, consumer: Consumer) -> None:
         self.delivered: list[bytes] = []
@@ -62,9 +62,9 @@ class Load:
                 await delivery
             number += AT_ONCE
             self.delivered += values
-            self._tell()
+            self._notify()
         self._stopped = True
-        self._tell()
+        self._notify()
 
     async def consume(self) -> None:
         while True:
@@ -72,9 +72,9 @@ class Load:
                 self.read += records
             if self._consumer.config.group_id is not None:
                 await self._consumer.commit()
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._moved.set()
         self._moved = anyio.Event()
 

@@ -135,7 +135,7 @@ async def test_what_any_node_may_answer_is_asked_of_one_that_can() -> None:
         assert {seen.node_id for seen in broker.requests.of(ApiKey.INIT_PRODUCER_ID)} == {NEWER}
 
 
-async def test_what_no_node_can_answer_is_told_after_all_were_looked_at() -> None:
+async def test_a_request_that_no_node_supports_fails_after_all_were_tried() -> None:
     async with mixed("0.10", "0.10") as broker:
         producer = Producer(**options(broker, ""), enable_idempotence=True)
         with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match="InitProducerId"):
@@ -166,7 +166,7 @@ async def led_by_an_older_one(**more: Any) -> AsyncIterator[tuple[Broker, Produc
         yield broker, producer
 
 
-async def test_a_batch_for_a_newer_leader_is_encoded_anew_for_an_older_one(
+async def test_a_batch_for_a_newer_leader_is_encoded_again_for_an_older_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with led_by_an_older_one() as (broker, producer):

@@ -61,7 +61,7 @@ async def test_from_0_11_on_nothing_is_lost_and_nothing_comes_twice() -> None:
         assert {3, 9} < set(produced)
 
 
-async def test_before_there_were_groups() -> None:
+async def test_upgrade_from_releases_without_groups() -> None:
     async with under_load("0.8.1", grouped=False, acks=1) as (broker, load):
         await upgrade(broker, load, "0.8.2", "0.10")
         stored = await load.finish()

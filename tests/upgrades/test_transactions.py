@@ -74,7 +74,7 @@ async def read_committed(broker: Broker) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("path", [("2.8", "3.9"), ("3.9", "4.3")], ids="-".join)
-async def test_what_is_committed_stands_there_once(path: tuple[str, str]) -> None:
+async def test_committed_records_are_stored_once_through_an_upgrade(path: tuple[str, str]) -> None:
     before, after = path
     options: dict[str, Any] = HASTY | {"transactional_id": "orders"}
     async with Broker(nodes=NODES, as_of=before, default_replication_factor=NODES) as broker:

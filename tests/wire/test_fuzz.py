@@ -21,7 +21,7 @@ def test_mutated_frames_are_decoded_or_rejected(
 ) -> None:
     decoded = fuzz.fuzz_mutated(SEED, 2_000)
     assert 100 < decoded < 1_000
-    record_property("summary", f"mutated frames: 2000, of which {decoded} were decoded")
+    record_property("summary", f"mutated frames: 2000, {decoded} of them decoded")
 
 
 @pytest.mark.slow

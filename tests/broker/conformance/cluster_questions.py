@@ -148,7 +148,7 @@ def made(
 
 async def create(to: Interview, *topics: create_topics.CreatableTopic, **fields: Any) -> None:
     request = create_topics.CreateTopicsRequest(topics=list(topics), timeout_ms=5_000, **fields)
-    # Of a topic that was made all settings are told, those of our options alone here.
+    # Real brokers return all configs of a created topic; only those of our options are compared.
     await to.ask(request, node=await to.controller(), hide={"configs"})
 
 

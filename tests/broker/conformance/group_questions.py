@@ -186,7 +186,7 @@ async def the_life_of_a_member(to: Interview) -> None:
         answer = await to.ask(join(group, answer.member_id), node=node)
     me = answer.member_id
     while True:
-        # What is told of a group follows what its members are told.
+        # The description of a group follows the responses to its members.
         if (await to.look(describe(group), node=node)).groups[0].members:
             break
         await anyio.sleep(POLL_INTERVAL_S)

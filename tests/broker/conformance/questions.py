@@ -85,7 +85,7 @@ LEFT_OUT = {
 """What is not the same in two clusters, or says nothing."""
 
 DRAWN = {"baseOffset", "producerId", "sessionId"}
-"""Of these it is told whether they are there."""
+"""Fields recorded only as present or absent."""
 
 MEMBER_ID = re.compile(r"raw-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -228,8 +228,8 @@ class Interview:
         """Wait until a topic has all its leaders, and they all their followers."""
         asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
         while True:
-            [told] = (await self.look(asked, node=node)).topics
-            led = [each for each in told.partitions if each.leader_id >= 0]
+            [description] = (await self.look(asked, node=node)).topics
+            led = [each for each in description.partitions if each.leader_id >= 0]
             whole = all(len(each.isr_nodes) == len(each.replica_nodes) for each in led)
             if len(led) == partitions and whole:
                 return
@@ -249,7 +249,7 @@ class Interview:
             await anyio.sleep(POLL_INTERVAL_S)
 
     async def prepare(self) -> None:
-        """Wait for the topics, and write what is to be read."""
+        """Wait for the topics, and write the records to read."""
         for topic, (replicas, _) in TOPICS.items():
             for node in self._addresses:
                 await self.until_led(topic, len(replicas), node=node)
@@ -265,8 +265,8 @@ class Interview:
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=WRITTEN, partitions=[end])]
         )
         while True:
-            told = only(await self.look(asked))
-            if len(VALUES) in {told.offset, *told.old_style_offsets}:
+            description = only(await self.look(asked))
+            if len(VALUES) in {description.offset, *description.old_style_offsets}:
                 return
             await anyio.sleep(POLL_INTERVAL_S)
 
@@ -280,8 +280,8 @@ class Interview:
         else:
             topic = offset_fetch.OffsetFetchRequestTopic(name=LED, partition_indexes=partition)
             request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])
-        told = await self.look(request, node=node)
-        return UNSETTLED.isdisjoint(error_codes(told))
+        description = await self.look(request, node=node)
+        return UNSETTLED.isdisjoint(error_codes(description))
 
     @asynccontextmanager
     async def _connected(self, node: int) -> AsyncIterator[RawClient]:
@@ -294,7 +294,7 @@ class Interview:
     async def _answer(
         self, client: RawClient, key: ApiKey, version: int, hidden: set[str]
     ) -> tuple[Any, Any]:
-        """What came and how it is noted."""
+        """Return the response in the form that is recorded."""
         frame = await client.frame()
         if frame is None:
             return None, CLOSE
@@ -376,7 +376,7 @@ def question(
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was heard: `apis` told with ApiVersions (none before 0.10), answers by question."""
+    """A broker's answers: `apis` from ApiVersions (none before 0.10), and responses by question."""
 
     release: str
     apis: Mapping[str, list[int]]
@@ -392,7 +392,9 @@ class Recording:
     def write(self) -> None:
         RECORDINGS.mkdir(exist_ok=True)
         lines = [{"release": self.release, "apis": self.apis}]
-        lines += [{"question": name, "answers": told} for name, told in self.answers.items()]
+        lines += [
+            {"question": name, "answers": description} for name, description in self.answers.items()
+        ]
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         (RECORDINGS / f"{self.release}.jsonl").write_text(text, encoding="utf-8")
 
@@ -403,14 +405,14 @@ def as_of(version: str) -> str:
 
 
 async def supported(release: str, address: Address) -> dict[str, list[int]]:
-    """The APIs that a broker tells, each with its lowest and highest version; none before 0.10."""
+    """Return the advertised APIs, each with its lowest and highest version; none before 0.10."""
     to = Interview(release, {1: address})
     if not to.speaks(ApiKey.API_VERSIONS, 0):
         return {}
-    told = await to.look(api_versions.ApiVersionsRequest(), 0)
+    description = await to.look(api_versions.ApiVersionsRequest(), 0)
     return {
         APIS[ApiKey(each.api_key)].name: [each.min_version, each.max_version]
-        for each in told.api_keys
+        for each in description.api_keys
     }
 
 

@@ -214,9 +214,9 @@ async def fetch_as_a_debug_consumer(to: Interview) -> None:
 @question(ApiKey.FETCH, 15)
 async def fetch_as_a_debug_consumer_of_today(to: Interview) -> None:
     asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=WRITTEN)])
-    [told] = (await to.look(asked)).topics
+    [description] = (await to.look(asked)).topics
     state = fetch.FetchReplicaState(replica_id=DEBUG_REPLICA)
-    await to.ask(fetched("", topic_id=told.topic_id, replica_state=state), 15)
+    await to.ask(fetched("", topic_id=description.topic_id, replica_state=state), 15)
 
 
 @question(ApiKey.FETCH, 0, exactly=True)

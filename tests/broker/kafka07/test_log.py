@@ -20,7 +20,7 @@ def log_of(*sets: bytes, segment_bytes: int = 10, retention_bytes: int = 1_000) 
     return log
 
 
-def test_it_is_read_from_any_position() -> None:
+def test_the_log_is_read_from_any_position() -> None:
     log = log_of(b"abc", b"defg")
     assert (log.start, log.end) == (0, 7)
     assert log.read(0, 100) == b"abcdefg"
@@ -31,7 +31,7 @@ def test_it_is_read_from_any_position() -> None:
             log.read(offset, 100)
 
 
-def test_a_segment_is_left_when_it_is_over_its_size() -> None:
+def test_a_full_segment_is_rolled() -> None:
     log = log_of(b"a" * 10, b"b", b"c", b"d" * 30, b"e")
     assert log.read(0, 100) == b"a" * 10 + b"b"
     assert log.read(10, 100) == b"b"

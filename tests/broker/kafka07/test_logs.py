@@ -1,4 +1,4 @@
-"""What is answered to requests; most of it is shown by the transcripts of a real broker."""
+"""Responses to requests; the transcripts of a real broker cover most of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wrapped(inner: bytes) -> bytes:
     return kafka07.encode_messages([kafka07.Kafka07Message(payload=packed, attributes=1)])
 
 
-def test_what_is_written_is_the_logs_bytes() -> None:
+def test_produced_bytes_are_stored_unchanged() -> None:
     logs = made()
     produce(logs, encoded(b"a", b"b"))
     assert logs.end_offset("t", 0) == 22
@@ -50,7 +50,7 @@ def test_what_is_written_is_the_logs_bytes() -> None:
     assert (reply.data, reply.closes) == (bytes.fromhex("0000000d 0000") + encoded(b"b"), False)
 
 
-def test_any_partition_is_one_of_them() -> None:
+def test_any_partition_of_a_request_is_mapped_to_an_existing_one() -> None:
     logs = made(default_partitions=3)
     for _ in range(60):
         produce(logs, encoded(b"a"), partition=-1)

@@ -31,8 +31,8 @@ async def connected(broker: Broker) -> AsyncIterator[Transport]:
             await transport.aclose()
 
 
-async def heard(transport: Transport, size: int = 6) -> bytes:
-    """What comes, up to so many bytes or the end."""
+async def read_bytes(transport: Transport, size: int = 6) -> bytes:
+    """Read until `size` bytes or the end."""
     data = bytearray()
     buffer = memoryview(bytearray(size))
     with anyio.fail_after(WAIT_S):
@@ -51,13 +51,13 @@ async def test_a_request_may_come_byte_by_byte() -> None:
     async with Broker(kafka07_port=0) as broker, connected(broker) as transport:
         for number in range(len(NOTHING)):
             await transport.send([NOTHING[number : number + 1]])
-        assert await heard(transport) == ANSWER
+        assert await read_bytes(transport) == ANSWER
 
 
 async def test_many_requests_at_once_are_answered_in_order() -> None:
     async with Broker(kafka07_port=0) as broker, connected(broker) as transport:
         await transport.send([NOTHING * 1_000])
-        assert await heard(transport, 6_000) == ANSWER * 1_000
+        assert await read_bytes(transport, 6_000) == ANSWER * 1_000
 
 
 async def test_an_idle_connection_is_closed() -> None:
@@ -65,23 +65,23 @@ async def test_an_idle_connection_is_closed() -> None:
         Broker(kafka07_port=0, connections_max_idle_ms=20) as broker,
         connected(broker) as transport,
     ):
-        assert await heard(transport) == b""
+        assert await read_bytes(transport) == b""
 
 
-async def test_a_bad_client_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_client_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         Broker(kafka07_port=0) as broker,
         connected(broker) as good,
         connected(broker) as bad,
     ):
         await bad.send([b"GET / HTTP/1.1\r\n\r\n"])
-        assert await heard(bad) == b""
+        assert await read_bytes(bad) == b""
         await good.send([NOTHING])
-        assert await heard(good) == ANSWER
+        assert await read_bytes(good) == ANSWER
     assert "0.7 port: connection 2" in caplog.text
 
 
-async def test_a_defect_costs_one_connection(
+async def test_an_internal_error_closes_one_connection_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> None:
@@ -92,10 +92,10 @@ async def test_a_defect_costs_one_connection(
             with monkeypatch.context() as patch:
                 patch.setattr(Logs, "answer", fail)
                 await transport.send([NOTHING])
-                assert await heard(transport) == b""
+                assert await read_bytes(transport) == b""
         async with connected(broker) as transport:
             await transport.send([NOTHING])
-            assert await heard(transport) == ANSWER
+            assert await read_bytes(transport) == ANSWER
     assert "a request handler failed" in caplog.text
 
 
@@ -105,12 +105,12 @@ async def test_connections_are_bounded() -> None:
         connected(broker) as first,
         connected(broker) as second,
     ):
-        assert await heard(second) == b""
+        assert await read_bytes(second) == b""
         await first.send([NOTHING])
-        assert await heard(first) == ANSWER
+        assert await read_bytes(first) == ANSWER
 
 
-async def test_the_port_is_there_when_asked_for() -> None:
+async def test_the_kafka_0_7_port_is_opened_on_request() -> None:
     async with Broker() as broker:
         with pytest.raises(KafkaError, match="kafka07_port=0"):
             _ = broker.kafka07_server

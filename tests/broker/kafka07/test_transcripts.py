@@ -19,7 +19,7 @@ from tests.wire.vectors import lines
 TRANSCRIPTS = {line["id"]: line for line in lines("kafka07") if line.get("replayable", True)}
 
 DIFFERENCES: dict[str, str] = {}
-"""Transcripts of which our port differs, and why."""
+"""Transcripts in which our port differs, with the reason."""
 
 MARK = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"what no transcript holds")])
 PREPARE = kafka07.encode_request(
@@ -42,7 +42,7 @@ class RawClient:
         self._transport: Transport | None = None
 
     async def exchange(self, data: bytes, *, whole: bool) -> tuple[bytes, bool]:
-        """What comes back, and whether the broker closed the connection then.
+        """Return the bytes of the response, and whether the broker then closed the connection.
 
         `whole`: these are whole frames, so that a probe behind them tells that all was answered.
         """
@@ -102,7 +102,7 @@ def expected(step: dict[str, Any]) -> tuple[bytes, bool]:
 
 
 def is_whole(step: dict[str, Any]) -> bool:
-    """Whether what is sent ends with the end of a frame, and is not answered by an end."""
+    """Return whether the sent bytes end with a whole frame, and the response is not a close."""
     return expected(step)[1] is False
 
 

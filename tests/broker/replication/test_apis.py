@@ -1,4 +1,4 @@
-"""The APIs between nodes in each version of each release, carried out and told to fail."""
+"""The inter-broker APIs in each version of each release, successful and with an injected error."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ..test_apis import codes
 
 E = ErrorCode
 CONTROLLER = {"controller_id": 1, "controller_epoch": 1}
-TOLD = {("t", 0): LeaderAndIsr(1, 9, (1,), (1,))}
+LEADERSHIP = {("t", 0): LeaderAndIsr(1, 9, (1,), (1,))}
 STRANGER = 77
 
 REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
     ApiKey.LEADER_AND_ISR: (
         lambda v: build_leader_and_isr_request(
             LeaderAndIsrCommand(
-                **CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": ZERO_UUID}
+                **CONTROLLER, partitions=LEADERSHIP, leaders={}, topic_ids={"t": ZERO_UUID}
             ),
             v,
         ),
@@ -49,7 +49,7 @@ REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
     ),
     ApiKey.UPDATE_METADATA: (
         lambda v: build_update_metadata_request(
-            UpdateMetadataCommand(**CONTROLLER, partitions=TOLD, live={}), v
+            UpdateMetadataCommand(**CONTROLLER, partitions=LEADERSHIP, live={}), v
         ),
         {E.NONE},
     ),
@@ -62,7 +62,7 @@ REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
 EVERY_VERSION = ["0.8", "0.9", "0.10.0", "0.10.2", "1.0", "2.2", "2.4", "2.6", "2.8"]
 
 
-def test_all_apis_are_here() -> None:
+def test_every_api_has_a_case() -> None:
     assert set(REQUESTS) == set(CONTROLLER_HANDLERS)
     served = {
         (key, RELEASES[name].served[key].high)
@@ -79,7 +79,7 @@ def test_all_apis_are_here() -> None:
 
 
 @pytest.mark.parametrize("as_of", [*EVERY_VERSION, "3.9", None])
-async def test_every_version_is_answered_and_can_be_told_to_fail(as_of: str | None) -> None:
+async def test_every_version_is_answered_and_can_be_made_to_fail(as_of: str | None) -> None:
     async with Broker(as_of=as_of, replicate=True) as broker, connected(broker) as client:
         served = broker._release.served
         for key, (make, expected) in REQUESTS.items():
@@ -93,7 +93,7 @@ async def test_every_version_is_answered_and_can_be_told_to_fail(as_of: str | No
             rule.remove()
 
 
-async def test_where_nodes_do_not_replicate_nobody_is_told_what_to_lead() -> None:
+async def test_without_replication_leader_and_isr_is_not_sent() -> None:
     async with Broker(as_of="0.10") as broker:
         for make, _ in REQUESTS.values():
             async with connected(broker) as client:
@@ -102,7 +102,7 @@ async def test_where_nodes_do_not_replicate_nobody_is_told_what_to_lead() -> Non
 
 
 @pytest.mark.parametrize("as_of", ["3.0", "4.3", None])
-async def test_since_kraft_clients_are_not_told_of_them(as_of: str | None) -> None:
+async def test_kraft_releases_do_not_advertise_inter_broker_apis(as_of: str | None) -> None:
     async with Broker(nodes=2, as_of=as_of, replicate=True) as broker:
         asked = broker.requests.of(ApiKey.API_VERSIONS)[0]
         assert asked.client_id == "broker-1"

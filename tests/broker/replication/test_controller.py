@@ -34,13 +34,13 @@ def expect(machine: Controller, node: int, kind: type[AnOrder]) -> AnOrder:
     return command
 
 
-def tell_all(machine: Controller) -> None:
+def acknowledge_all_commands(machine: Controller) -> None:
     for node in ALL:
         while (command := machine.next_command(node)) is not None:
             machine.on_response(node, command)
 
 
-def test_a_node_first_hears_what_it_leads_and_then_what_clients_are_told() -> None:
+def test_leader_and_isr_is_sent_before_update_metadata() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
@@ -55,7 +55,7 @@ def test_a_node_first_hears_what_it_leads_and_then_what_clients_are_told() -> No
     assert machine.is_up_to_date(2)
 
 
-def test_who_has_no_replica_only_hears_what_clients_are_told() -> None:
+def test_a_node_without_a_replica_gets_update_metadata_only() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
@@ -63,24 +63,24 @@ def test_who_has_no_replica_only_hears_what_clients_are_told() -> None:
     assert machine.next_command(3) is None
 
 
-def test_a_node_that_does_not_live_is_told_nothing() -> None:
+def test_a_dead_node_gets_no_command() -> None:
     of = registry(live=[1, 2])
     partition(of, 1, 2)
     assert controller(of).next_command(3) is None
 
 
-def test_an_order_that_was_not_obeyed_is_given_again() -> None:
+def test_an_unacknowledged_command_is_sent_again() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
     assert machine.next_command(2) == machine.next_command(2)
 
 
-def test_a_node_is_told_the_newest_and_nothing_in_between() -> None:
+def test_a_node_gets_only_the_newest_state() -> None:
     of = registry()
     first = partition(of, 1, 2, 3)
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.move_leader(first, 2)
     of.move_leader(first, 3)
     command = expect(machine, 1, LeaderAndIsrCommand)
@@ -88,11 +88,11 @@ def test_a_node_is_told_the_newest_and_nothing_in_between() -> None:
     assert (assignment.leader, assignment.leader_epoch) == (3, 2)
 
 
-def test_what_a_leader_made_of_the_isr_is_told_to_clients_alone() -> None:
+def test_an_isr_change_by_the_leader_goes_to_update_metadata_only() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.record_isr(("t", 0), 1, 0, (1,))
     for node in ALL:
         assignment = expect(machine, node, UpdateMetadataCommand).partitions["t", 0]
@@ -103,7 +103,7 @@ def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.delete_topic(of.topics["t"])
     assert expect(machine, 2, StopReplicaCommand).partitions == {("t", 0): True}
     for node in ALL[1:]:
@@ -112,46 +112,46 @@ def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
         assert machine.next_command(node) is None
 
 
-def test_a_topic_that_was_made_anew_is_another_one() -> None:
+def test_a_recreated_topic_is_a_new_one() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.delete_topic(of.topics["t"])
     partition(of, 1, 2)
     expect(machine, 2, StopReplicaCommand)
     assert expect(machine, 2, LeaderAndIsrCommand).partitions["t", 0].leader_epoch == 0
 
 
-def test_a_partition_without_a_leader_is_led_by_nobody() -> None:
+def test_a_partition_without_a_leader_has_leader_minus_1() -> None:
     of = registry()
     partition(of, 1, 2)
     of.record_isr(("t", 0), 1, 0, (1,))
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.on_node_failure(1)
     assert expect(machine, 2, UpdateMetadataCommand).partitions["t", 0].leader == -1
     assert machine.next_command(2) is None
 
 
-def test_everybody_hears_who_died() -> None:
+def test_a_dead_node_is_announced_to_all() -> None:
     of = registry()
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     of.on_node_failure(3)
     assert set(expect(machine, 2, UpdateMetadataCommand).live) == {1, 2}
 
 
-def test_a_node_that_died_knows_nothing() -> None:
+def test_a_restarted_node_gets_the_full_state() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    tell_all(machine)
+    acknowledge_all_commands(machine)
     machine.forget(2)
     expect(machine, 2, LeaderAndIsrCommand)
 
 
-def test_what_a_node_answered_before_it_died_means_nothing() -> None:
+def test_responses_from_before_a_crash_are_ignored() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
@@ -162,8 +162,8 @@ def test_what_a_node_answered_before_it_died_means_nothing() -> None:
     expect(machine, 2, LeaderAndIsrCommand)
 
 
-def test_a_new_controller_tells_everything_again() -> None:
+def test_a_new_controller_sends_the_full_state_again() -> None:
     of = registry()
     partition(of, 1, 2)
-    tell_all(controller(of))
+    acknowledge_all_commands(controller(of))
     assert expect(controller(of, 2), 2, LeaderAndIsrCommand).controller_epoch == 2

@@ -41,7 +41,7 @@ def versions(key: ApiKey) -> range:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LEADER_AND_ISR))
-def test_leader_and_isr_says_the_same_in_every_version(version: int) -> None:
+def test_leader_and_isr_is_equal_in_every_version(version: int) -> None:
     command = LeaderAndIsrCommand(
         **CONTROLLER,
         partitions=PARTITIONS,
@@ -77,7 +77,7 @@ def test_leader_and_isr_is_answered_by_name_or_by_id(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(ApiKey.STOP_REPLICA))
 @pytest.mark.parametrize("delete", [True, False])
-def test_stop_replica_says_the_same_in_every_version(version: int, delete: bool) -> None:
+def test_stop_replica_is_equal_in_every_version(version: int, delete: bool) -> None:
     command = StopReplicaCommand(**CONTROLLER, partitions=dict.fromkeys(PARTITIONS, delete))
     data = wire.encode(build_stop_replica_request(command, version), version)
     assert parse_stop_replica(wire.decode(StopReplicaRequest, version, data), version) == command
@@ -90,7 +90,7 @@ def test_stop_replica_can_delete_some_of_them_since_version_3() -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.UPDATE_METADATA))
-def test_update_metadata_says_the_same_in_every_version(version: int) -> None:
+def test_update_metadata_is_equal_in_every_version(version: int) -> None:
     rack = "west" if version >= 2 else None
     command = UpdateMetadataCommand(
         **CONTROLLER,
@@ -104,7 +104,7 @@ def test_update_metadata_says_the_same_in_every_version(version: int) -> None:
     assert (read.controller_id, read.controller_epoch) == (3, 8)
 
 
-def test_a_node_that_clients_cannot_reach_does_not_live_for_them() -> None:
+def test_a_node_without_a_client_listener_is_not_in_metadata() -> None:
     hidden = UpdateMetadataEndpoint(port=1, host="tls", security_protocol=1)
     plain = UpdateMetadataEndpoint(port=2, host="plain", security_protocol=0)
     request = UpdateMetadataRequest(

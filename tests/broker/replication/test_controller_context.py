@@ -39,7 +39,7 @@ def is_current(of: Partition) -> tuple[int, int, list[int]]:
     return of.leader, of.leader_epoch, of.isr
 
 
-def test_the_first_node_that_comes_is_the_controller() -> None:
+def test_the_first_node_becomes_the_controller() -> None:
     made = registry(live=[])
     assert (made.controller_id, made.controller_epoch) == (NO_LEADER, 0)
     made.on_node_startup(2)
@@ -47,7 +47,7 @@ def test_the_first_node_that_comes_is_the_controller() -> None:
     assert (made.controller_id, made.controller_epoch) == (2, 1)
 
 
-def test_another_node_is_the_controller_after_it_and_stays_it() -> None:
+def test_the_next_controller_stays_when_the_first_returns() -> None:
     made = registry()
     made.on_node_failure(1)
     assert (made.controller_id, made.controller_epoch) == (2, 2)
@@ -63,12 +63,12 @@ def test_without_nodes_there_is_no_controller() -> None:
     assert (made.controller_id, made.controller_epoch) == (1, 2)
 
 
-def test_a_new_partition_is_led_by_the_first_that_lives() -> None:
+def test_a_new_partition_is_led_by_the_first_live_replica() -> None:
     made = registry(live=[2, 3])
     assert is_current(partition(made, 1, 2, 3)) == (2, 0, [2, 3])
 
 
-def test_a_leader_that_dies_is_followed_by_one_in_sync() -> None:
+def test_an_in_sync_replica_replaces_a_dead_leader() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     made.record_isr(("t", 0), 1, 0, (1, 3))
@@ -85,7 +85,7 @@ def test_a_follower_that_dies_is_out_of_sync_in_a_new_epoch() -> None:
     assert is_current(of) == (1, 1, [1, 3]), "it has to catch up"
 
 
-def test_the_last_one_in_sync_is_waited_for() -> None:
+def test_without_in_sync_replicas_the_last_one_is_awaited() -> None:
     made = registry()
     of = partition(made, 1, 2)
     made.record_isr(("t", 0), 1, 0, (1,))
@@ -116,7 +116,7 @@ def test_a_topic_says_whether_its_leader_may_be_unclean(allow_unclean: bool) -> 
     assert of.leader == (2 if allow_unclean else NO_LEADER)
 
 
-def test_who_is_not_leader_in_that_epoch_puts_no_isr_down() -> None:
+def test_only_the_leader_of_the_epoch_changes_the_isr() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     assert not made.record_isr(("t", 0), 2, 0, (2,))
@@ -136,7 +136,7 @@ def test_a_dead_follower_cannot_be_in_sync() -> None:
     assert of.isr == [1, 3]
 
 
-def test_only_who_is_in_sync_can_be_made_leader() -> None:
+def test_only_in_sync_replicas_can_become_leader() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     made.record_isr(("t", 0), 1, 0, (1, 2))
@@ -151,7 +151,7 @@ def test_only_who_is_in_sync_can_be_made_leader() -> None:
     assert of.leader_epoch == 1
 
 
-def test_who_shuts_down_gives_the_lead_away_and_stays_out_of_sync() -> None:
+def test_controlled_shutdown_moves_leadership_and_leaves_the_isr() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     alone = made.create_topic("alone", assignments={0: [1]}).partitions[0]
@@ -164,14 +164,14 @@ def test_who_shuts_down_gives_the_lead_away_and_stays_out_of_sync() -> None:
     assert made.record_isr(("t", 0), 2, 1, (1, 2, 3))
 
 
-def test_who_shuts_down_is_no_follower_in_sync_any_more() -> None:
+def test_controlled_shutdown_removes_a_follower_from_the_isr() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     assert made.move_leaders_off(2) == []
     assert is_current(of) == (1, 1, [1, 3])
 
 
-def test_what_nobody_else_can_lead_stays() -> None:
+def test_controlled_shutdown_keeps_partitions_without_another_leader() -> None:
     made = registry()
     of = partition(made, 1, 2)
     made.move_leaders_off(2)
@@ -179,7 +179,7 @@ def test_what_nobody_else_can_lead_stays() -> None:
     assert of.leader == 1
 
 
-def test_every_change_is_told() -> None:
+def test_every_change_is_notified() -> None:
     made = registry()
     received: list[int] = []
     made.on_change.add(lambda: received.append(len(received)))
@@ -191,7 +191,7 @@ def test_every_change_is_told() -> None:
     assert len(received) == 5
 
 
-def test_a_name_belongs_to_one_topic_at_a_time() -> None:
+def test_topic_names_are_unique() -> None:
     made = registry()
     assert made.topic_id("t") == ZERO_UUID
     partition(made, 1)
@@ -216,7 +216,7 @@ def uses_elr() -> tuple[ControllerContext, Partition]:
     return made, partition(made, 1, 2, 3)
 
 
-def test_who_left_an_isr_that_is_too_small_may_still_lead() -> None:
+def test_a_replica_that_left_a_too_small_isr_may_still_lead() -> None:
     made, of = uses_elr()
     made.record_isr(("t", 0), 1, 0, (1, 3))
     assert of.elr == [], "enough are in sync"
@@ -228,7 +228,7 @@ def test_who_left_an_isr_that_is_too_small_may_still_lead() -> None:
     assert of.elr == []
 
 
-def test_who_crashed_may_have_lost_something() -> None:
+def test_a_crashed_replica_may_have_lost_records() -> None:
     made, of = uses_elr()
     made.on_node_failure(3)
     made.on_node_failure(2)
@@ -239,7 +239,7 @@ def test_who_crashed_may_have_lost_something() -> None:
     assert (of.leader, of.elr) == (NO_LEADER, [1])
 
 
-def test_who_stopped_in_good_order_has_everything() -> None:
+def test_a_cleanly_stopped_replica_has_all_records() -> None:
     made, of = uses_elr()
     made.on_node_failure(3)
     made.move_leaders_off(2)
@@ -250,7 +250,7 @@ def test_who_stopped_in_good_order_has_everything() -> None:
     assert (of.leader, of.isr, of.elr) == (2, [2], [1])
 
 
-def test_if_all_crashed_who_led_last_has_most() -> None:
+def test_after_a_crash_of_all_the_last_leader_is_preferred() -> None:
     made, of = uses_elr()
     for node in (3, 2, 1):
         made.on_node_failure(node)
@@ -270,7 +270,7 @@ def test_a_topic_of_one_replica_comes_back_with_its_node() -> None:
     assert is_current(of) == (1, 2, [1])
 
 
-def test_who_is_alone_in_sync_is_told() -> None:
+def test_the_only_in_sync_replica_is_reported() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     assert list(made.alone_in_sync(1)) == []
@@ -282,7 +282,7 @@ def test_who_is_alone_in_sync_is_told() -> None:
     assert list(made.alone_in_sync(1)) == [of], "dead or not"
 
 
-def test_with_somebody_eligible_nobody_is_alone() -> None:
+def test_with_an_eligible_replica_no_node_is_the_only_one() -> None:
     made, of = uses_elr()
     made.record_isr(("t", 0), 1, 0, (1,))
     assert list(made.alone_in_sync(1)) == []

@@ -26,7 +26,7 @@ async def supervisor() -> AsyncIterator[Supervisor]:
 
 
 @pytest.mark.parametrize(("as_of", "negotiates"), [("0.9", False), ("2.8", True)])
-async def test_only_who_cannot_be_asked_is_taken_at_its_release(
+async def test_the_configured_release_is_used_only_without_api_versions(
     supervisor: Supervisor, as_of: str, negotiates: bool
 ) -> None:
     name = {"0.9": "0.9.0"}.get(as_of, as_of)
@@ -40,7 +40,7 @@ async def test_only_who_cannot_be_asked_is_taken_at_its_release(
         peers.abort()
 
 
-async def test_a_node_that_was_forgotten_is_connected_to_anew(supervisor: Supervisor) -> None:
+async def test_a_forgotten_node_is_connected_again(supervisor: Supervisor) -> None:
     async with Broker(as_of="2.8") as broker:
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for _ in range(2):
@@ -52,7 +52,7 @@ async def test_a_node_that_was_forgotten_is_connected_to_anew(supervisor: Superv
         peers.abort()
 
 
-async def test_a_node_with_another_address_is_asked_there(supervisor: Supervisor) -> None:
+async def test_a_changed_address_is_used(supervisor: Supervisor) -> None:
     async with Broker(nodes=2, as_of="2.8") as broker:
         peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
         for address in broker.nodes.values():
@@ -62,7 +62,7 @@ async def test_a_node_with_another_address_is_asked_there(supervisor: Supervisor
 
 
 @pytest.mark.slow
-async def test_behind_an_answer_that_did_not_come_nothing_waits(
+async def test_a_missing_response_does_not_block_later_requests(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 0.2)
@@ -75,7 +75,7 @@ async def test_behind_an_answer_that_did_not_come_nothing_waits(
         peers.abort()
 
 
-async def test_nobody_there_is_told(supervisor: Supervisor) -> None:
+async def test_an_unreachable_node_is_reported(supervisor: Supervisor) -> None:
     peers = InterBrokerClients(7, RealRuntime(), supervisor, lambda node_id: RELEASES["2.8"])
     with pytest.raises(ConnectionFailed):
         await peers.request(1, Address("127.0.0.1", 1), ASK, ConnectionKind.GENERAL)

@@ -72,7 +72,7 @@ def leading(count: int = 0, **changes: object) -> Replica:
 def following(
     count: int = 0, *, epoch: int = 0, watermark: int = 0, truncates_by_epoch: bool = True
 ) -> Replica:
-    """A follower with some batches; it has been told where its log parts from the leader's."""
+    """A follower with some batches; it knows where its log diverges from the leader's."""
     made = replica(truncates_by_epoch=truncates_by_epoch, watermark=watermark)
     write(made.log, count, epoch)
     made.handle(BecomeFollower(assignment(FIRST, epoch)), 0.0)
@@ -84,7 +84,7 @@ def following(
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 @pytest.mark.parametrize("state", STATES.values(), ids=lambda state: type(state).__name__)
-def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> None:
+def test_missing_transitions_raise(state: State, event: Event) -> None:
     made = replica(state=state)
     if (type(state), type(event)) in TRANSITIONS:
         assert made.accepts(type(event))
@@ -103,14 +103,14 @@ def test_the_table_names_all_states_and_events() -> None:
 # --- leaders -------------------------------------------------------------------------------------
 
 
-def test_a_leader_takes_what_it_is_told() -> None:
+def test_a_leader_applies_the_isr_of_its_command() -> None:
     made = leading(leader_epoch=4, isr=(1, 2))
     assert (made.leader, made.leader_epoch) == (NODE, 4)
     assert (made.isr, made.replicas) == ([1, 2], [1, 2, 3])
     made.check_leader(NODE)
 
 
-def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
+def test_the_high_watermark_is_the_minimum_of_the_isr() -> None:
     made = leading()
     write(made.log, 3)
     made.on_append()
@@ -123,21 +123,21 @@ def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
     assert made.high_watermark == 3
 
 
-def test_alone_in_sync_a_leader_need_not_wait() -> None:
+def test_a_leader_alone_in_the_isr_advances_at_once() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
     made.on_append()
     assert made.high_watermark == 2
 
 
-def test_who_reads_is_told_of_the_high_watermark() -> None:
+def test_readers_are_notified_of_the_high_watermark() -> None:
     made = leading(isr=(1, 2))
     write(made.log)
     made.on_append()
-    told_of: list[int] = []
-    made.on_change.add(lambda: told_of.append(made.high_watermark))
+    notified: list[int] = []
+    made.on_change.add(lambda: notified.append(made.high_watermark))
     made.handle(FollowerFetched(FIRST, 1), 1.0)
-    assert 1 in told_of
+    assert 1 in notified
 
 
 def test_the_high_watermark_never_goes_back() -> None:
@@ -149,7 +149,7 @@ def test_the_high_watermark_never_goes_back() -> None:
     assert made.high_watermark == 2
 
 
-def test_a_follower_that_has_caught_up_wants_to_be_in_sync() -> None:
+def test_a_caught_up_follower_asks_to_join_the_isr() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
     made.on_append()
@@ -165,7 +165,7 @@ def test_the_isr_is_in_the_order_of_the_replicas() -> None:
     assert made.handle(FollowerFetched(FIRST, 0), 1.0) == (NODE, FIRST, SECOND)
 
 
-def test_a_stranger_is_not_counted() -> None:
+def test_a_fetch_by_a_non_replica_is_not_counted() -> None:
     made = leading(isr=(1, 2))
     write(made.log)
     made.on_append()
@@ -174,14 +174,14 @@ def test_a_stranger_is_not_counted() -> None:
     assert made.high_watermark == 0
 
 
-def test_who_does_not_fetch_for_too_long_falls_out() -> None:
+def test_a_follower_that_stops_fetching_leaves_the_isr() -> None:
     made = leading()
     made.handle(FollowerFetched(FIRST, 0), LAG_S)
     assert made.handle(LagCheckDue(LAG_S), LAG_S) is None
     assert made.handle(LagCheckDue(LAG_S), LAG_S + 1) == (NODE, FIRST)
 
 
-def test_who_fetches_but_never_reaches_the_end_falls_out() -> None:
+def test_a_follower_that_never_catches_up_leaves_the_isr() -> None:
     made = leading(isr=(1, 2))
     for second in range(1, 13):
         write(made.log, 2)
@@ -190,7 +190,7 @@ def test_who_fetches_but_never_reaches_the_end_falls_out() -> None:
     assert made.handle(LagCheckDue(LAG_S), 12.0) == (NODE,)
 
 
-def test_who_reaches_what_was_the_end_is_in_sync() -> None:
+def test_a_follower_that_reaches_an_earlier_end_is_in_sync() -> None:
     made = leading(isr=(1, 2))
     for second in range(1, 13):
         # It has all that there was when it asked before; more has come since.
@@ -200,7 +200,7 @@ def test_who_reaches_what_was_the_end_is_in_sync() -> None:
     assert made.handle(LagCheckDue(LAG_S), 12.0) is None
 
 
-def test_without_the_slow_ones_the_high_watermark_goes_on() -> None:
+def test_the_high_watermark_advances_without_slow_followers() -> None:
     made = leading(isr=(1, 2))
     write(made.log, 2)
     made.on_append()
@@ -226,7 +226,7 @@ def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
     assert made.handle(LagCheckDue(LAG_S), 15.1) == (NODE,)
 
 
-def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
+def test_a_new_leader_may_be_behind_the_high_watermark_seen_by_consumers() -> None:
     made = following(2, watermark=1)
     assert made.is_high_watermark_current
     made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
@@ -239,7 +239,7 @@ def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
     assert made.high_watermark == 2
 
 
-def test_who_has_less_than_a_new_leader_began_with_is_not_in_sync() -> None:
+def test_a_follower_below_the_leader_epoch_start_is_not_in_sync() -> None:
     made = following(3, watermark=1)
     made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     # What it lacks was perhaps acknowledged by the leader before.
@@ -247,7 +247,7 @@ def test_who_has_less_than_a_new_leader_began_with_is_not_in_sync() -> None:
     assert made.handle(FollowerFetched(SECOND, 3), 7.0) == (1, 2, 3)
 
 
-def test_with_too_few_in_sync_a_strict_high_watermark_stands() -> None:
+def test_below_min_isr_a_strict_high_watermark_does_not_advance() -> None:
     made = replica(min_in_sync=2)
     made.handle(BecomeLeader(assignment(isr=(1,))), 0.0)
     write(made.log)
@@ -266,13 +266,13 @@ def test_a_topic_with_too_few_replicas_needs_them_all() -> None:
     assert made.high_watermark == 1
 
 
-def test_who_is_not_in_sync_at_first_is_late_from_the_start() -> None:
+def test_a_replica_outside_the_isr_is_lagging_from_the_start() -> None:
     made = leading(isr=(1, 2))
     assert isinstance(made.state, Leading)
     assert made.state.followers[SECOND].caught_up_at == -math.inf
 
 
-def test_a_leader_goes_on_until_somebody_else_leads() -> None:
+def test_a_leader_continues_until_another_is_elected() -> None:
     made = leading()
     made.handle(StopFollowing(), 1.0)
     assert isinstance(made.state, Leading)
@@ -304,7 +304,7 @@ def test_a_follower_asks_where_its_newest_epoch_ends() -> None:
     assert made.log.end_offset == 2
 
 
-def test_an_empty_log_parts_from_none() -> None:
+def test_an_empty_log_does_not_diverge() -> None:
     made = replica()
     made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Following()
@@ -321,7 +321,7 @@ def test_an_empty_log_parts_from_none() -> None:
         (EpochEndReceived(1, 1), 1),
     ],
 )
-def test_a_follower_cuts_off_what_its_leader_does_not_have(
+def test_a_follower_truncates_records_missing_at_the_leader(
     answer: EpochEndReceived, end: int
 ) -> None:
     made = replica(watermark=1)
@@ -333,7 +333,7 @@ def test_a_follower_cuts_off_what_its_leader_does_not_have(
     assert made.log.end_offset == end
 
 
-def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
+def test_an_unknown_epoch_is_resolved_with_lower_ones() -> None:
     made = replica()
     write(made.log, 2, epoch=1)
     write(made.log, 2, epoch=4)
@@ -347,7 +347,7 @@ def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
     assert made.log.end_offset == 1
 
 
-def test_where_fetches_tell_a_follower_need_not_ask() -> None:
+def test_with_diverging_epochs_in_fetches_a_follower_need_not_ask() -> None:
     made = replica(truncates_on_fetch=True)
     write(made.log, 2, epoch=3)
     made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
@@ -373,7 +373,7 @@ def test_without_epochs_the_high_watermark_counts_there_too() -> None:
         (Diverged(0, 0), 0),
     ],
 )
-def test_a_fetch_tells_where_logs_part(answer: Diverged, end: int) -> None:
+def test_a_fetch_returns_the_diverging_epoch(answer: Diverged, end: int) -> None:
     made = replica(truncates_on_fetch=True)
     write(made.log, 2, epoch=1)
     write(made.log, 4, epoch=3)
@@ -394,19 +394,19 @@ def test_a_follower_appends_and_learns_the_high_watermark() -> None:
     assert made.high_watermark == 3, "never beyond what it has"
 
 
-def test_what_it_has_is_not_appended_again() -> None:
+def test_known_records_are_not_appended_again() -> None:
     made = following(2)
     made.handle(RecordsFetched(records(1) + records(2), 2), 1.0)
     assert made.log.end_offset == 3
 
 
-def test_a_follower_forgets_what_its_leader_forgot() -> None:
+def test_a_follower_deletes_below_the_leaders_log_start() -> None:
     made = following(3)
     made.handle(RecordsFetched(b"", 3, start_offset=2), 1.0)
     assert made.log.start_offset == 2
 
 
-def test_of_damaged_records_none_is_written() -> None:
+def test_corrupt_records_are_not_appended() -> None:
     made = following()
     bad = bytearray(records(1))
     bad[-1] ^= 0xFF
@@ -415,7 +415,7 @@ def test_of_damaged_records_none_is_written() -> None:
     assert made.log.end_offset == 0
 
 
-def test_a_leader_that_ends_earlier_is_the_truth() -> None:
+def test_a_follower_truncates_to_a_shorter_leader() -> None:
     made = following(5, watermark=4)
     made.handle(FetchOutOfRange(), 1.0)
     assert made.state == ResolvingOffset()

@@ -101,13 +101,13 @@ def listed(code: int = E.NONE, **fields: Any) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[result])])
 
 
-def test_who_follows_nobody_asks_nothing(follower: Follower) -> None:
+def test_without_followed_partitions_there_is_no_fetch(follower: Follower) -> None:
     follower.follow(0, leader=OTHER)
     assert follower.fetcher.next_request(0.0) is None
     assert follower.fetcher.next_deadline(0.0) == math.inf
 
 
-def test_a_fetch_says_who_asks_and_how_far_it_is(follower: Follower) -> None:
+def test_a_fetch_has_the_replica_id_and_the_offsets(follower: Follower) -> None:
     follower.follow(0, 1, epoch=4)
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(data=records(0, 3, epoch=4)), 0.0)
@@ -120,14 +120,14 @@ def test_a_fetch_says_who_asks_and_how_far_it_is(follower: Follower) -> None:
     assert first.partition_max_bytes == PARTITION_MAX_BYTES
 
 
-def test_what_comes_is_written(follower: Follower) -> None:
+def test_fetched_records_are_appended(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(data=records(0, 2), high_watermark=1), 0.0)
     assert (follower.replica().log.end_offset, follower.replica().high_watermark) == (2, 1)
 
 
-def test_an_error_rests_that_partition_for_a_while(follower: Follower) -> None:
+def test_an_error_backs_off_the_partition(follower: Follower) -> None:
     follower.follow(0, 1)
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(E.NOT_LEADER_OR_FOLLOWER), 5.0)
@@ -138,7 +138,7 @@ def test_an_error_rests_that_partition_for_a_while(follower: Follower) -> None:
     assert [each.partition for each in request.topics[0].partitions] == [0, 1]
 
 
-def test_a_failed_request_rests_all(follower: Follower) -> None:
+def test_a_failed_request_backs_off_all_partitions(follower: Follower) -> None:
     follower.follow(0)
     follower.fetcher.on_failure(5.0)
     assert follower.fetcher.next_request(5.0) is None
@@ -146,7 +146,7 @@ def test_a_failed_request_rests_all(follower: Follower) -> None:
     follower.ask(FetchRequest, 5.0 + RETRY_S)
 
 
-def test_a_fetch_that_failed_as_a_whole_rests_all(follower: Follower) -> None:
+def test_a_top_level_error_backs_off_all_partitions(follower: Follower) -> None:
     follower.follow(0)
     failed = FetchResponse(error_code=E.UNKNOWN_SERVER_ERROR, responses=[])
     follower.fetcher.on_response(follower.ask(FetchRequest), failed, 5.0)
@@ -164,7 +164,9 @@ def test_an_answer_may_name_topics_by_their_ids(follower: Follower) -> None:
     assert follower.replica().log.end_offset == 2
 
 
-def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> None:
+def test_with_diverging_epochs_the_follower_sends_its_last_fetched_epoch(
+    follower: Follower,
+) -> None:
     follower.manager.habits = ReplicationConfig(truncates_on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
@@ -176,7 +178,7 @@ def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> 
     assert follower.replica().log.end_offset == 1
 
 
-def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
+def test_fetch_is_equal_in_every_version(follower: Follower) -> None:
     follower.manager.habits = ReplicationConfig(truncates_on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
@@ -209,7 +211,7 @@ def test_damaged_records_are_fetched_again(follower: Follower) -> None:
     follower.ask(FetchRequest, RETRY_S)
 
 
-def test_an_answer_for_another_epoch_means_nothing(follower: Follower) -> None:
+def test_a_response_for_another_epoch_is_ignored(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
     follower.follow(0, leader=OTHER, epoch=1)
@@ -217,7 +219,7 @@ def test_an_answer_for_another_epoch_means_nothing(follower: Follower) -> None:
     assert follower.replica().log.end_offset == 0
 
 
-def test_an_answer_from_before_the_log_was_cut_off_means_nothing(follower: Follower) -> None:
+def test_a_response_from_before_a_truncation_is_ignored(follower: Follower) -> None:
     follower.follow(0)
     write(follower.replica().log, 3)
     follower.replica().state = Following()
@@ -229,7 +231,7 @@ def test_an_answer_from_before_the_log_was_cut_off_means_nothing(follower: Follo
     assert request.topics[0].partitions[0].fetch_offset == 1
 
 
-def test_an_answer_for_a_deleted_partition_means_nothing(follower: Follower) -> None:
+def test_a_response_for_a_deleted_partition_is_ignored(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
     replica = follower.replica()
@@ -238,13 +240,13 @@ def test_an_answer_for_a_deleted_partition_means_nothing(follower: Follower) -> 
     assert replica.log.end_offset == 0
 
 
-def test_an_answer_for_what_was_not_asked_means_nothing(follower: Follower) -> None:
+def test_a_response_for_an_unrequested_partition_is_ignored(follower: Follower) -> None:
     follower.follow(0)
     follower.fetcher.on_response(follower.ask(FetchRequest), fetched(data=records(0), index=9), 0.0)
     assert follower.replica().log.end_offset == 0
 
 
-def test_first_it_asks_where_its_epoch_ended(follower: Follower) -> None:
+def test_the_first_request_is_offset_for_leader_epoch(follower: Follower) -> None:
     follower.follow(0, 1)
     write(follower.replica().log, 3, epoch=0)
     follower.follow(0, 1, epoch=2)
@@ -262,7 +264,7 @@ def test_first_it_asks_where_its_epoch_ended(follower: Follower) -> None:
     follower.ask(FetchRequest)
 
 
-def test_an_epoch_that_cannot_be_told_is_asked_again(follower: Follower) -> None:
+def test_an_unanswered_epoch_is_requested_again(follower: Follower) -> None:
     follower.follow(0)
     write(follower.replica().log)
     follower.follow(0, epoch=1)
@@ -273,7 +275,7 @@ def test_an_epoch_that_cannot_be_told_is_asked_again(follower: Follower) -> None
     follower.ask(OffsetForLeaderEpochRequest, RETRY_S)
 
 
-def test_out_of_range_it_asks_for_the_end_and_then_the_start(follower: Follower) -> None:
+def test_out_of_range_requests_the_end_and_then_the_start(follower: Follower) -> None:
     follower.follow(0, 1)
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
@@ -294,7 +296,7 @@ def test_out_of_range_it_asks_for_the_end_and_then_the_start(follower: Follower)
     assert follower.replica().log.end_offset == 7
 
 
-def test_a_range_that_cannot_be_told_is_asked_again(follower: Follower) -> None:
+def test_an_unanswered_range_is_requested_again(follower: Follower) -> None:
     follower.follow(0)
     follower.fetcher.on_response(follower.ask(FetchRequest), fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
     ask = follower.ask(ListOffsetsRequest)

@@ -33,7 +33,7 @@ HERE = Address("here", 1)
 
 
 class Ledger:
-    """Records what leaders put down; refuses if told so."""
+    """Records the appends of leaders; fails on request."""
 
     def __init__(self) -> None:
         self.written: list[tuple[Key, int, int, tuple[int, ...]]] = []
@@ -78,7 +78,7 @@ def stop(delete: bool, epoch: int = 1) -> StopReplicaCommand:
     return StopReplicaCommand(controller_id=1, controller_epoch=epoch, partitions={KEY: delete})
 
 
-def test_a_node_leads_and_follows_as_it_is_told(manager: ReplicaManager) -> None:
+def test_a_node_leads_and_follows_as_commanded(manager: ReplicaManager) -> None:
     partitions: Mapping[Key, LeaderAndIsr] = {("t", 0): assignment(NODE), ("t", 1): assignment(2)}
     lead = LeaderAndIsrCommand(
         controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE}
@@ -91,18 +91,20 @@ def test_a_node_leads_and_follows_as_it_is_told(manager: ReplicaManager) -> None
     assert manager.endpoints[2] == HERE
 
 
-def test_it_hears_of_those_it_has_to_fetch_from(manager: ReplicaManager) -> None:
+def test_become_follower_starts_fetching_from_the_leader(manager: ReplicaManager) -> None:
     leaders: list[int] = []
     manager.on_new_leader = leaders.append
     manager.become_leader_or_follower(command(), 0.0)
     manager.become_leader_or_follower(command(leader=2, epoch=1), 0.0)
     assert leaders == [], "nobody said where node 2 is"
-    told_where = dataclasses.replace(command(leader=3, epoch=2), leaders={1: HERE, 3: HERE})
-    manager.become_leader_or_follower(told_where, 0.0)
+    command_with_addresses = dataclasses.replace(
+        command(leader=3, epoch=2), leaders={1: HERE, 3: HERE}
+    )
+    manager.become_leader_or_follower(command_with_addresses, 0.0)
     assert leaders == [3]
 
 
-def test_what_a_stranger_says_is_bounded(
+def test_partitions_of_a_command_are_limited(
     manager: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_TOTAL_PARTITIONS", 1)
@@ -121,14 +123,14 @@ def test_what_a_stranger_says_is_bounded(
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
-def test_what_is_not_newer_is_refused(manager: ReplicaManager, epoch: int) -> None:
+def test_stale_leader_epochs_are_rejected(manager: ReplicaManager, epoch: int) -> None:
     manager.become_leader_or_follower(command(epoch=4), 0.0)
     answer = manager.become_leader_or_follower(command(leader=2, epoch=epoch), 0.0)
     assert answer == {KEY: E.STALE_CONTROLLER_EPOCH}
     assert manager.replica("t", 0).leader == NODE
 
 
-def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
+def test_partitions_without_a_local_replica_are_rejected(manager: ReplicaManager) -> None:
     answer = manager.become_leader_or_follower(command(leader=2, replicas=(2, 3)), 0.0)
     assert answer == {KEY: E.UNKNOWN_TOPIC_OR_PARTITION}
     with pytest.raises(ApiError) as refused:
@@ -136,7 +138,7 @@ def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
     assert refused.value.code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
+def test_a_stale_controller_epoch_is_rejected(manager: ReplicaManager) -> None:
     manager.update_metadata(
         UpdateMetadataCommand(
             controller_id=1, controller_epoch=5, partitions={}, live={2: LiveNode(HERE)}
@@ -155,7 +157,7 @@ def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
     assert (manager.metadata.controller_id, list(manager.metadata.live)) == (1, [2])
 
 
-def test_a_partition_that_is_stopped_stays(manager: ReplicaManager) -> None:
+def test_a_stopped_partition_keeps_its_log(manager: ReplicaManager) -> None:
     manager.become_leader_or_follower(command(leader=2), 0.0)
     assert manager.stop_replicas(stop(False), 0.0) == {KEY: E.NONE}
     assert manager.replica("t", 0).state == Offline()
@@ -190,7 +192,7 @@ def test_followers_enter_the_isr_when_that_is_recorded(
     assert ledger.written == [(KEY, NODE, 1, (NODE, 2))] * 2
 
 
-def test_slow_followers_leave_it(manager: ReplicaManager, ledger: Ledger) -> None:
+def test_slow_followers_leave_the_isr(manager: ReplicaManager, ledger: Ledger) -> None:
     manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
     manager.update_follower_fetch_state(replica, 2, 0, LAG_S)
@@ -245,18 +247,18 @@ def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None
     assert manager.replica("t", 0).log.end_offset == 2
 
 
-def test_everything_that_is_written_is_told(manager: ReplicaManager) -> None:
-    told_of: list[int] = []
-    manager.on_write.add(lambda: told_of.append(1))
+def test_every_write_is_notified(manager: ReplicaManager) -> None:
+    notified: list[int] = []
+    manager.on_write.add(lambda: notified.append(1))
     manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
-    before = len(told_of)
+    before = len(notified)
     replica.on_append()
-    assert len(told_of) > before
+    assert len(notified) > before
 
 
 @pytest.mark.parametrize("waits_for_min_isr", [True, False])
-def test_the_release_says_how_many_have_to_be_in_sync(
+def test_min_isr_semantics_follow_the_release(
     manager: ReplicaManager, waits_for_min_isr: bool
 ) -> None:
     manager.habits = ReplicationConfig(waits_for_min_isr=waits_for_min_isr)
@@ -264,7 +266,7 @@ def test_the_release_says_how_many_have_to_be_in_sync(
     assert manager.replica("t", 0).min_in_sync == (2 if waits_for_min_isr else 0)
 
 
-def test_what_a_crash_left_of_another_topic_of_that_name_is_gone(
+def test_leftovers_of_an_earlier_topic_with_the_name_are_deleted(
     manager: ReplicaManager, ledger: Ledger
 ) -> None:
     manager.become_leader_or_follower(command(), 0.0)
@@ -275,7 +277,7 @@ def test_what_a_crash_left_of_another_topic_of_that_name_is_gone(
     assert manager.replica("t", 0).log.end_offset == 0
 
 
-def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:
+def test_leftovers_of_a_crash_can_be_deleted(manager: ReplicaManager) -> None:
     manager.become_leader_or_follower(command(), 0.0)
     write(manager.replica("t", 0).log, 3)
     manager.crash()
@@ -284,7 +286,7 @@ def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:
     assert manager.replica("t", 0).log.end_offset == 0
 
 
-def test_the_release_says_how_logs_are_cut_off(manager: ReplicaManager) -> None:
+def test_truncation_follows_the_release(manager: ReplicaManager) -> None:
     manager.habits = ReplicationConfig(truncates_by_epoch=False)
     manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
@@ -294,6 +296,6 @@ def test_the_release_says_how_logs_are_cut_off(manager: ReplicaManager) -> None:
     assert replica.log.end_offset == 0
 
 
-def test_the_largest_batch_is_asked_for(manager: ReplicaManager) -> None:
+def test_fetches_allow_the_largest_batch(manager: ReplicaManager) -> None:
     manager.become_leader_or_follower(command(), 0.0)
     assert manager.max_batch_bytes(manager.replica("t", 0)) == len("t")

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 E = ErrorCode
 RELEASES = ["0.10", "2.6", None]
 """One that cuts logs off at the high watermark, one that asks for the end of an epoch, and one that
-is told of it when it fetches."""
+learns it with its next fetch."""
 
 CONSUMER, DEBUG = -1, -2
 ALL_IN_SYNC = -1
@@ -45,7 +45,7 @@ QUICK: Any = {"replica_lag_time_max_ms": 500, "replica_fetch_wait_max_ms": 50}
 
 
 async def settled(broker: Broker) -> None:
-    """Wait until every node has heard of everything."""
+    """Wait until every node has the newest state."""
     replication = broker._running.replication
     assert replication is not None
     assert await replication.wait_until_up_to_date(10)
@@ -106,7 +106,7 @@ def values(data: Any) -> list[bytes]:
 
 
 def log_of(broker: Broker, node: int) -> list[bytes]:
-    """What a node has on its disk."""
+    """Return the batches that a node has on its disk."""
     replication = broker._running.replication
     assert replication is not None
     replica = replication.managers[node].replicas["t", 0]
@@ -155,7 +155,7 @@ def fetches_of(broker: Broker, follower: int) -> list[SeenRequest]:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_every_node_gets_what_is_written(as_of: str | None) -> None:
+async def test_records_are_replicated_to_every_node(as_of: str | None) -> None:
     async with cluster(as_of) as broker:
         assert await produce(broker, b"one") == (E.NONE, 0)
         assert await produce(broker, b"two") == (E.NONE, 1)
@@ -166,7 +166,7 @@ async def test_every_node_gets_what_is_written(as_of: str | None) -> None:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_what_was_acknowledged_outlives_its_leader(as_of: str | None) -> None:
+async def test_acknowledged_records_survive_the_leader(as_of: str | None) -> None:
     async with cluster(as_of) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as p:
         sent: list[bytes] = []
 
@@ -190,7 +190,7 @@ async def test_what_was_acknowledged_outlives_its_leader(as_of: str | None) -> N
         assert [value for value in got if value in sent] == sent
 
 
-async def test_acks_of_all_wait_for_who_is_in_sync() -> None:
+async def test_acks_all_waits_for_the_isr() -> None:
     async with cluster() as broker:
         broker.pause(FOLLOWER)
         assert await produce(broker, b"v", timeout_ms=50) == (E.REQUEST_TIMED_OUT, -1)
@@ -199,7 +199,7 @@ async def test_acks_of_all_wait_for_who_is_in_sync() -> None:
         assert await produce(broker, b"x") == (E.NONE, 2)
 
 
-async def test_consumers_see_what_everybody_in_sync_has() -> None:
+async def test_consumers_read_up_to_the_high_watermark() -> None:
     async with cluster(nodes=2) as broker:
         await produce(broker, b"seen")
         broker.pause(FOLLOWER)
@@ -264,9 +264,7 @@ async def until_watermark(broker: Broker, node: int, offset: int) -> None:
         ("1.1", E.NONE, E.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_who_is_no_replica_is_given_nothing(
-    as_of: str, at_leader: int, at_follower: int
-) -> None:
+async def test_a_fetch_by_a_non_replica_fails(as_of: str, at_leader: int, at_follower: int) -> None:
     async with cluster(as_of, nodes=2) as broker:
         await produce(broker, b"v")
         for node, code in ((LEADER, at_leader), (FOLLOWER, at_follower)):
@@ -275,7 +273,7 @@ async def test_who_is_no_replica_is_given_nothing(
         assert broker.isr("t", 0) == (LEADER, FOLLOWER)
 
 
-async def test_0_8_waits_for_the_number_that_is_asked_for() -> None:
+async def test_0_8_waits_for_the_given_number_of_acks() -> None:
     async with cluster("0.8") as broker:
         broker.pause(THIRD)
         async with connected(broker, LEADER) as client:
@@ -288,7 +286,7 @@ async def test_0_8_waits_for_the_number_that_is_asked_for() -> None:
 # --- who is in sync ------------------------------------------------------------------------------
 
 
-async def test_who_hangs_falls_out_of_sync_and_comes_back() -> None:
+async def test_a_hanging_node_leaves_the_isr_and_returns() -> None:
     async with cluster(**QUICK, min_insync_replicas=3) as broker:
         assert await produce(broker, b"a") == (E.NONE, 0)
         broker.pause(THIRD)
@@ -301,7 +299,7 @@ async def test_who_hangs_falls_out_of_sync_and_comes_back() -> None:
         assert log_of(broker, THIRD) == [b"a", b"c", b"d"]
 
 
-async def test_too_few_in_sync_when_all_have_it_is_told_too() -> None:
+async def test_not_enough_replicas_after_append_is_returned() -> None:
     async with cluster(nodes=2, **QUICK, min_insync_replicas=2) as broker:
         broker.pause(FOLLOWER)
         code, _ = await produce(broker, b"v")
@@ -310,7 +308,7 @@ async def test_too_few_in_sync_when_all_have_it_is_told_too() -> None:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_who_was_killed_catches_up(as_of: str | None) -> None:
+async def test_a_killed_node_catches_up(as_of: str | None) -> None:
     async with cluster(as_of, nodes=2) as broker:
         await produce(broker, b"a")
         await broker.kill(FOLLOWER)
@@ -321,7 +319,7 @@ async def test_who_was_killed_catches_up(as_of: str | None) -> None:
         assert log_of(broker, FOLLOWER) == [b"a", b"b"]
 
 
-async def test_clients_hear_who_is_in_sync() -> None:
+async def test_metadata_contains_the_isr() -> None:
     async with cluster(nodes=2, **QUICK) as broker:
         broker.pause(FOLLOWER)
         await broker.wait_for_isr("t", 0, LEADER)
@@ -341,7 +339,7 @@ async def test_clients_hear_who_is_in_sync() -> None:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_a_leader_that_comes_back_gives_up_what_nobody_else_had(as_of: str | None) -> None:
+async def test_a_returning_leader_truncates_unreplicated_records(as_of: str | None) -> None:
     async with cluster(as_of, nodes=2) as broker:
         await produce(broker, b"common")
         await until_watermark(broker, FOLLOWER, 1)
@@ -357,7 +355,7 @@ async def test_a_leader_that_comes_back_gives_up_what_nobody_else_had(as_of: str
         assert log_of(broker, LEADER) == log_of(broker, FOLLOWER) == [b"common", b"instead"]
 
 
-async def test_a_move_goes_over_the_wire() -> None:
+async def test_move_leader_sends_inter_broker_requests() -> None:
     async with cluster(nodes=2) as broker:
         epoch = broker.leader_epoch("t", 0)
         broker.move_leader("t", 0, FOLLOWER)
@@ -375,7 +373,7 @@ async def test_a_move_goes_over_the_wire() -> None:
             broker.move_leader("t", 0, 3)
 
 
-async def test_what_gets_no_answer_is_said_again() -> None:
+async def test_an_unanswered_command_is_sent_again() -> None:
     async with cluster(nodes=2) as broker:
         for key in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.FETCH):
             broker.on(key, Close(), times=2)
@@ -385,7 +383,7 @@ async def test_what_gets_no_answer_is_said_again() -> None:
         assert log_of(broker, LEADER) == [b"v"]
 
 
-async def test_a_node_that_knows_another_controller_is_not_told_again() -> None:
+async def test_a_command_of_an_older_controller_is_not_repeated() -> None:
     async with cluster(nodes=2) as broker:
         rule = broker.on(ApiKey.LEADER_AND_ISR, Answer(E.STALE_CONTROLLER_EPOCH), node=FOLLOWER)
         broker.move_leader("t", 0, FOLLOWER)
@@ -394,7 +392,7 @@ async def test_a_node_that_knows_another_controller_is_not_told_again() -> None:
         assert await produce(broker, b"v", node=FOLLOWER) == (E.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-async def test_a_new_leader_does_not_tell_of_an_earlier_end() -> None:
+async def test_a_new_leader_does_not_return_an_earlier_end() -> None:
     async with cluster("2.8") as broker:
         await produce(broker, b"a")
         await until_watermark(broker, FOLLOWER, 1)
@@ -415,7 +413,7 @@ async def test_a_new_leader_does_not_tell_of_an_earlier_end() -> None:
         hung.remove()
 
 
-async def test_a_node_that_was_not_told_still_leads() -> None:
+async def test_a_node_that_missed_the_command_still_leads() -> None:
     async with cluster(nodes=2) as broker:
         rule = broker.on(ApiKey.LEADER_AND_ISR, Drop(), node=LEADER)
         broker.move_leader("t", 0, FOLLOWER)
@@ -430,7 +428,7 @@ async def test_a_node_that_was_not_told_still_leads() -> None:
         rule.remove()
 
 
-async def test_the_next_controller_goes_on() -> None:
+async def test_the_next_controller_continues() -> None:
     async with cluster() as broker:
         assert broker.controller_id == LEADER
         await broker.kill(LEADER)
@@ -459,7 +457,7 @@ async def test_all_nodes_may_die() -> None:
         assert values(await fetch(broker, FOLLOWER)) == [b"v"]
 
 
-async def test_who_shuts_down_leaves_in_good_order() -> None:
+async def test_controlled_shutdown_moves_leadership_first() -> None:
     async with cluster() as broker:
         await broker.shut_down(LEADER)
         asked = broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)
@@ -470,7 +468,7 @@ async def test_who_shuts_down_leaves_in_good_order() -> None:
         assert len(broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)) == 1
 
 
-async def test_who_hangs_is_not_asked_to_leave_in_good_order() -> None:
+async def test_a_hanging_node_is_shut_down_without_the_controller() -> None:
     async with cluster(nodes=2) as broker:
         broker.pause(FOLLOWER)
         await broker.shut_down(FOLLOWER)
@@ -478,14 +476,14 @@ async def test_who_hangs_is_not_asked_to_leave_in_good_order() -> None:
         assert broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN) == []
 
 
-async def test_a_controller_that_does_not_answer_does_not_keep_anybody() -> None:
+async def test_a_hanging_controller_does_not_block_a_shutdown() -> None:
     async with cluster(nodes=2) as broker:
         broker.on(ApiKey.CONTROLLED_SHUTDOWN, Close())
         await broker.shut_down(FOLLOWER)
         assert broker.live_nodes == (LEADER,)
 
 
-async def test_nothing_can_be_lost_of_what_nobody_leads() -> None:
+async def test_unsynced_loss_needs_a_leader() -> None:
     async with cluster(nodes=2) as broker:
         with pytest.raises(BrokerError) as refused:
             broker.truncate("t", 0, 1)
@@ -497,7 +495,7 @@ async def test_nothing_can_be_lost_of_what_nobody_leads() -> None:
         assert refused.value.code == E.LEADER_NOT_AVAILABLE
 
 
-async def test_who_may_not_leave_leaves_all_the_same() -> None:
+async def test_a_rejected_controlled_shutdown_still_stops_the_node() -> None:
     async with cluster(nodes=2) as broker:
         broker.on(ApiKey.CONTROLLED_SHUTDOWN, Answer(E.STALE_CONTROLLER_EPOCH))
         await broker.shut_down(LEADER)
@@ -521,13 +519,14 @@ async def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
 
 
 async def seen(broker: Broker, node: int, topic: str) -> tuple[int, int]:
-    """The error of a topic in what a node tells, and how many of its partitions have a leader."""
+    """Return a topic's error in a node's metadata, and the number of its partitions with a
+    leader."""
     async with connected(broker, node) as client:
         [received] = (await client.call(build_update_metadata_request(topic), 4)).topics
     return received.error_code, sum(each.leader_id != -1 for each in received.partitions)
 
 
-async def test_the_controller_answers_when_it_knows() -> None:
+async def test_the_controller_responds_after_propagation() -> None:
     async with cluster("2.8", nodes=2) as broker:
         made = CreatableTopic(
             name="u", num_partitions=4, replication_factor=2, assignments=[], configs=[]
@@ -543,14 +542,14 @@ async def test_the_controller_answers_when_it_knows() -> None:
             assert await seen(broker, LEADER, "u") == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
 
 
-async def test_others_pass_nothing_on() -> None:
+async def test_other_nodes_do_not_forward() -> None:
     async with cluster("2.8", nodes=2) as broker, connected(broker, FOLLOWER) as client:
         request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
         [received] = (await client.call(request, 3)).responses
         assert received.error_code == E.NOT_CONTROLLER
 
 
-async def test_a_topic_made_anew_while_a_node_was_down_is_another_one() -> None:
+async def test_a_topic_recreated_while_a_node_was_down_is_a_new_one() -> None:
     async with cluster(nodes=2) as broker:
         await produce(broker, b"of the first")
         await broker.kill(FOLLOWER)
@@ -625,12 +624,12 @@ async def test_transactions_are_replicated(as_of: str | None) -> None:
 # --- options -------------------------------------------------------------------------------------
 
 
-def test_logs_of_their_own_are_not_kept_on_disk() -> None:
+def test_replicated_logs_are_in_memory() -> None:
     with pytest.raises(InvalidOption, match="data_dir"):
         Broker(as_of="2.8", replicate=True, data_dir="anywhere")
 
 
-def test_followers_must_be_able_to_be_in_sync() -> None:
+def test_lag_options_must_allow_followers_in_the_isr() -> None:
     with pytest.raises(InvalidOption, match="replica_fetch_wait_max_ms"):
         Broker(as_of="2.8", replicate=True, replica_lag_time_max_ms=100)
 

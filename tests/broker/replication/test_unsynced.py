@@ -1,4 +1,4 @@
-"""What a loss of power takes, and what survives it."""
+"""Data lost and kept after a loss of power."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ends(broker: Broker) -> list[int]:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_what_all_in_sync_had_outlives_its_leader(as_of: str | None) -> None:
+async def test_records_of_the_whole_isr_survive_a_power_loss(as_of: str | None) -> None:
     async with Broker(
         3, as_of=as_of, replicate=True, min_insync_replicas=2, replica_fetch_wait_max_ms=20
     ) as broker:
@@ -44,7 +44,7 @@ async def test_what_all_in_sync_had_outlives_its_leader(as_of: str | None) -> No
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_what_the_leader_alone_had_is_lost(as_of: str | None) -> None:
+async def test_unreplicated_records_are_lost_with_power(as_of: str | None) -> None:
     async with Broker(3, as_of=as_of, replicate=True, replica_fetch_wait_max_ms=20) as broker:
         await broker.create_topic("t")
         assert await produce(broker, b"kept") is E.NONE
@@ -68,7 +68,7 @@ async def test_what_the_leader_alone_had_is_lost(as_of: str | None) -> None:
 
 
 @pytest.mark.parametrize("as_of", RELEASES)
-async def test_what_was_written_to_one_replica_alone_is_lost_with_it(as_of: str | None) -> None:
+async def test_records_of_a_single_replica_are_lost_with_it(as_of: str | None) -> None:
     async with Broker(as_of=as_of, replicate=True, flush_messages=2) as broker:
         await broker.create_topic("t")
         for value in (b"a", b"b", b"c"):
@@ -91,7 +91,7 @@ async def test_a_process_that_dies_loses_nothing() -> None:
         assert broker.end_offset("t", 0) == 1, "the start in between synced it"
 
 
-async def test_who_has_all_that_was_acknowledged_leads_when_the_rest_crashed() -> None:
+async def test_the_replica_with_all_acknowledged_records_becomes_leader() -> None:
     async with Broker(
         2,
         replicate=True,

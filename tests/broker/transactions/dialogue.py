@@ -146,7 +146,7 @@ class Dialogue:
         assert await self.settled(ask) == E.NONE
 
     async def read(self, *, isolated: bool, offset: int = 0) -> Note:
-        """What a fetch gives: values, where reading ends, and what was aborted."""
+        """Return the values, the end and the aborted transactions of a fetch."""
         asked = fetch.FetchPartition(
             partition=0, fetch_offset=offset, partition_max_bytes=2**20, log_start_offset=-1
         )
@@ -187,7 +187,7 @@ class Dialogue:
         return found
 
     async def stable(self, group: str, *, stable: bool = True) -> list[int]:
-        """What a group has committed: the error, and the offset."""
+        """Return the error and the committed offset of a group."""
         version = self.version(ApiKey.OFFSET_FETCH)
         topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
         request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])

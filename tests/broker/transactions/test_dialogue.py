@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("version", RELEASES)
-async def test_it_answers_as_the_release_did(version: str) -> None:
+async def test_responses_equal_those_of_the_release(version: str) -> None:
     as_of = RELEASES[version]
     async with Broker(as_of=as_of) as broker:
         await broker.create_topic("t", 2)

@@ -1,4 +1,4 @@
-"""What drives transactions: markers, the time, and what is kept. Without a network."""
+"""The transaction coordinator: markers, timeouts, and stored state. Without a network."""
 
 from __future__ import annotations
 
@@ -400,7 +400,7 @@ def test_lines_that_say_nothing_new_are_left_out(
     assert found.producer.epoch == 29
 
 
-def test_offsets_of_too_many_groups_are_told(
+def test_offsets_of_too_many_groups_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(offsets, "MAX_KEYS", 0)

@@ -1,4 +1,4 @@
-"""What a transaction answers in each state, and where it goes."""
+"""Response and next state of a transaction for each event in each state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def made() -> TransactionMetadata:
     return TransactionMetadata("tx", count(40).__next__)
 
 
-def told(
+def apply_events(
     transaction: TransactionMetadata, *events: Event, now_ms: int = NOW_MS
 ) -> TransactionResult:
     """The answer to the last of the events; the others are carried out."""
@@ -74,7 +74,7 @@ PATHS: dict[TransactionState, tuple[Event, ...]] = {
 
 def in_state(state: TransactionState) -> TransactionMetadata:
     transaction = made()
-    told(transaction, *PATHS[state])
+    apply_events(transaction, *PATHS[state])
     assert transaction.state is state
     return transaction
 
@@ -94,7 +94,7 @@ EVENTS: dict[str, Callable[[ProducerIdAndEpoch], Event]] = {
     "expire": lambda me: ExpireTransactionalId(),
 }
 
-# What whoever is the producer is answered, and the state after it, in the order of EVENTS.
+# The response to the current producer and the next state, in the order of EVENTS.
 BUSY = (E.CONCURRENT_TRANSACTIONS, None)
 SAME = (E.NONE, None)
 WRONG = (E.INVALID_TXN_STATE, None)
@@ -166,7 +166,7 @@ USES = [name for name in EVENTS if name not in {"init", "fenced", "markers", "ti
 
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("state", [s for s in S if s is not S.DEAD], ids=lambda s: s.value)
-def test_nobody_else_has_a_say(state: TransactionState, name: str) -> None:
+def test_requests_of_other_producers_are_rejected(state: TransactionState, name: str) -> None:
     transaction = in_state(state)
     me = transaction.producer
     for other, code in (
@@ -194,7 +194,7 @@ def test_a_newcomer_takes_the_next_epoch() -> None:
     assert init(transaction, ProducerIdAndEpoch(40, 0)).code == E.PRODUCER_FENCED
 
 
-def test_who_bumps_its_own_epoch_may_ask_again_until_a_newcomer_comes() -> None:
+def test_an_epoch_bump_may_be_retried_until_another_producer_initializes() -> None:
     transaction = made()
     init(transaction)
     for _ in range(2):
@@ -205,7 +205,7 @@ def test_who_bumps_its_own_epoch_may_ask_again_until_a_newcomer_comes() -> None:
     assert init(transaction, ProducerIdAndEpoch(40, 2)).producer == ProducerIdAndEpoch(40, 3)
 
 
-def test_an_id_that_nobody_knows_is_given_to_who_had_another() -> None:
+def test_an_unknown_producer_id_gets_a_new_one() -> None:
     assert init(made(), ProducerIdAndEpoch(3, 9)).producer == ProducerIdAndEpoch(40, 0)
 
 
@@ -233,7 +233,7 @@ def test_an_older_producer_does_not_end_the_transaction_of_the_newer() -> None:
 def test_a_transaction_times_out_when_its_time_has_passed_and_not_before() -> None:
     transaction = in_state(S.ONGOING)
     assert transaction.next_deadline_ms() == NOW_MS + TIMEOUT_MS
-    told(
+    apply_events(
         transaction,
         AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
         now_ms=NOW_MS + 500,
@@ -242,18 +242,18 @@ def test_a_transaction_times_out_when_its_time_has_passed_and_not_before() -> No
     assert transaction.state is S.ONGOING
     transaction.handle(TransactionDeadlineReached(), NOW_MS + TIMEOUT_MS)
     assert transaction.producer == ProducerIdAndEpoch(40, 1)
-    assert told(transaction, COMMIT).code == E.PRODUCER_FENCED
+    assert apply_events(transaction, COMMIT).code == E.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("bumps_epoch", [False, True])
-def test_who_timed_out_may_abort_and_go_on_where_every_end_gives_an_epoch(
+def test_after_a_timeout_a_v2_producer_may_abort_and_continue(
     bumps_epoch: bool,
 ) -> None:
     transaction = in_state(S.PREPARE_EPOCH_FENCE)
-    told(transaction, EpochFenced(bumps_epoch=bumps_epoch), MARKERS)
+    apply_events(transaction, EpochFenced(bumps_epoch=bumps_epoch), MARKERS)
     assert transaction.state is S.COMPLETE_ABORT
     abort, commit = (
-        told(transaction, EndTransaction(producer=ME, commit=commit, bumps_epoch=True))
+        apply_events(transaction, EndTransaction(producer=ME, commit=commit, bumps_epoch=True))
         for commit in (False, True)
     )
     bumped = init(transaction, ME)
@@ -267,9 +267,9 @@ def test_who_timed_out_may_abort_and_go_on_where_every_end_gives_an_epoch(
 def test_the_last_epoch_is_kept_to_fence_with() -> None:
     transaction = in_state(S.ONGOING)
     transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
-    told(transaction, INIT)
+    apply_events(transaction, INIT)
     assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
-    told(transaction, EpochFenced(), MARKERS)
+    apply_events(transaction, EpochFenced(), MARKERS)
     assert init(transaction).producer.producer_id == 41
 
 
@@ -284,23 +284,23 @@ def bumping(commit: bool, epoch: int = 0) -> EndTransaction:
 def test_an_end_gives_a_new_epoch_and_its_answer_may_be_lost(commit: bool) -> None:
     transaction = in_state(S.ONGOING)
     after = TransactionResult(producer=ProducerIdAndEpoch(40, 1))
-    assert told(transaction, bumping(commit)) == after
-    assert told(transaction, bumping(commit)).code == E.CONCURRENT_TRANSACTIONS
-    assert told(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
-    assert told(transaction, bumping(commit, epoch=1)).code == E.PRODUCER_FENCED
-    told(transaction, MARKERS)
-    assert told(transaction, bumping(commit)) == after
-    assert told(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
+    assert apply_events(transaction, bumping(commit)) == after
+    assert apply_events(transaction, bumping(commit)).code == E.CONCURRENT_TRANSACTIONS
+    assert apply_events(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
+    assert apply_events(transaction, bumping(commit, epoch=1)).code == E.PRODUCER_FENCED
+    apply_events(transaction, MARKERS)
+    assert apply_events(transaction, bumping(commit)) == after
+    assert apply_events(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
 
 
 def test_an_old_end_is_not_taken_for_one_of_the_next_transaction() -> None:
     transaction = in_state(S.ONGOING)
-    told(transaction, bumping(True), MARKERS)
-    told(
+    apply_events(transaction, bumping(True), MARKERS)
+    apply_events(
         transaction,
         AddToTransaction(producer=ProducerIdAndEpoch(40, 1), scope=TransactionContents((T0,))),
     )
-    assert told(transaction, bumping(False)).code == E.PRODUCER_FENCED
+    assert apply_events(transaction, bumping(False)).code == E.PRODUCER_FENCED
     assert transaction.state is S.ONGOING
 
 
@@ -310,41 +310,41 @@ def test_the_end_with_the_last_epoch_gives_a_new_id(commit: bool) -> None:
     transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
     end = bumping(commit, MAX_EPOCH)
     after = TransactionResult(producer=ProducerIdAndEpoch(41, 0))
-    assert told(transaction, end) == after
+    assert apply_events(transaction, end) == after
     assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
-    assert told(transaction, end).code == E.CONCURRENT_TRANSACTIONS
-    told(transaction, MARKERS)
+    assert apply_events(transaction, end).code == E.CONCURRENT_TRANSACTIONS
+    apply_events(transaction, MARKERS)
     assert transaction.producer == ProducerIdAndEpoch(41, 0)
-    assert told(transaction, end) == after
+    assert apply_events(transaction, end) == after
 
 
 def test_an_end_without_a_new_epoch_may_come_again() -> None:
     transaction = in_state(S.COMPLETE_COMMIT)
-    assert told(transaction, COMMIT) == TransactionResult(producer=ME)
-    assert told(transaction, ABORT).code == E.INVALID_TXN_STATE
+    assert apply_events(transaction, COMMIT) == TransactionResult(producer=ME)
+    assert apply_events(transaction, ABORT).code == E.INVALID_TXN_STATE
 
 
 def test_it_is_complete_when_the_last_marker_is_written() -> None:
     transaction = in_state(S.ONGOING)
-    told(
+    apply_events(
         transaction,
         AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
         OFFSETS,
         COMMIT,
     )
-    told(transaction, MarkersWritten(scope=TransactionContents((T0,))))
+    apply_events(transaction, MarkersWritten(scope=TransactionContents((T0,))))
     assert (transaction.state, list(transaction.partitions)) == (S.PREPARE_COMMIT, [T1])
-    told(transaction, MarkersWritten(scope=TransactionContents((T1,))))
+    apply_events(transaction, MarkersWritten(scope=TransactionContents((T1,))))
     assert transaction.state is S.PREPARE_COMMIT
     assert transaction.offsets == {"g": {T0: CommittedOffset(7, -1, "")}}
-    told(transaction, MarkersWritten(scope=TransactionContents((), ("g",))))
+    apply_events(transaction, MarkersWritten(scope=TransactionContents((), ("g",))))
     assert transaction.state is S.COMPLETE_COMMIT
     assert transaction.offsets == {}
 
 
 def test_a_transaction_begins_with_what_is_added_first() -> None:
     transaction = in_state(S.COMPLETE_COMMIT)
-    told(
+    apply_events(
         transaction,
         AddToTransaction(producer=ME, scope=TransactionContents((T1,))),
         now_ms=NOW_MS + 50,
@@ -352,11 +352,13 @@ def test_a_transaction_begins_with_what_is_added_first() -> None:
     assert transaction.started_ms == NOW_MS + 50
     assert list(transaction.partitions) == [T1]
     assert (
-        told(transaction, VerifyInTransaction(producer=ME, scope=TransactionContents((T1,)))).code
+        apply_events(
+            transaction, VerifyInTransaction(producer=ME, scope=TransactionContents((T1,)))
+        ).code
         == E.NONE
     )
     assert (
-        told(transaction, VerifyInTransaction(producer=ME, scope=ALL)).code
+        apply_events(transaction, VerifyInTransaction(producer=ME, scope=ALL)).code
         == E.TRANSACTION_ABORTABLE
     )
 
@@ -365,7 +367,7 @@ def test_groups_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(transaction_metadata, "MAX_GROUPS", 2)
     transaction = in_state(S.ONGOING)
     codes = [
-        told(
+        apply_events(
             transaction, AddToTransaction(producer=ME, scope=TransactionContents(groups=(name,)))
         ).code
         for name in "ghi"
@@ -373,7 +375,7 @@ def test_groups_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST]
     assert list(transaction.groups) == ["g", "h"]
     codes = [
-        told(transaction, CommitTxnOffsets(producer=ME, group=name, offsets={})).code
+        apply_events(transaction, CommitTxnOffsets(producer=ME, group=name, offsets={})).code
         for name in "ghig"
     ]
     assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST, E.NONE]

@@ -21,7 +21,7 @@ SHORTEST_PAUSE = 0.75
 """Of `retry_backoff_ms`: pauses differ by a fifth of it."""
 
 UNEXPECTED = "a response with correlation id"
-"""How a client tells of an answer for which it does not wait."""
+"""Log text of a client that receives a response it does not wait for."""
 
 
 def calls_end(run: Run) -> Iterator[Violation]:
@@ -55,7 +55,7 @@ def calls_end(run: Run) -> Iterator[Violation]:
             never.append((f"{called.name} of {called.client}, since {called.at:.3f} s", called))
     yield from group_findings(9, "calls ended after their deadline", late)
     yield from group_findings(9, "calls never ended", never)
-    yield from group_findings(9, "records were told of after their deadline", _late(run))
+    yield from group_findings(9, "outcomes of records came after their deadline", _late(run))
     hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.outcomes_missing]
     yield from group_findings(9, "records have no outcome after their producer's end", hanging)
 
@@ -111,9 +111,9 @@ def nothing_leaks(run: Run) -> Iterator[Violation]:
 
 
 def _leftover_members(run: Run) -> Iterator[Finding]:
-    """Members whose client was closed when all was well, and so could say goodbye.
+    """Members whose client was closed when all was well, and so could send LeaveGroup.
 
-    It cannot before it was told who it is, and who is cancelled does not wait for that.
+    A member without a member id cannot leave, and a cancelled one does not wait for its id.
     """
     begin = well_since(run)
     joined = dict(run.observed.joined)
@@ -149,7 +149,7 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
     yield from group_findings(12, "errors are of no kind that callers know", strange)
     yield from group_findings(12, "errors blame peers that keep the protocol", protocol)
     crashes: list[Finding] = [(line, line) for line in run.observed.crashes or ()]
-    yield from group_findings(12, "failures that nobody was told", crashes)
+    yield from group_findings(12, "failures that were never reported", crashes)
     unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
     yield from group_findings(12, "requests that no broker can read", unreadable)
     mistaken = list(_rejected_requests(run))
@@ -164,9 +164,8 @@ def _retried_without_pause(run: Run) -> Iterator[Finding]:
     """Commits of a client that come sooner after a refusal than the shortest pause.
 
     What is handled in the very moment of the refusal was on its way before that: a node that was
-    stopped goes through all that waits for it. Nor is what it refuses then heard by a client that
-    has gone over to another node, or to a newer connection.
-    """
+    stopped goes through all that waits for it. A client that moved to another node or a newer
+    connection does not receive those errors."""
     put_off: dict[str, float] = {}
     newest: dict[str, float] = {}
     for request in run.observed.commits or ():
@@ -221,7 +220,9 @@ def no_secret_is_logged(run: Run) -> Iterator[Violation]:
         ("reprs", observed.reprs or ()),
         ("errors", [ended.text for ended in _ends(run) if ended.text]),
     ):
-        yield from group_findings(13, f"{where} tell a secret", list(_lines_with(lines, needles)))
+        yield from group_findings(
+            13, f"{where} contain a secret", list(_lines_with(lines, needles))
+        )
 
 
 def _shapes(secret: str) -> list[str]:
@@ -245,6 +246,6 @@ def well_since(run: Run) -> float | None:
 
 
 def grace_s(client: Client) -> float:
-    """How long after the heal a client may still suffer from what was before: a request that was
-    under way is given up, and a connection made anew."""
+    """Return how long after the heal earlier faults may still affect a client: requests in flight
+    time out, and a new connection is made."""
     return client.seconds("request_timeout_ms", 30_000) + 5.0

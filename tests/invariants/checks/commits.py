@@ -1,4 +1,4 @@
-"""What groups commit: invariant 6."""
+"""Offsets that groups commit: invariant 6."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ANYWHERE = 2**62
 """How far a commit may go whose position nobody knows."""
 
 ASKING_S = 1.0
-"""A member hears that a topic was made anew when it asks for metadata again, which takes so long at
+"""A member learns of a recreated topic with its next metadata request, which takes this long at
 most; up to then it commits what it believes of it."""
 
 HARMLESS = ("leave", "upgrade", "grow")
@@ -180,7 +180,7 @@ def _transactions_going_back(run: Run) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Reading:
-    """How far one member has come in a partition.
+    """Progress of one member in a partition.
 
     `cap` is the highest offset that may be committed so far; `given` are the offsets at which what
     tasks were given and still work on begins.
@@ -191,13 +191,13 @@ class _Reading:
     given: dict[str, int] = field(default_factory=dict)
 
     def settle(self) -> None:
-        """What nobody works on any more is processed."""
+        """Count everything as processed that no task works on any more."""
         running = min(self.given.values(), default=self.position)
         self.cap = max(self.cap, min(running, self.position))
 
 
 class _Progress:
-    """What one member was given and has processed, event by event."""
+    """Records that one member was given and has processed, event by event."""
 
     def __init__(self, run: Run, client: Client, committed: Committed) -> None:
         self._run = run
@@ -249,14 +249,14 @@ class _Progress:
             for tp in event.partitions:
                 reading = self.reading(tp)
                 reading.position = event.to if isinstance(event.to, int) else ANYWHERE
-                # Whoever moves on has done with what there was.
+                # A consumer that polls again has processed the earlier records.
                 reading.given.clear()
                 reading.settle()
         elif type(event) is Committing:
             self._committing(event)
 
     def leaves(self, left: dict[Key, int]) -> None:
-        """What it owns and has processed is to be committed now."""
+        """Require that a leaving member commits its processed records."""
         group = self._client.group or ""
         for tp, processed in self.processed(self._owned - self._lost).items():
             left[group, tp] = max(left.get((group, tp), 0), processed)
@@ -340,7 +340,7 @@ def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator
 
 
 def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding]:
-    """What a group has at last is not beyond what any of its members was given."""
+    """Check that the final offset of a group is not beyond the records given to its members."""
     transactional = {event.group for event in run.of(OffsetsSent)}
     for group, offsets in (run.observed.committed or {}).items():
         for tp, offset in offsets:
@@ -352,19 +352,19 @@ def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding
 
 
 def _leaves_group(event: Event) -> bool:
-    """Whether the application closes a member as it should, having done its work."""
+    """Return whether the application closes a member in good order, with its work done."""
     return type(event) is Called and event.name == "stop" and bool(event.task)
 
 
 def _left_well(run: Run, client: Client) -> bool:
-    """Whether a member commits automatically, and leaving it raised nothing."""
+    """Return whether a member uses auto-commit and closing it raised nothing."""
     closed = [event for event in run.by_client[client.name] if type(event) is Closed]
     automatic = bool(client.options.get("enable_auto_commit"))
     return automatic and len(closed) == 1 and closed[0].error is None
 
 
 def _untrue(run: Run) -> Iterator[Finding]:
-    """Commits by name that were told to be kept, and are not."""
+    """Find acknowledged commits of explicit offsets that are not stored."""
     if run.observed.commits is None:
         return
     kept: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
@@ -386,8 +386,8 @@ def _untrue(run: Run) -> Iterator[Finding]:
 
 
 def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
-    """What automatic members had processed of revoked partitions, and not committed before they
-    were given others. Nothing may be broken."""
+    """Find processed offsets of revoked partitions that auto-commit did not store before the next
+    assignment. Nothing may be broken."""
     committed = Committed(run)
     broken_at = min((event.at for event in run.of(Fault) if _breaks(event)), default=run.ended_at)
     well = well_since(run)
@@ -446,7 +446,7 @@ class _Seen:
         )
 
     def passes(self, tp: TopicPartition, cap: int, offset: int) -> bool:
-        """Whether there is a record from `cap` up to `offset`, or no such offset at all."""
+        """Return whether there is a record from `cap` up to `offset`, or no such offset at all."""
         if offset <= cap:
             return False
         seen = self._of(tp)
@@ -455,7 +455,7 @@ class _Seen:
         return offset > seen.log.end_offset or seen.place(offset) > seen.place(cap)
 
     def between(self, tp: TopicPartition, low: int, high: int) -> bool:
-        """Whether there is a record from `low` up to `high`."""
+        """Return whether there is a record from `low` up to `high`."""
         seen = self._of(tp)
         return seen is not None and seen.place(high) > seen.place(low)
 

@@ -1,4 +1,4 @@
-"""Where the members of a group may begin to read: what was committed, as brokers took it up."""
+"""Committed offsets in the order in which brokers stored them: where members may start to read."""
 
 from __future__ import annotations
 

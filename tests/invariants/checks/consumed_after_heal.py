@@ -45,7 +45,7 @@ SHORT_BY_CHOICE = {"flush"}
 
 
 def all_is_consumed(run: Run) -> Iterator[Violation]:
-    """(11) After the heal everything is consumed in time by whoever promised to, sends succeed, and
+    """(11) After the heal every complete reader consumes everything in time, sends succeed, and
     no call finds the cluster away.
 
     A client has as long as its requests may take to notice that all is well again.
@@ -69,7 +69,7 @@ def all_is_consumed(run: Run) -> Iterator[Violation]:
 
 
 def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
-    """Whether each record that these readers may see was given to one of them, and when."""
+    """Check that each record visible to these readers was given to one of them in time."""
     names = {client.name for client in readers}
     given: dict[bytes, float] = {}
     for event in run.of(Polled):

@@ -1,4 +1,4 @@
-"""How what was found is told."""
+"""Types and helpers that report findings."""
 
 from __future__ import annotations
 

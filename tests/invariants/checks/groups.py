@@ -1,4 +1,4 @@
-"""Who owns what in a group: invariants 7 and 8."""
+"""Ownership of partitions in a group: invariants 7 and 8."""
 
 from __future__ import annotations
 
@@ -48,10 +48,9 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     what it was not given.
 
     What it owns is what its last SyncGroup up to that generation answered; of a cooperative member
-    also what it had before that, as far as it heard, unless another member was given it. A member's
-    generations do not go back on a connection, and whoever is a member does not commit as if it
-    were none.
-    """
+    also what it had before that, as far as it received the responses, unless another member was
+    given it. A member's generations do not go back on a connection, and a member does not commit as
+    if it were none."""
     if run.observed.commits is None or run.observed.assignments is None:
         raise NotChecked("requests of members were not seen")
     if not run.observed.assignments:
@@ -87,7 +86,7 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
 
 
 class _Owning:
-    """What members were given, by the answers of coordinators."""
+    """Partitions given to members by the coordinators' responses."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -107,7 +106,7 @@ class _Owning:
                 self._chosen[event.client].append((event.at, type(event) is Subscribed))
 
     def is_member(self, client: Client, at: float) -> bool:
-        """Whether a client has subscribed all along lately, so that it has to be a member."""
+        """Return whether a client has been subscribed long enough that it must be a member."""
         chosen = self._chosen.get(client.name, [])
         return bool(chosen) and all(subscribed for since, subscribed in chosen if since <= at)
 
@@ -126,8 +125,8 @@ class _Owning:
         return [tp for tp, _ in request.offsets if tp not in owned]
 
     def _kept(self, group: str, answers: list[Assignment]) -> set[TopicPartition]:
-        """What a member had by the last answer that it heard and those after that, and nobody
-        else was given since."""
+        """Return partitions of a member by its last received response and those after it, unless
+        given to another member since."""
         kept: set[TopicPartition] = set()
         others: set[TopicPartition] = set()
         generation, member = answers[-1].generation, answers[-1].member
@@ -143,7 +142,8 @@ class _Owning:
 
 
 def _cooperative(client: Client | None) -> bool:
-    """Whether a client keeps its partitions through a rebalance. One that nobody recorded may."""
+    """Return whether a client keeps its partitions through a rebalance. One that nobody recorded
+    may."""
     if client is None:
         return True
     names = client.options.get("partition_assignment_strategy") or ()
@@ -151,7 +151,7 @@ def _cooperative(client: Client | None) -> bool:
 
 
 def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
-    """What members say that they own after a rebalance is what one of the last two answers said."""
+    """Check that members report the partitions of one of their last two assignments."""
     for client in run.clients.values():
         client_id = str(client.options.get("client_id"))
         if client.kind != "consumer" or run.by_client_id.get(client_id) is None:
@@ -176,7 +176,7 @@ def _names(partitions: Sequence[TopicPartition]) -> str:
 
 
 def follow(owned: set[TopicPartition], event: Event) -> None:
-    """What a member owns after an event."""
+    """Update the owned partitions of a member by one event."""
     if type(event) is Assigned:
         owned.update(event.partitions)
     elif type(event) is Revoked or type(event) is Lost:
@@ -186,7 +186,7 @@ def follow(owned: set[TopicPartition], event: Event) -> None:
 
 
 class Owners:
-    """Who owns what in each group, and which topics its members want; fed with every event."""
+    """Owners of partitions and wanted topics per group; fed with every event."""
 
     def __init__(self) -> None:
         self._group: dict[str, str] = {}
@@ -220,7 +220,7 @@ class Owners:
         return sorted({self._group[name] for name in self._wanted})
 
     def unsettled(self, group: str) -> list[str]:
-        """What is not as it should be in a group that has come to rest, in words."""
+        """Describe in words which partitions of a stable group lack exactly one owner."""
         members = [name for name, of in self._group.items() if of == group and name in self._wanted]
         owners = Counter(tp for name in members for tp in self._owned[name])
         wanted: dict[TopicPartition, None] = {}
@@ -294,7 +294,8 @@ def _lost(run: Run) -> Iterator[Finding]:
 
 
 def _shaken(client: Client, at: float, broken: list[float], healed: list[float]) -> bool:
-    """Whether something was broken, or was so shortly before that the session could end of it."""
+    """Return whether a fault is active, or ended so recently that the session could still
+    expire."""
     place = bisect_right(broken, at)
     if not place:
         return False
@@ -306,7 +307,7 @@ def _shaken(client: Client, at: float, broken: list[float], healed: list[float])
 
 
 def _fenced(run: Run, client: Client, at: float) -> bool:
-    """Whether another client took its name as a static member."""
+    """Return whether another client took over the static member's id."""
     name = client.options.get("group_instance_id")
     return name is not None and any(
         other.options.get("group_instance_id") == name
@@ -316,7 +317,7 @@ def _fenced(run: Run, client: Client, at: float) -> bool:
 
 
 def _stayed_away(run: Run, client: Client, lost: Lost) -> bool:
-    """Whether the application did not call for its interval, since it owns the partitions."""
+    """Return whether the application exceeded its poll interval since it got the partitions."""
     interval_s = client.seconds("max_poll_interval_ms", 300_000) * NEARLY
     open_: set[int] = set()
     last = client.opened.at

@@ -1,4 +1,4 @@
-"""What producers were told against what the partitions hold: invariants 1 to 4."""
+"""Producer outcomes against the contents of the partitions: invariants 1 to 4."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ABORTED = "TransactionAborted"
 
 
 def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
-    """(1) An acknowledged record is at its offset, in a batch that tells its newest time rightly.
+    """(1) An acknowledged record is at its offset, in a batch with the correct maximum timestamp.
 
-    For acks=all; a record whose offset was not told is anywhere in its partition. What retention
+    For acks=all; a record without a known offset may be anywhere in its partition. What retention
     took, and what was in a topic that was deleted and whose log nobody kept, is left out.
     """
     if not run.guarantees.durable:
@@ -32,7 +32,7 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
         for log in run.observed.logs
         for offset in log.misdated
     ]
-    yield from group_findings(1, "batches tell another newest time than their records", misdated)
+    yield from group_findings(1, "batches have a wrong maximum timestamp", misdated)
     promised = {
         client.name
         for client in run.clients.values()
@@ -52,12 +52,12 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
             continue
         name = sent.value.decode("latin-1")
         if places:
-            text = f"{name} is at {tp}@{places[0][1].offset}, told {sent.offset}"
+            text = f"{name} is at {tp}@{places[0][1].offset}, acknowledged at {sent.offset}"
             elsewhere.append((text, event))
         else:
-            missing.append((f"{name} told to be at {tp}@{sent.offset}", event))
+            missing.append((f"{name} acknowledged at {tp}@{sent.offset}", event))
     yield from group_findings(1, "acknowledged records are not in the log", missing)
-    yield from group_findings(1, "records are not where they were told to be", elsewhere)
+    yield from group_findings(1, "records are not at their acknowledged offsets", elsewhere)
 
 
 def _is(log: Log, tp: TopicPartition) -> bool:
@@ -65,7 +65,7 @@ def _is(log: Log, tp: TopicPartition) -> bool:
 
 
 def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
-    """Whether the record may be gone: by retention, or with a topic that was deleted."""
+    """Return whether the record may be gone: by retention, or with a deleted topic."""
     logs = run.logs.get(tp, [])
     incarnations = len(run.made_at.get(tp.topic, [0.0]))
     gone_unseen = len(logs) < incarnations or tp.topic not in run.partitions
@@ -143,7 +143,7 @@ def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> It
             continue
         met.add(record.value)
         if made_at is not None and sent.sending.at <= made_at:
-            continue  # sent to the topic before: brokers before 4.0 cannot tell
+            continue  # sent to the topic before: brokers before 4.0 cannot detect it
         if sent.client not in numbered and sent.acknowledged is None:
             continue
         call = (sent.client, sent.sending.send)
@@ -168,10 +168,10 @@ def _name(sent: Sent) -> str:
 
 
 def nothing_failed_appears(run: Run) -> Iterator[Violation]:
-    """(4) What was told to have failed is not in the log, unless its outcome is unknown.
+    """(4) A failed record is not in the log, unless its outcome is unknown.
 
     A record of an aborted transaction may be there, where no reader of committed records sees it.
-    Nor does a log have it that was deleted with its topic before that was told.
+    A log that was deleted with its topic before the failure is not searched.
     Neither is there what a producer never sent.
     """
     if not run.observed.logs:

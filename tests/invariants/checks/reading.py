@@ -1,4 +1,4 @@
-"""What consumers were given, in which order and from where on: invariant 5."""
+"""Records that consumers were given, their order and start positions: invariant 5."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ OUT_OF_RANGE = 1
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a reader may see of a log, in order."""
+    """Records of a log that a reader may see, in order."""
 
     log: Log
     offsets: list[int]
     pairs: list[tuple[int, bytes]]
 
     def place(self, offset: int) -> int:
-        """How many records stand before an offset."""
+        """Return the number of visible records before an offset."""
         return bisect_left(self.offsets, offset)
 
 
@@ -69,9 +69,9 @@ class Start:
 
 @dataclass(slots=True)
 class _Position:
-    """Where one reader stands in a partition: at an offset, at a start that is not known yet, or
-    (None) anywhere. `looked_at` is when it was known last, `fell_in` the incarnation of the topic
-    in which it began anew without a reason that brokers told."""
+    """Position of one reader in a partition: an offset, a start not known yet, or None for any.
+    `looked_at` is when it was known last, `fell_in` the incarnation of the topic in which it
+    started again without a reason reported by brokers."""
 
     at: int | Start | None
     looked_at: float
@@ -192,7 +192,7 @@ class _Judge:
             seen = self._seen(log, committed=client.read_committed)
             if log.incarnation != position.incarnation:
                 if position.incarnation >= 0:
-                    # By its name alone a topic cannot be told from the one before.
+                    # Without ids a recreated topic cannot be distinguished from the one before.
                     known = self.run.guarantees.in_fetches
                     position.at = Start(position.looked_at, reset=True) if known else None
                 position.incarnation = log.incarnation
@@ -273,7 +273,7 @@ class _Judge:
     def _starts(
         self, client: Client, tp: TopicPartition, at: Start, until: float
     ) -> tuple[set[int], bool]:
-        """Where reading may begin, and whether that is all."""
+        """Return the allowed start positions, and whether the list is complete."""
         if at.reset or client.group is None:
             return set(), False
         return self._committed.starts(client, tp, at.since, until)
@@ -282,7 +282,7 @@ class _Judge:
         return len(self.run.made_at.get(tp.topic, ())) > 1
 
     def _lost_it(self, poll: _Poll, low: int) -> bool:
-        """Whether the position was reset for a reason, and to where the policy says."""
+        """Return whether the position was reset for a reason and to the place of the policy."""
         client, event, tp, position = poll
         guarantees = self.run.guarantees
         if guarantees.resets:
@@ -295,7 +295,7 @@ class _Judge:
         if not any(
             code == OUT_OF_RANGE or guarantees.topics_remade for _, code in reasons[begin:end]
         ):
-            # Metadata may tell of the topic's new id when reading by name has begun already.
+            # Metadata may bring the topic's new id when reading by name has begun already.
             if position.fell_in >= position.incarnation:
                 return False
             position.fell_in = position.incarnation
@@ -316,7 +316,7 @@ def _sought(event: Sought) -> int | Start | None:
 
 
 def _by_policy(client: Client, seen: Visible, low: int) -> bool:
-    """Whether reading may begin behind the offset `low` by the reset policy."""
+    """Return whether the reset policy allows to start behind the offset `low`."""
     policy = str(client.options.get("auto_offset_reset", "latest"))
     if policy == "earliest":
         return low < 0

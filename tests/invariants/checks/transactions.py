@@ -20,7 +20,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _Transaction:
-    """`asked_at`: when its commit was asked for first, if ever; `outcome` None: it was not told."""
+    """`asked_at`: when its commit was asked for first, if ever; `outcome` None: not known."""
 
     client: str
     number: int
@@ -35,7 +35,7 @@ class _Transaction:
         return f"transaction {self.number} of {self.client}"
 
     def ended(self, event: Ended) -> None:
-        """Once a commit is in doubt, only its success may be told later."""
+        """Once a commit is in doubt, only its success may be reported later."""
         if self.outcome == "unknown" and event.outcome != "committed":
             return
         self.outcome, self.ended_at = event.outcome, event.at
@@ -91,7 +91,7 @@ def _transactions(run: Run) -> dict[Key, _Transaction]:
 
 
 class _Whole:
-    """Whether all of a transaction is visible, or nothing."""
+    """Checks that a transaction is visible completely or not at all."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -144,7 +144,7 @@ class _Whole:
         return any(record.fate in {"committed", "none"} for _, record in places)
 
     def _taken(self, sent: Sent) -> bool:
-        """Whether the record is surely a part of its transaction, and its log is known."""
+        """Return whether the record surely is part of its transaction and its log is known."""
         if sent.handed_at is None and sent.acknowledged is None:
             return False
         if sent.failed is not None:
@@ -158,7 +158,7 @@ class _Whole:
 
 
 def _failed(sent: Sent) -> bool:
-    """Whether the record failed after it was handed over."""
+    """Return whether the record failed after it was handed over."""
     return sent.failed is not None and sent.handed_at is not None and sent.acknowledged is None
 
 
@@ -168,7 +168,7 @@ def _failed(sent: Sent) -> bool:
 def _read_too_early(
     run: Run, transactions: dict[Key, _Transaction]
 ) -> tuple[list[Finding], list[Finding]]:
-    """What readers of committed records were given too early: the records, and those behind."""
+    """Find records that `read_committed` consumers were given too early, and those behind them."""
     asked = _Asked(run, transactions)
     early: list[Finding] = []
     passing: list[Finding] = []
@@ -233,7 +233,7 @@ class _Asked:
 
 
 def _offsets(run: Run, transactions: list[_Transaction]) -> Iterator[Finding]:
-    """What groups have in the end whose offsets were committed in transactions alone."""
+    """Check the final offsets of groups that commit in transactions only."""
     if run.observed.committed is None:
         return
     plain = {

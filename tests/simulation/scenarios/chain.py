@@ -152,7 +152,7 @@ def values(harness: Harness, topic: str) -> list[bytes]:
 
 
 def passed_on(harness: Harness) -> bool:
-    """Whether each record of a topic that somebody reads is in the next one."""
+    """Check that each record of a consumed topic is in the next one."""
     for source, target in pairwise(TOPICS):
         if source not in sources(harness.plan):
             continue

@@ -34,7 +34,7 @@ GROUP = "billing"
 TO_S = 20.0
 MOST_WORKERS = 23
 REFUSED_S = 0.5
-"""So long after somebody came back the group is taken to be in its rebalance."""
+"""Time after a member's return in which the group is taken to be rebalancing."""
 
 MISSED = 0.12
 """The share of runs in which a static member misses a generation."""
@@ -48,7 +48,7 @@ PATIENT: Mapping[str, Any] = {
 
 LATER_S = 1.5
 ASKED = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
-"""What a member tells its coordinator while the group is in a rebalance."""
+"""Requests of a member to its coordinator during a rebalance."""
 
 UPGRADE: Sequence[Sequence[str]] = (
     ["range"],
@@ -177,14 +177,16 @@ def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[S
 
 
 class Rounds:
-    """How far the upgrade of each worker has come. It goes on when a life begins."""
+    """Upgrade progress of each worker. It advances when a life begins. It goes on when a life
+    begins."""
 
     def __init__(self, workers: Sequence[PlannedClient]) -> None:
         self.wanted = dict.fromkeys((worker.name for worker in workers), 0)
         self._rounds = dict(self.wanted)
 
     def assignors(self, worker: str) -> Sequence[str]:
-        """What a worker lists that begins now: no one may be two rounds ahead of another."""
+        """Return the assignors of a worker that begins now: no one may be two rounds ahead of
+        another."""
         soonest = min(self._rounds.values()) + 1
         self._rounds[worker] = min(self.wanted[worker], soonest, len(UPGRADE) - 1)
         return UPGRADE[self._rounds[worker]]
@@ -193,20 +195,20 @@ class Rounds:
 async def miss(
     harness: Harness, group_workers: GroupWorkers, worker: str, other: str, for_s: float
 ) -> None:
-    """`other` leaves and comes back; the rebalance is over when `worker` is heard of again, and the
-    first that is heard is that it joins."""
+    """`other` leaves and comes back; the rebalance is over when `worker` sends its next request,
+    which is JoinGroup."""
     life = group_workers.current_lives.get(worker)
     if life is None:
         return
-    heard_at: dict[ApiKey, float] = {}
+    received_at: dict[ApiKey, float] = {}
 
     def inject(seen: SeenRequest) -> Close | None:
         if seen.client_id != life.name:
             return None
-        if seen.api_key is ApiKey.JOIN_GROUP and not heard_at:
-            heard_at.update(dict.fromkeys(ASKED, harness.now() + for_s + LATER_S))
-            heard_at[ApiKey.JOIN_GROUP] -= LATER_S
-        return Close() if harness.now() < heard_at.get(seen.api_key, 0.0) else None
+        if seen.api_key is ApiKey.JOIN_GROUP and not received_at:
+            received_at.update(dict.fromkeys(ASKED, harness.now() + for_s + LATER_S))
+            received_at[ApiKey.JOIN_GROUP] -= LATER_S
+        return Close() if harness.now() < received_at.get(seen.api_key, 0.0) else None
 
     rules = [harness.broker.on(api, inject) for api in ASKED]
     await group_workers.leave(other, 0.3)
@@ -252,7 +254,7 @@ async def run(harness: Harness) -> None:
             await group_workers.leave(worker, for_s)
 
         async def refuse_commits(worker: str, for_s: float) -> None:
-            """One leaves and comes back; its rebalance is what the others' commits are told of."""
+            """One leaves and comes back; the others' commits get its REBALANCE_IN_PROGRESS."""
             await group_workers.leave(worker, for_s)
             refused = harness.broker.on(
                 ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS)

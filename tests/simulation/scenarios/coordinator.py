@@ -33,7 +33,7 @@ TO_S = 12.0
 HASTY_COMMITS_MS = 100
 IN_TIME_MS = 3_000
 REST_S = 7.5
-"""So long after the last fault the coordinators move once more: who is told so has to find them."""
+"""Time after the last fault at which the coordinators move once more; clients must find them."""
 APIS = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,

@@ -62,7 +62,7 @@ MEMBER: Mapping[str, Any] = {
 
 POLL_MS = 300
 GRACE_S = 2.0
-"""So long a worker that is told to leave may take; then its task is cancelled."""
+"""Time that a worker may take to leave; then its task is cancelled."""
 
 COMMITS = ("automatic", "batch", "everything", "offsets")
 """How a worker commits."""
@@ -71,7 +71,7 @@ GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """What a commit may be answered whose topic was deleted."""
 
 EACH_TH = 5
-"""One that reads records one by one commits by hand after so many."""
+"""Records after which a worker that reads one by one commits by hand."""
 
 BURST = 3
 """Records that a sender puts into one topic before it turns to the next."""
@@ -119,7 +119,7 @@ class WorkerLife:
         self._resting: dict[TopicPartition, float] = {}
 
     def argument(self, name: str, default: Any = None) -> Any:
-        """What the plan says of this worker."""
+        """Return an argument of this worker from the plan."""
         return self.client.arguments.get(name, default)
 
     def consumer(self, *topics: str, **options: Any) -> Any:
@@ -138,7 +138,7 @@ class WorkerLife:
         self._stall_s = for_s
 
     async def handle(self, count: int = 1) -> None:
-        """The work with so many records."""
+        """Process this number of records."""
         takes_s, self._stall_s = self._stall_s, 0.0
         takes_s += self.rng.uniform(0, self.argument("work_s", 0.0)) * count
         if takes_s:
@@ -326,13 +326,13 @@ class GroupWorkers:
     # --- steps ---
 
     async def leave(self, worker: str, for_s: float) -> None:
-        """It says goodbye, and comes back after a time."""
+        """Leave the group, and rejoin after a time."""
         await self._stop_worker(worker)
         await anyio.sleep(for_s)
         self._begin(worker)
 
     async def die(self, worker: str, for_s: float, silent: bool) -> None:
-        """It ends without a goodbye; if `silent` the brokers do not even hear of the connection."""
+        """End without leaving; if `silent` the brokers do not even see the connection close."""
         life = self.current_lives.get(worker)
         if life is None:
             return
@@ -353,7 +353,7 @@ class GroupWorkers:
         self._begin(worker)
 
     async def stall(self, worker: str, for_s: float) -> None:
-        """Its next piece of work takes so long."""
+        """Make its next piece of work take this long."""
         life = self.current_lives.get(worker)
         if life is not None:
             life.stall(for_s)
@@ -379,7 +379,7 @@ class GroupWorkers:
 def draw_worker_steps(
     rng: random.Random, workers: Sequence[PlannedClient], count: int, to_s: float
 ) -> tuple[Step, ...]:
-    """So many of the things that workers do."""
+    """Draw `count` steps in the life of workers."""
     steps = []
     for _ in range(count if workers else 0):
         kind = rng.choices(("leave", "die", "stall"), (4, 3, 2))[0]

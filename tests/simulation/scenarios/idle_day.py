@@ -158,7 +158,7 @@ AS_IT_COMES: Mapping[str, Any] = {
 
 
 def census(harness: Harness) -> Counter[str]:
-    """How much there is of everything: objects of the client, tasks and timers, connections."""
+    """Count objects of the client, tasks and timers, connections."""
     gc.collect()
     counted: Counter[str] = Counter()
     for each in gc.get_objects():

@@ -20,7 +20,7 @@ from tests.simulation.shared_draws import draw_network, draw_release, has_idempo
 
 TOPIC, GROUP = "orders", "billing"
 NO_TIME_S, SOON_S = 0.1, 1.0
-"""At most, where there is nothing to send, and nothing but a goodbye: see `docs/lifecycle.md`."""
+"""At most, where there is nothing to send, but a LeaveGroup request: see `docs/lifecycle.md`."""
 
 CLOSE_TIMEOUT_S = 20.0
 TROUBLES_S = 5.0
@@ -141,7 +141,7 @@ class Leaver:
             self.harness.violated(9, f"{self.client.kind}: {how} took {took:.3f} s, over {bound} s")
 
     def bound_s(self, how: str) -> float:
-        """What docs/lifecycle.md says, and a little for the turns of the loop."""
+        """Return the limit of docs/lifecycle.md, plus a little for the turns of the loop."""
         kind = self.client.kind
         if kind == "idle producer":
             return NO_TIME_S
@@ -155,8 +155,8 @@ class Leaver:
 
     @property
     def waits_for_join(self) -> bool:
-        """Whether a first JoinGroup without an answer is waited for: before 2.2 nobody knows its
-        member, and where faults hit that is not to be told from outside."""
+        """Return whether a first JoinGroup without a response is awaited: before 2.2 no one knows
+        its member id, and with faults that is not visible from outside."""
         return self.harness.plan.broker["as_of"] is not None
 
     async def use(self, made: Any) -> None:

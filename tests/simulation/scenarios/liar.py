@@ -45,7 +45,7 @@ REST_S = 0.5
 PATIENCE = 5
 """Errors of brokers after which a worker goes on; another one is its last."""
 BELIEVED_S = 4.0
-"""So long brokers have to tell a lie as often as they are to."""
+"""Time in which brokers send the false responses of a step."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -93,12 +93,12 @@ async def run(harness: Harness) -> None:
     async def ask(client: str, what: str) -> None:
         asked[client].append(what)
 
-    async def tell_a_lie(api: str, kind: str, times: int) -> None:
+    async def send_false_responses(api: str, kind: str, times: int) -> None:
         rule = harness.broker.on(ApiKey[api], lie(kind), times=times)
         await anyio.sleep(BELIEVED_S)
         rule.remove()
 
-    harness.on("lie", tell_a_lie)
+    harness.on("lie", send_false_responses)
     harness.on("ask", ask)
     async with anyio.create_task_group() as tasks:
         workers = harness.plan.of("works")
@@ -119,7 +119,8 @@ async def run(harness: Harness) -> None:
 
 
 def forget_throttles(harness: Harness) -> None:
-    """Who was told to be silent for weeks keeps to it, on that connection."""
+    """Reset the connections of clients that were throttled for weeks: the throttle ends with the
+    connection."""
     if any(step.arguments.get("kind") == THROTTLE for step in harness.plan.steps):
         for client in harness.plan.clients:
             harness.world.network.reset(client.host, BROKER_HOST)

@@ -70,15 +70,15 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
         "max_block_ms": 1_000,
     },
 }
-"""What may befall a sender whose requests follow each other closely, and its options then."""
+"""Faults for a sender with closely spaced requests, and its options then."""
 TRICKED = 0.5
 """The share of runs in which it does."""
 HOPS = 2
-"""Ways through the network at their longest, in the mean of which both followers have a batch."""
+"""Longest network delays after which, on average, both followers have a batch."""
 UNDER_WAY_S = 4.0
 LONG_AGO_MS = 1_000_000_000_000
 IMPATIENT_S = 0.02
-"""So long a reader waits at most for an answer that takes about as long."""
+"""Longest wait of a reader for a response that takes about as long."""
 MANY = 5
 """Records of one `send_many`."""
 
@@ -159,8 +159,8 @@ def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) 
 
 
 def _unhurried(client: PlannedClient) -> PlannedClient:
-    """Where batches of several records are refused, each record takes requests of its own: what
-    expires soon would do so for the length of the queue."""
+    """Raise short timeouts: where batches are rejected as too large, each record takes its own
+    requests, and records with a short timeout would expire in the queue."""
     options = client.arguments["options"]
     options = {**options, "delivery_timeout_ms": max(options["delivery_timeout_ms"], 30_000)}
     return replace(client, arguments={**client.arguments, "options": options})
@@ -261,7 +261,7 @@ async def overtake(harness: Harness, sender: str, for_s: float) -> None:
 
 
 async def deny(harness: Harness, sender: str, for_s: float) -> None:
-    """What a sender writes arrives, and no answer comes; then it is not allowed to write once."""
+    """Let a sender's requests arrive without a response; then deny one write."""
     (client,) = (each for each in harness.plan.of("sends") if each.name == sender)
 
     def inject(seen: SeenRequest) -> Answer | None:
@@ -275,7 +275,7 @@ async def deny(harness: Harness, sender: str, for_s: float) -> None:
     await anyio.sleep(for_s)
     denied = harness.broker.on(ApiKey.PRODUCE, inject)
     network.heal(BROKER_HOST, client.host)
-    # It is over when it is told, not when it is answered.
+    # It ends when the rule applies, not when the response arrives.
     await anyio.sleep(UNDER_WAY_S)
     denied.remove()
 
@@ -393,7 +393,7 @@ class Sender:
 
     async def send(self, sender: Any) -> None:
         dated = {}
-        # Records have had timestamps since brokers have told what they speak.
+        # Records have timestamps since the releases that have ApiVersions.
         if self.rng.random() < 0.2 and has_api_versions(self.harness.plan.broker):
             dated["timestamp_ms"] = LONG_AGO_MS + self.rng.randrange(10_000)
         await sender.send(TOPIC, self.value(sender), key=self.key(), **dated)

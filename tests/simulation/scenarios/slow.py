@@ -175,7 +175,7 @@ async def work_beside(worker: Any, life: WorkerLife, batch: Records) -> None:
 
 
 async def read_one_by_one(worker: Any, life: WorkerLife) -> None:
-    """What is there is given without waiting, for longer than nobody may call."""
+    """Fetched records are returned without waiting, even past the longest time without a call."""
     async for _ in worker:
         await life.handle()
         if life.over:
@@ -207,7 +207,7 @@ async def commit(worker: Any, life: WorkerLife, batch: Records) -> None:
 
 
 async def watch(worker: Any, life: WorkerLife) -> None:
-    """What is fetched and not given stays within what the options allow."""
+    """Fetched but undelivered bytes stay within the limits of the options."""
     largest = max(life.argument("max_partition_fetch_bytes"), BATCH_BYTES + KIB)
     kept = life.argument("max_partition_fetch_bytes") + largest
     while True:

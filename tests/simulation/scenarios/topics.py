@@ -96,14 +96,14 @@ async def run(harness: Harness) -> None:
         if there is not None and there < MOST_PARTITIONS:
             await harness.grow_topic(topic, there + by)
 
-    async def make_anew(topic: str, partitions: int, for_s: float) -> None:
+    async def recreate(topic: str, partitions: int, for_s: float) -> None:
         if topic in harness.broker.topics:
             await harness.delete_topic(topic)
             await anyio.sleep(for_s)
             await harness.make_topic(topic, partitions)
 
     harness.on("grow", grow)
-    harness.on("make anew", make_anew)
+    harness.on("make anew", recreate)
     workers = harness.plan.of("works")
     onlookers: list[Any] = []
     async with anyio.create_task_group() as tasks:
@@ -152,9 +152,10 @@ async def work(life: WorkerLife) -> None:
 
 
 def known_topics(plan: Plan) -> list[str]:
-    """The topics of which readers are told all: not those made anew where topics have no ids."""
-    anew = {step.arguments["topic"] for step in plan.steps if step.kind == "make anew"}
-    return [topic for topic in plan.topics if has_ids(plan) or topic not in anew]
+    """Return the topics that must be read completely: not those recreated where topics have no
+    ids."""
+    recreated = {step.arguments["topic"] for step in plan.steps if step.kind == "make anew"}
+    return [topic for topic in plan.topics if has_ids(plan) or topic not in recreated]
 
 
 def has_ids(plan: Plan) -> bool:

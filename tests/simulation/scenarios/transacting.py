@@ -305,7 +305,7 @@ class Process:
             await producer.send_offsets_to_transaction({OFFSETS_OF: self.offset}, group)
 
     async def usable(self, producer: Any) -> bool:
-        """Whether another transaction can begin; ends what is left of the last one."""
+        """End what is left of the last transaction; return whether another one can begin."""
         try:
             await producer.abort_transaction()
         except KafkaError as error:
@@ -424,7 +424,7 @@ def values(harness: Harness, topic: str) -> list[bytes]:
 
 
 def copies(harness: Harness) -> list[bytes]:
-    """What was copied, by committed transactions."""
+    """Return the values copied by committed transactions."""
     found = [parse_value(value) for value in values(harness, COPIES)]
     return [each.payload for each in found if each is not None]
 

@@ -1,4 +1,4 @@
-"""What the applications saw and what the brokers hold at the end, put before the checker."""
+"""Check the applications' histories and the final contents of the brokers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def history_of(folder: Path, killed: Iterable[Killed], world: Sequence[Event]) -
 
 @dataclass(slots=True)
 class Held:
-    """What the brokers hold at the end, read with another client, and what is wrong with it."""
+    """Final contents of the brokers, read with another client, and the problems found."""
 
     records: dict[str, Records] = field(default_factory=dict)
     committed_records: dict[str, Records] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def _logs(found: Held, ends: Mapping[str, Mapping[int, int]]) -> Iterable[Log]:
 
 
 def check_chain(source: Records, copy: Records, name: str) -> list[str]:
-    """Whether a copy's committed records are those of the source, each once and in order."""
+    """Check that a copy has the committed records of the source, each once and in order."""
     problems = []
     for partition in range(PARTITIONS):
         there = [original(value) for _, value in source.get(partition, ())]
@@ -136,7 +136,7 @@ def check_chain(source: Records, copy: Records, name: str) -> list[str]:
 
 
 def in_doubt(history: Iterable[Event], group: str) -> set[Place]:
-    """Commits of a group's members of which nobody knows what became."""
+    """Find commits of a group's members with unknown outcome."""
     doubtful: set[Place] = set()
     asked: dict[tuple[str, int], set[Place]] = {}
     for event in history:
@@ -152,7 +152,7 @@ def in_doubt(history: Iterable[Event], group: str) -> set[Place]:
 
 
 def check_stored_commits(history: Sequence[Event], found: Held) -> dict[str, list[str]]:
-    """Whether what the coordinators stored ever went back, by group."""
+    """Check that the offsets stored by the coordinators never went back, by group."""
     return {
         group: check_commits(places, in_doubt(history, group))
         for group, places in found.group_commits.items()
@@ -166,7 +166,7 @@ def check_result(history: Sequence[Event], found: Held) -> CheckResult:
 
 @dataclass(slots=True)
 class Counts:
-    """What there was to judge."""
+    """Amounts of checked events."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -219,8 +219,8 @@ def _ended(found: Counts, call: Called | None, event: Returned) -> None:
 
 
 class Silences:
-    """How long nothing came to an end: nobody heard of a record sent to a partition, or a group was
-    given none."""
+    """Longest times without progress: no record of a partition had an outcome, or a group was given
+    none."""
 
     def __init__(self, history: Iterable[Event]) -> None:
         self._sent: dict[int, list[float]] = {number: [] for number in range(PARTITIONS)}

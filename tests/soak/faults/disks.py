@@ -42,7 +42,7 @@ def fill(place: Path) -> int:
             try:
                 os.posix_fallocate(file.fileno(), taken, free)
             except OSError as error:
-                # Whoever writes here was quicker: the rest is less than it was.
+                # Another writer was faster: less space is left than before.
                 if error.errno != errno.ENOSPC:
                     raise
             else:

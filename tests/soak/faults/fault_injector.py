@@ -1,4 +1,4 @@
-"""Carries out faults on three nodes, and mends what it broke, also when it is interrupted."""
+"""Injects faults on three nodes, and always reverts them, also when interrupted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.brokers.kafka import Kafka, Node
 from tests.brokers.releases import tail
 from tests.soak.chain import in_sync
 from tests.soak.faults import disks
-from tests.soak.faults.packet_filter import Way, cut
+from tests.soak.faults.packet_filter import Direction, cut
 from tests.soak.faults.plan import Fault, Kind
-from tests.soak.reporters import GaveUp
+from tests.soak.reporters import WaitFailed
 
-LOOK_EVERY_SECONDS = 0.25
+POLL_INTERVAL_S = 0.25
 IN_SYNC_SECONDS = 90.0
 """What all replicas may take to be in sync again, on a machine that does much else."""
 
@@ -25,7 +25,7 @@ class Load(Protocol):
     """Those who work meanwhile."""
 
     def check(self) -> None:
-        """Raise `GaveUp` if one of them ended by itself."""
+        """Raise `WaitFailed` if one of them ended by itself."""
 
     def replace_worker(self, number: int) -> str:
         """Kill a worker and start another in its place; its name."""
@@ -43,7 +43,7 @@ class Happened:
     remark: str = ""
 
 
-class Wrecker:
+class FaultInjector:
     """The doers of each kind stand in a table; each returns who was struck, and a remark."""
 
     def __init__(self, kafka: Kafka, load: Load) -> None:
@@ -53,9 +53,9 @@ class Wrecker:
             Kind.KILL: self._kill,
             Kind.FREEZE: self._freeze,
             Kind.ROLL: self._roll,
-            Kind.CUT: lambda fault: self._cut(fault, Way.BOTH),
-            Kind.DEAF: lambda fault: self._cut(fault, Way.TO),
-            Kind.MUTE: lambda fault: self._cut(fault, Way.FROM),
+            Kind.CUT: lambda fault: self._cut(fault, Direction.BOTH),
+            Kind.DEAF: lambda fault: self._cut(fault, Direction.TO),
+            Kind.MUTE: lambda fault: self._cut(fault, Direction.FROM),
             Kind.APART: self._apart,
             Kind.FULL: self._fill,
             Kind.WORKER: self._worker,
@@ -75,7 +75,7 @@ class Wrecker:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._load.check()
-            time.sleep(min(left, LOOK_EVERY_SECONDS))
+            time.sleep(min(left, POLL_INTERVAL_S))
 
     def settle(self) -> None:
         """Wait until all replicas are in sync."""
@@ -84,10 +84,10 @@ class Wrecker:
             for node in self._kafka.nodes:
                 if node.process is None or node.process.returncode is not None:
                     output = node.process.output() if node.process else ""
-                    raise GaveUp(f"node {node.node_id} ended by itself:\n{tail(output)}")
+                    raise WaitFailed(f"node {node.node_id} ended by itself:\n{tail(output)}")
             if time.monotonic() > end:
-                raise GaveUp(f"not all replicas in sync after {IN_SYNC_SECONDS:.0f} s")
-            self.pause(LOOK_EVERY_SECONDS)
+                raise WaitFailed(f"not all replicas in sync after {IN_SYNC_SECONDS:.0f} s")
+            self.pause(POLL_INTERVAL_S)
 
     def _node(self, fault: Fault) -> tuple[Node, str]:
         node = self._kafka.nodes[fault.target]
@@ -118,7 +118,7 @@ class Wrecker:
             self.settle()
         return "all nodes", ""
 
-    def _cut(self, fault: Fault, way: Way) -> tuple[str, str]:
+    def _cut(self, fault: Fault, way: Direction) -> tuple[str, str]:
         node, name = self._node(fault)
         with cut(way, [node.port]):
             self.pause(fault.seconds)
@@ -129,7 +129,7 @@ class Wrecker:
         ports = [node.controller_port]
         if node.inter_broker_port is not None:
             ports.append(node.inter_broker_port)
-        with cut(Way.BOTH, ports):
+        with cut(Direction.BOTH, ports):
             self.pause(fault.seconds)
         return name, ""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.soak.application import Job
-from tests.soak.reporters import GaveUp, Teller
+from tests.soak.reporters import ReportingProcess, WaitFailed
 
 ORDERS, COPIES, FINALS = TOPICS = ("orders", "copies", "finals")
 PARTITIONS = 6
@@ -45,7 +45,7 @@ _BY_GROUP = {
 
 
 def jobs(servers: str, histories: Path | None, rate: float = RATE) -> list[Job]:
-    """Who does what: the producers, then the workers of each group."""
+    """Return the jobs: the producers, then the workers of each group."""
     found = [
         Job(role="produce", name=f"producer-{n}", servers=servers, target=ORDERS, rate=rate)
         for n in range(1, PRODUCERS + 1)
@@ -75,10 +75,10 @@ def history_file(histories: Path, name: str) -> str:
     return str(histories / f"{name}.jsonl")
 
 
-class Application(Teller):
+class Application(ReportingProcess):
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.lives = 1
+        self.attempts = 1
         super().__init__(job.name, "tests.soak.application", [job.to_argument()])
 
 
@@ -90,8 +90,8 @@ class Killed:
     at: float
 
 
-class Crew:
-    """All of them. Whoever is killed has a successor, `hand-1.2` after `hand-1`."""
+class Applications:
+    """All of them. A killed one has a successor, `hand-1.2` after `hand-1`."""
 
     def __init__(self, found: list[Job]) -> None:
         self.killed: list[Killed] = []
@@ -110,12 +110,12 @@ class Crew:
         return [each.name for each in self._everyone]
 
     def entered(self) -> bool:
-        """Whether all of them have begun."""
+        """Return whether all of them have started."""
         self.check()
-        return all(each.told for each in (*self.producers, *self.workers))
+        return all(each.events for each in (*self.producers, *self.workers))
 
     def check(self) -> None:
-        """Raise `GaveUp` if somebody ended by itself."""
+        """Raise `WaitFailed` if somebody ended by itself."""
         _check((*self.producers, *self.workers))
 
     def check_workers(self) -> None:
@@ -125,11 +125,11 @@ class Crew:
         old = self.workers[number]
         old.kill()
         self.killed.append(Killed(old.name, time.monotonic()))
-        life = old.lives + 1
-        name = f"{old.name.partition('.')[0]}.{life}"
+        context = old.attempts + 1
+        name = f"{old.name.partition('.')[0]}.{context}"
         history = old.job.history and history_file(Path(old.job.history).parent, name)
         new = Application(replace(old.job, name=name, history=history))
-        new.lives = life
+        new.attempts = context
         self.workers[number] = new
         self._everyone.append(new)
         return old.name
@@ -142,8 +142,8 @@ class Crew:
         _leave(self.workers)
 
     def again(self) -> int:
-        """How often a transactional worker began as a new one."""
-        return sum(event["what"] == "again" for each in self._everyone for event in each.told)
+        """Return how often a transactional worker started a new producer."""
+        return sum(event["what"] == "again" for each in self._everyone for event in each.events)
 
     def close(self) -> None:
         for each in self._everyone:
@@ -153,7 +153,7 @@ class Crew:
 def _check(some: Iterable[Application]) -> None:
     for each in some:
         if each.ended is not None:
-            raise GaveUp(f"{each.name} ended with {each.ended} by itself")
+            raise WaitFailed(f"{each.name} ended with {each.ended} by itself")
 
 
 def _leave(some: list[Application]) -> None:

@@ -26,8 +26,8 @@ _GO_ON, _DROP = 0xFFFFFFFF, 2
 """TC_ACT_UNSPEC and TC_ACT_SHOT."""
 
 
-class Way(Enum):
-    """Where the port stands in the TCP header of what is dropped."""
+class Direction(Enum):
+    """Offset of the port in the TCP header of dropped packets."""
 
     TO = (2,)
     FROM = (0,)
@@ -43,7 +43,7 @@ class _Step(NamedTuple):
     if_false: str | int = 0
 
 
-def program(way: Way, ports: Sequence[int]) -> str:
+def program(way: Direction, ports: Sequence[int]) -> str:
     """The filter in the form that `tc` takes: how many steps, then each."""
     steps = [
         _Step(_LOAD_HALF, _ETHERTYPE_AT),
@@ -69,7 +69,7 @@ def program(way: Way, ports: Sequence[int]) -> str:
 
 
 @contextmanager
-def cut(way: Way, ports: Sequence[int]) -> Iterator[None]:
+def cut(way: Direction, ports: Sequence[int]) -> Iterator[None]:
     """Drop it as long as the block lasts. Inside a sandbox alone, and one cut at a time."""
     if not sandbox.inside():
         raise RuntimeError("packets are dropped inside a sandbox alone")

@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What is done, as the report names it."""
+    """Kind of fault, as named in the report."""
 
     KILL = "killed (SIGKILL)"
     FREEZE = "frozen (SIGSTOP)"

@@ -14,7 +14,7 @@ GUARANTEES = {
     1: "an acknowledged record is readable at its offset",
     2: "no record stands twice in the log",
     3: "each producer's order in each partition",
-    4: "a record told to have failed is not there",
+    4: "a failed record is not there",
     5: "no poll skips or goes back",
     6: "no committed offset goes back or passes what was given",
     7: "no commit of a partition that is another's",
@@ -32,7 +32,7 @@ SHOWN_CALLS = 6
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What happened, what there was to judge, and what was found."""
+    """Return the lines of the report: faults, amounts and findings."""
     counts = counts_of(outcome.history)
     found = [*_faults(outcome), "", *_load(outcome, counts), "", *_promises(outcome)]
     for problem in outcome.problems[:SHOWN_PROBLEMS]:
@@ -95,7 +95,7 @@ def _load(outcome: Outcome, counts: Counts) -> list[str]:
         rows.append([f"{group}: offsets that coordinators stored", len(places), ""])
     rows += [[f"commits by hand: {kind}", count, ""] for kind, count in counts.commits.items()]
     rows += [[f"transactions: {kind}", count, ""] for kind, count in counts.transactions.items()]
-    rows.append(["transactional producers begun anew", outcome.began_again, ""])
+    rows.append(["transactional producers restarted", outcome.began_again, ""])
     slow = sorted(counts.longest.items(), key=lambda each: -each[1])[:SHOWN_CALLS]
     longest = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in slow)
     rows.append(["calls", counts.calls, f"the longest: {longest}"])

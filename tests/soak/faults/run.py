@@ -13,10 +13,10 @@ from tests.invariants.events import Event
 from tests.invariants.recorder import Recorder
 from tests.soak import confluent_reader
 from tests.soak.faults import check_run, disks
-from tests.soak.faults.fault_injector import Happened, Wrecker
-from tests.soak.faults.load import GROUPS, ORDERS, PARTITIONS, TOPICS, Crew, jobs
+from tests.soak.faults.fault_injector import FaultInjector, Happened
+from tests.soak.faults.load import GROUPS, ORDERS, PARTITIONS, TOPICS, Applications, jobs
 from tests.soak.faults.plan import Fault
-from tests.soak.reporters import GaveUp, until
+from tests.soak.reporters import WaitFailed, until
 
 NODES = 3
 REPLICAS = 3
@@ -25,12 +25,12 @@ PROPERTIES = {"leader.imbalance.check.interval.seconds": "30"}
 BEGIN_SECONDS = 60.0
 CONSUMED_SECONDS = 60.0
 """What the groups may take to come to the end, once nothing is broken any more."""
-LOOK_EVERY_SECONDS = 0.5
+POLL_INTERVAL_S = 0.5
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What there is to report."""
+    """Outcome of a run, for the report."""
 
     happened: list[Happened] = field(default_factory=list)
     history: list[Event] = field(default_factory=list)
@@ -66,60 +66,64 @@ class Run:
         for topic in TOPICS:
             self._kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
             self._world.topic_made(topic, PARTITIONS)
-        crew = Crew(jobs(self._kafka.bootstrap_servers, self._histories))
+        applications = Applications(jobs(self._kafka.bootstrap_servers, self._histories))
         try:
-            until("everybody has begun", crew.entered, BEGIN_SECONDS)
-            self._break(crew, faults, began + seconds, outcome)
-            self._finish(crew, outcome)
+            until("everybody has begun", applications.entered, BEGIN_SECONDS)
+            self._break(applications, faults, began + seconds, outcome)
+            self._finish(applications, outcome)
         finally:
-            crew.close()
+            applications.close()
             outcome.seconds = time.monotonic() - began
-            outcome.began_again = crew.again()
+            outcome.began_again = applications.again()
             outcome.history = check_run.history_of(
-                self._histories, crew.killed, self._world.history
+                self._histories, applications.killed, self._world.history
             )
         self._judge(outcome)
 
-    def _break(self, crew: Crew, faults: Iterable[Fault], end: float, outcome: Outcome) -> None:
-        wrecker = Wrecker(self._kafka, crew)
-        wrecker.settle()
+    def _break(
+        self, applications: Applications, faults: Iterable[Fault], end: float, outcome: Outcome
+    ) -> None:
+        fault_injector = FaultInjector(self._kafka, applications)
+        fault_injector.settle()
         for fault in faults:
             if time.monotonic() >= end:
                 break
             self._world.fault(f"{fault.kind.value}: {fault.target}, {fault.seconds} s")
-            happened = wrecker.carry_out(fault)
+            happened = fault_injector.carry_out(fault)
             outcome.happened.append(happened)
             self._say(f"{happened.whom}: {fault.kind.value}")
-        wrecker.pause(1.0)
+        fault_injector.pause(1.0)
         self._world.healed()
 
-    def _finish(self, crew: Crew, outcome: Outcome) -> None:
+    def _finish(self, applications: Applications, outcome: Outcome) -> None:
         """The producers end, then what they wrote is consumed, then the workers end."""
         self._say("nothing is broken any more")
-        crew.end_producers()
+        applications.end_producers()
         servers = self._kafka.bootstrap_servers
         healed = time.monotonic()
         for source, groups in ((ORDERS, ("hand", "auto", "first")), ("copies", ("second",))):
             ends = _ends(confluent_reader.records(servers, source, committed=True))
             for group in groups:
-                self._await(crew, group, ends, healed + CONSUMED_SECONDS)
+                self._await(applications, group, ends, healed + CONSUMED_SECONDS)
         outcome.consumed_after = time.monotonic() - healed
         self._world.settled(*GROUPS)
-        crew.end_workers()
+        applications.end_workers()
 
-    def _await(self, crew: Crew, group: str, ends: dict[int, int], deadline: float) -> None:
+    def _await(
+        self, applications: Applications, group: str, ends: dict[int, int], deadline: float
+    ) -> None:
         servers, topic = self._kafka.bootstrap_servers, GROUPS[group]
         while True:
-            crew.check_workers()
+            applications.check_workers()
             committed = confluent_reader.committed_offsets(servers, group, topic, PARTITIONS)
             if all((committed[number] or 0) >= end for number, end in ends.items()):
                 return
             if time.monotonic() > deadline:
-                raise GaveUp(
+                raise WaitFailed(
                     f"{group} has not consumed all {CONSUMED_SECONDS:.0f} s after the last fault:"
                     f" committed {committed}, there is up to {ends}"
                 )
-            time.sleep(LOOK_EVERY_SECONDS)
+            time.sleep(POLL_INTERVAL_S)
 
     def _judge(self, outcome: Outcome) -> None:
         self._say("reading all logs")

@@ -15,7 +15,7 @@ PREFIX = "aiokafkawire-run-"
 
 @contextmanager
 def folder(within: Path | None = None) -> Iterator[Path]:
-    """Whoever works in it holds a lock on it, which the system frees when he is no more."""
+    """The process that works in it holds a lock, which the system frees when the process ends."""
     parent = within or Path(tempfile.gettempdir())
     for leftover in leftovers(parent):
         shutil.rmtree(leftover)

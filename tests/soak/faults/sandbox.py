@@ -1,6 +1,6 @@
 """A network, mounts and processes of its own for a run, which end with it, however it ends.
 
-They are namespaces of Linux, made by `unshare` of util-linux. Whoever is not root gets them where
+They are namespaces of Linux, made by `unshare` of util-linux. Users other than root get them where
 the system lets users make their own; where it does not, `lack()` says why, and the run does without
 the faults that need them. A rule or a mount made inside is not to be seen outside, and the system
 takes it away with the last process inside; which ends when `unshare` does, and that when the
@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return process.wait()
     except KeyboardInterrupt:
-        # Those inside heard it, too, and stop what they started.
+        # The processes inside received it too, and stop what they started.
         return process.wait(END_TIMEOUT_SECONDS)
     finally:
         process.kill()  # and with it all that is left inside

@@ -1,4 +1,4 @@
-"""What is wrong with logs, copies and commits is noticed; a killed process has crashed."""
+"""Errors in logs, copies and commits are found; a killed process counts as crashed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_stored_commits_that_went_back_are_noticed() -> None:
     }
 
 
-def test_who_was_killed_has_crashed_and_who_had_closed_before_has_not(tmp_path: Path) -> None:
+def test_killed_processes_count_as_crashed_unless_closed_before(tmp_path: Path) -> None:
     written: list[Event] = [
         Opened(1.0, "first-1", "consumer", {}),
         Opened(2.0, "first-1.producer.1", "producer", {}),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.soak.faults import fault_injector as wreckers
-from tests.soak.faults.fault_injector import Wrecker
-from tests.soak.faults.packet_filter import Way
+from tests.soak.faults.fault_injector import FaultInjector
+from tests.soak.faults.packet_filter import Direction
 from tests.soak.faults.plan import Fault, Kind
-from tests.soak.reporters import GaveUp
+from tests.soak.reporters import WaitFailed
 
 
 class FakeNode:
@@ -50,7 +50,7 @@ class Scene:
             start_node=lambda node: self.done.append(f"start {node.node_id}"),
         )
         load: Any = self
-        self.wrecker = Wrecker(kafka, load)
+        self.fault_injector = FaultInjector(kafka, load)
 
     def monotonic(self) -> float:
         return self.now
@@ -60,14 +60,14 @@ class Scene:
 
     def check(self) -> None:
         if self.ended_at is not None and self.now >= self.ended_at:
-            raise GaveUp("somebody ended")
+            raise WaitFailed("somebody ended")
 
     def replace_worker(self, number: int) -> str:
         self.done.append(f"replace {number}")
         return f"worker {number}"
 
     @contextmanager
-    def cut(self, way: Way, ports: Sequence[int]) -> Iterator[None]:
+    def cut(self, way: Direction, ports: Sequence[int]) -> Iterator[None]:
         self.done.append(f"cut {way.name} {list(ports)}")
         try:
             yield
@@ -101,37 +101,39 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_each_is_done_and_mended(kind: Kind, scene: Scene) -> None:
+def test_each_fault_is_injected_and_reverted(kind: Kind, scene: Scene) -> None:
     lasts = 0.0 if kind in (Kind.ROLL, Kind.WORKER) else 10.0
-    happened = scene.wrecker.carry_out(Fault(kind, 1, lasts, calm_seconds=3.0))
+    happened = scene.fault_injector.carry_out(Fault(kind, 1, lasts, calm_seconds=3.0))
     assert scene.done == EXPECTED[kind]
     assert happened.began == pytest.approx(3.0)
     assert happened.mended == pytest.approx(3.0 + lasts)
 
 
 @pytest.mark.parametrize("kind", [Kind.FREEZE, Kind.CUT, Kind.FULL])
-def test_what_is_cut_short_is_mended(kind: Kind, scene: Scene) -> None:
+def test_an_interrupted_fault_is_reverted(kind: Kind, scene: Scene) -> None:
     scene.ended_at = 6.0
-    with pytest.raises(GaveUp, match="somebody ended"):
-        scene.wrecker.carry_out(Fault(kind, 1, 10.0, calm_seconds=3.0))
+    with pytest.raises(WaitFailed, match="somebody ended"):
+        scene.fault_injector.carry_out(Fault(kind, 1, 10.0, calm_seconds=3.0))
     mended = {Kind.FREEZE: "resume 2", Kind.CUT: "joined", Kind.FULL: "empty /node-2/data"}
     assert scene.done[-1] == mended[kind]
 
 
-def test_a_node_that_gave_up_on_its_full_disk_is_told(scene: Scene) -> None:
+def test_a_node_that_stopped_on_a_full_disk_is_reported(scene: Scene) -> None:
     scene.nodes[0].process.returncode = 1
-    scene.wrecker.settle()
-    assert scene.wrecker.carry_out(Fault(Kind.FULL, 0, 1.0)).remark.endswith("gave up by itself")
-    assert scene.wrecker.carry_out(Fault(Kind.FULL, 1, 1.0)).remark.endswith("was killed")
+    scene.fault_injector.settle()
+    assert scene.fault_injector.carry_out(Fault(Kind.FULL, 0, 1.0)).remark.endswith(
+        "gave up by itself"
+    )
+    assert scene.fault_injector.carry_out(Fault(Kind.FULL, 1, 1.0)).remark.endswith("was killed")
 
 
-def test_the_next_waits_for_all_replicas(scene: Scene) -> None:
+def test_the_next_fault_waits_for_all_replicas(scene: Scene) -> None:
     scene.whole_at = 20.0
-    happened = scene.wrecker.carry_out(Fault(Kind.KILL, 0, 4.0, calm_seconds=1.0))
+    happened = scene.fault_injector.carry_out(Fault(Kind.KILL, 0, 4.0, calm_seconds=1.0))
     assert happened.in_sync == pytest.approx(20.0)
     scene.whole_at = 1_000.0
-    with pytest.raises(GaveUp, match="not all replicas in sync"):
-        scene.wrecker.settle()
+    with pytest.raises(WaitFailed, match="not all replicas in sync"):
+        scene.fault_injector.settle()
     scene.nodes[2].process.returncode = 1
-    with pytest.raises(GaveUp, match=r"node 3 ended by itself:\nits log"):
-        scene.wrecker.settle()
+    with pytest.raises(WaitFailed, match=r"node 3 ended by itself:\nits log"):
+        scene.fault_injector.settle()

@@ -1,4 +1,4 @@
-"""Who works, and who comes after somebody who was killed."""
+"""The applications of a run, and the successors of killed ones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 
 from tests.soak.application import Job
 from tests.soak.faults import load
-from tests.soak.faults.load import GROUPS, PARTITIONS, WORKERS, Crew, jobs
-from tests.soak.reporters import GaveUp
+from tests.soak.faults.load import GROUPS, PARTITIONS, WORKERS, Applications, jobs
+from tests.soak.reporters import WaitFailed
 
 
 class FakeApplication:
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.lives = 1
+        self.attempts = 1
         self.name = job.name
         self.ended: int | None = None
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.done: list[str] = []
 
     def kill(self) -> None:
@@ -33,9 +33,9 @@ class FakeApplication:
 
 
 @pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
+def applications(monkeypatch: pytest.MonkeyPatch) -> Applications:
     monkeypatch.setattr(load, "Application", FakeApplication)
-    return Crew(jobs("b:1", Path("/histories")))
+    return Applications(jobs("b:1", Path("/histories")))
 
 
 def test_each_has_a_name_a_history_and_a_topic_of_its_own() -> None:
@@ -50,35 +50,35 @@ def test_each_has_a_name_a_history_and_a_topic_of_its_own() -> None:
     assert all(job.history == "" for job in jobs("b:1", None))
 
 
-def test_who_is_killed_has_a_successor(crew: Crew) -> None:
-    assert crew.replace_worker(0) == "hand-1"
-    assert crew.replace_worker(0) == "hand-1.2"
-    assert crew.workers[0].name == "hand-1.3"
-    assert crew.workers[0].job.history == "/histories/hand-1.3.jsonl"
-    assert crew.workers[0].job.group == "hand"
-    assert [each.name for each in crew.killed] == ["hand-1", "hand-1.2"]
-    assert crew.names[-2:] == ["hand-1.2", "hand-1.3"]
+def test_a_killed_application_has_a_successor(applications: Applications) -> None:
+    assert applications.replace_worker(0) == "hand-1"
+    assert applications.replace_worker(0) == "hand-1.2"
+    assert applications.workers[0].name == "hand-1.3"
+    assert applications.workers[0].job.history == "/histories/hand-1.3.jsonl"
+    assert applications.workers[0].job.group == "hand"
+    assert [each.name for each in applications.killed] == ["hand-1", "hand-1.2"]
+    assert applications.names[-2:] == ["hand-1.2", "hand-1.3"]
 
 
-def test_who_ends_by_himself_is_named(crew: Crew) -> None:
-    crew.check()
-    crew.workers[3].ended = 1  # type: ignore[misc]
-    with pytest.raises(GaveUp, match="auto-1 ended with 1 by itself"):
-        crew.check()
+def test_an_application_that_exits_is_named(applications: Applications) -> None:
+    applications.check()
+    applications.workers[3].ended = 1  # type: ignore[misc]
+    with pytest.raises(WaitFailed, match="auto-1 ended with 1 by itself"):
+        applications.check()
 
 
-def test_everybody_has_begun_when_each_has_told(crew: Crew) -> None:
-    for each in (*crew.producers, *crew.workers):
-        assert not crew.entered()
-        each.told.append({"what": "entered"})
-    assert crew.entered()
-    crew.workers[0].told.append({"what": "again"})
-    assert crew.again() == 1
+def test_all_have_started_when_each_has_reported(applications: Applications) -> None:
+    for each in (*applications.producers, *applications.workers):
+        assert not applications.entered()
+        each.events.append({"what": "entered"})
+    assert applications.entered()
+    applications.workers[0].events.append({"what": "again"})
+    assert applications.again() == 1
 
 
-def test_all_are_asked_before_one_is_waited_for(crew: Crew) -> None:
-    crew.end_producers()
-    crew.end_workers()
-    crew.close()
-    for each in (*crew.producers, *crew.workers):
+def test_all_are_asked_before_one_is_waited_for(applications: Applications) -> None:
+    applications.end_producers()
+    applications.end_workers()
+    applications.close()
+    for each in (*applications.producers, *applications.workers):
         assert each.done == ["asked", "finished", "killed"]  # type: ignore[attr-defined]

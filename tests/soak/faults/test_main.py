@@ -21,7 +21,7 @@ def test_a_short_run_has_fixed_faults_and_a_long_one_those_of_its_seed() -> None
 
 
 class Calls:
-    """What is asked of the sandbox, and of the run itself."""
+    """Fake sandbox and run that record their calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lack: str | None) -> None:
         self.inside: list[list[str]] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.soak.faults.packet_filter import Way, program
+from tests.soak.faults.packet_filter import Direction, program
 
 PASS, DROP = 0xFFFFFFFF, 2
 
@@ -43,10 +43,10 @@ def carried_out(text: str, data: bytes) -> int:
 
 @pytest.mark.parametrize(
     ("way", "to_it", "from_it"),
-    [(Way.TO, DROP, PASS), (Way.FROM, PASS, DROP), (Way.BOTH, DROP, DROP)],
+    [(Direction.TO, DROP, PASS), (Direction.FROM, PASS, DROP), (Direction.BOTH, DROP, DROP)],
 )
 def test_what_goes_to_a_port_or_comes_from_it_is_dropped(
-    way: Way, to_it: int, from_it: int
+    way: Direction, to_it: int, from_it: int
 ) -> None:
     text = program(way, [9092, 9093])
     for port in (9092, 9093):
@@ -56,6 +56,6 @@ def test_what_goes_to_a_port_or_comes_from_it_is_dropped(
 
 
 def test_what_is_not_tcp_passes() -> None:
-    text = program(Way.BOTH, [9092])
+    text = program(Direction.BOTH, [9092])
     assert carried_out(text, packet(9092, 9092, protocol=17)) == PASS
     assert carried_out(text, packet(9092, 9092, ethertype=0x86DD)) == PASS

@@ -35,7 +35,7 @@ def outcome(*violations: Violation) -> Outcome:
     )
 
 
-def test_what_happened_and_what_there_was_to_judge() -> None:
+def test_the_report_lists_faults_and_amounts() -> None:
     text = "\n".join(lines(outcome()))
     for part in (
         "1  10.0  node 2  frozen (SIGSTOP)",
@@ -52,7 +52,7 @@ def test_what_happened_and_what_there_was_to_judge() -> None:
     assert "PROBLEM" not in text
 
 
-def test_what_was_found_is_counted_by_promise_and_shown() -> None:
+def test_findings_are_counted_by_guarantee() -> None:
     found = lines(outcome(*(Violation(1, f"lost {n}") for n in range(SHOWN_PROBLEMS + 2))))
     assert sum("PROBLEM: (1) lost" in line for line in found) == SHOWN_PROBLEMS
     assert found[-1] == "  and 2 more"

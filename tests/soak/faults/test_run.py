@@ -14,7 +14,7 @@ from tests.soak.faults import run as runs
 from tests.soak.faults.check_run import Held
 from tests.soak.faults.plan import Fault, Kind
 from tests.soak.faults.run import Outcome, Run
-from tests.soak.reporters import GaveUp
+from tests.soak.reporters import WaitFailed
 
 RECORDS = {0: [(0, b"a"), (3, b"b")], 1: [(5, b"c")]}
 
@@ -36,8 +36,8 @@ class Scene:
         self.outcome = Outcome()
         for name, fake in {
             "time": self,
-            "Crew": lambda jobs: self,
-            "Wrecker": lambda kafka, crew: self,
+            "Applications": lambda jobs: self,
+            "FaultInjector": lambda kafka, applications: self,
             "confluent_reader": self,
         }.items():
             monkeypatch.setattr(runs, name, fake)
@@ -119,7 +119,7 @@ def test_it_waits_until_each_group_has_all(scene: Scene) -> None:
 
 def test_a_group_that_stands_still_is_named(scene: Scene) -> None:
     scene.committed = [{0: 4, 1: None}] * 1_000
-    with pytest.raises(GaveUp, match="hand has not consumed all"):
+    with pytest.raises(WaitFailed, match="hand has not consumed all"):
         scene.run.conduct([], 1.0, scene.outcome)
     assert scene.done[-1] == "closed"
     assert scene.outcome.history, "what was written down is there for the report"

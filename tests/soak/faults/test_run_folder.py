@@ -1,4 +1,4 @@
-"""What a killed run left is removed by the next; what a living one has is not."""
+"""The leftovers of a killed run are removed by the next one; those of a live one are not."""
 
 from __future__ import annotations
 

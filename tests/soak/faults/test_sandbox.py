@@ -1,4 +1,4 @@
-"""What is done inside is not to be seen outside, and ends with who began it."""
+"""Changes inside the sandbox are not visible outside, and end with its parent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_disk_is_filled_and_emptied_and_not_there_outside(tmp_path: Path) -> N
 
 CUT = """
 import socket, sys
-from tests.soak.faults.packet_filter import Way, cut
+from tests.soak.faults.packet_filter import Direction, cut
 
 def reached(port):
     try:
@@ -74,7 +74,7 @@ def reached(port):
 
 listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
 one, other = (each.getsockname()[1] for each in listening)
-for way in Way:
+for way in Direction:
     with cut(way, [one]):
         assert (reached(one), reached(other)) == (False, True), way
     assert reached(one), way
@@ -139,7 +139,7 @@ def running_with(argument: str) -> list[str]:
 def test_nothing_is_cut_or_mounted_outside(tmp_path: Path) -> None:
     with (
         pytest.raises(RuntimeError, match="sandbox"),
-        packet_filter.cut(packet_filter.Way.BOTH, [1]),
+        packet_filter.cut(packet_filter.Direction.BOTH, [1]),
     ):
         pytest.fail("cut")
     with pytest.raises(RuntimeError, match="sandbox"):

@@ -7,5 +7,5 @@ from aiokafkawire.testing.simulation.world import Backend
 
 @pytest.fixture(params=["asyncio", "trio"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """What a world runs on; the tests themselves run on nothing."""
+    """Backend of the simulated world; the tests themselves need no event loop."""
     return request.param

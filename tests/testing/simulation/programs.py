@@ -48,7 +48,7 @@ async def produce_and_consume(world: World) -> list[bytes]:
 async def rebalance(world: World) -> dict[str, int]:
     """Three members; one leaves, one dies; every record is read. How many each one read.
 
-    All that can befall a network befalls this one.
+    Every fault of a network happens in this one.
     """
     seen: set[tuple[int, int]] = set()
     counts: dict[str, int] = {}
@@ -67,7 +67,7 @@ async def rebalance(world: World) -> dict[str, int]:
                             counts[host] = counts.get(host, 0) + 1
 
         def trouble(number: int) -> None:
-            """What befalls the network while a record is sent."""
+            """Inject a fault into the network while a record is sent."""
             net, producer, member = world.network, "10.0.1.9", "10.0.2.1"
             slow = NetworkOptions(slow_packets=0.1, bandwidth_bytes_per_s=50_000, single_bytes=0.5)
             troubles: dict[int, Callable[[], None]] = {
@@ -112,7 +112,7 @@ async def rebalance(world: World) -> dict[str, int]:
 
 async def scatter(world: World) -> list[str]:
     """Tasks that are cancelled all at once, within scopes of their own: who hears when."""
-    heard: list[str] = []
+    received: list[str] = []
 
     async def wait(name: str) -> None:
         try:
@@ -120,14 +120,14 @@ async def scatter(world: World) -> list[str]:
                 await anyio.sleep_forever()
         finally:
             world.trace.note(f"{name} hears")
-            heard.append(name)
+            received.append(name)
 
     async with anyio.create_task_group() as group:
         for number in range(40):
             group.start_soon(wait, f"task {number}")
         await anyio.sleep(1)
         group.cancel_scope.cancel()
-    return heard
+    return received
 
 
 PROGRAMS: dict[str, Callable[[World], Awaitable[Any]]] = {
@@ -144,5 +144,5 @@ def run(name: str, seed: int, backend: Any) -> tuple[World, Any]:
 
 if __name__ == "__main__":
     for program in sys.argv[3:]:
-        ran, told = run(program, int(sys.argv[1]), sys.argv[2])
-        print(ran.trace.count, ran.trace.digest, told)
+        ran, output = run(program, int(sys.argv[1]), sys.argv[2])
+        print(ran.trace.count, ran.trace.digest, output)

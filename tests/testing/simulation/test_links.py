@@ -1,4 +1,4 @@
-"""How packets fare: delays, bandwidth, cutting; and which ways are open."""
+"""Delays, bandwidth and splitting of packets, and open directions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def links(**options: Any) -> Links:
         {"max_fragments": 0},
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         NetworkOptions(**options)
 
@@ -105,13 +105,13 @@ def test_a_part_of_a_write_is_taken_at_once() -> None:
     assert full.accepted_bytes(-3) == -3
 
 
-def test_there_is_one_way_between_two_ends() -> None:
+def test_two_endpoints_share_one_link() -> None:
     all_ways = links()
     assert all_ways.between(ONE, PORT) is all_ways.between(ONE, PORT)
     assert all_ways.between(OTHER, PORT) is not all_ways.between(PORT, OTHER)
 
 
-def test_what_happens_on_a_way_hangs_on_no_other() -> None:
+def test_links_are_independent() -> None:
     one, other = links(), links()
     one.between(OTHER, SECOND).arrival(0.0)
     first = one.between(OTHER, PORT).arrival(0.0)
@@ -120,7 +120,7 @@ def test_what_happens_on_a_way_hangs_on_no_other() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_way_is_cut_by_host_and_by_port(early: bool) -> None:
+def test_links_are_severed_by_host_and_by_port(early: bool) -> None:
     all_ways = links()
 
     def cut() -> list[bool]:

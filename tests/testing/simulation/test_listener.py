@@ -13,7 +13,7 @@ PORT = Address("10.0.0.1", 9092)
 
 
 class Waiting:
-    """A transport of which only the end is of interest."""
+    """A transport that only records its closing."""
 
     def __init__(self) -> None:
         self.aborted = False
@@ -39,7 +39,7 @@ async def test_the_first_is_accepted_first() -> None:
     assert [id(each) for each in accepted] == [id(first), id(second)]
 
 
-async def test_closing_it() -> None:
+async def test_closing_the_listener() -> None:
     closed: list[SimulatedListener] = []
     listener = SimulatedListener(PORT, closed.append)
     waiting = Waiting()

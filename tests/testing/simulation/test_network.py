@@ -104,7 +104,7 @@ def test_abort_wakes_who_receives(backend: Backend) -> None:
     in_world(backend, main)
 
 
-def test_nobody_listens(backend: Backend) -> None:
+def test_a_port_without_listener_refuses(backend: Backend) -> None:
     async def main(world: World) -> None:
         with pytest.raises(ConnectionRefusedError):
             await world.runtime(OTHER).connect(PORT)
@@ -147,7 +147,7 @@ def test_a_full_backlog_refuses(backend: Backend, monkeypatch: pytest.MonkeyPatc
     in_world(backend, main)
 
 
-def test_names(backend: Backend) -> None:
+def test_name_resolution(backend: Backend) -> None:
     async def main(world: World) -> None:
         runtime = world.runtime(OTHER)
         world.network.name("brokers", ONE, "10.0.0.3")
@@ -177,7 +177,7 @@ def test_what_is_severed_gets_through_when_it_is_healed(backend: Backend) -> Non
     in_world(backend, main)
 
 
-def test_who_waits_to_connect_does_when_the_host_is_back(backend: Backend) -> None:
+def test_a_waiting_connect_completes_when_the_host_returns(backend: Backend) -> None:
     async def main(world: World) -> None:
         await world.runtime(ONE).listen(PORT)
         world.network.lose_power(ONE)
@@ -191,7 +191,7 @@ def test_who_waits_to_connect_does_when_the_host_is_back(backend: Backend) -> No
     assert "connected" in world.trace.lines[-1]
 
 
-def test_a_reset_is_heard_at_both_ends(backend: Backend) -> None:
+def test_a_reset_is_seen_at_both_ends(backend: Backend) -> None:
     async def main(world: World) -> None:
         _, client, server = await connected(world)
         world.network.reset(OTHER, ONE)
@@ -232,12 +232,12 @@ def test_closing_a_listener_ends_what_nobody_accepted(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("ends", [(OTHER, ONE), (OTHER, str(PORT))])
-def test_one_way_only(backend: Backend, ends: tuple[str, str]) -> None:
+def test_sever_one_direction(backend: Backend, ends: tuple[str, str]) -> None:
     async def main(world: World) -> None:
         _, client, server = await connected(world)
         world.network.sever(*ends, one_way=True)
-        await server.send([b"heard"])
-        assert await received(client, 5) == b"heard"
+        await server.send([b"reply"])
+        assert await received(client, 5) == b"reply"
         await client.send([b"unheard"])
         with anyio.move_on_after(60) as scope:
             await received(server, 1)
@@ -474,7 +474,7 @@ def test_all_is_healed(backend: Backend) -> None:
     in_world(backend, main)
 
 
-def test_what_is_left_open(backend: Backend) -> None:
+def test_open_connections_are_reported(backend: Backend) -> None:
     async def main(world: World) -> None:
         listener, client, server = await connected(world)
         ends = f"#1 {OTHER} -> {PORT}"

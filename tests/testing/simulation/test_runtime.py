@@ -8,7 +8,7 @@ from aiokafkawire.testing.simulation import World
 from aiokafkawire.testing.simulation.world import Backend
 
 
-def test_each_runtime_has_a_chance_of_its_own() -> None:
+def test_each_runtime_has_its_own_random_generator() -> None:
     one, other = (World(1) for _ in range(2))
     first = [one.runtime("10.0.0.1").rng.random() for _ in range(3)]
     assert len(set(first)) == 3

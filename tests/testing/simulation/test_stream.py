@@ -25,7 +25,7 @@ async def connected(world: World) -> tuple[SimulatedTransport, SimulatedTranspor
 
 
 class Inbox:
-    """What `receive_until_eof` tells."""
+    """Records the calls of `receive_until_eof`."""
 
     def __init__(self, world: World, size: int = 1_000) -> None:
         self.world = world
@@ -169,7 +169,7 @@ def test_single_bytes_are_a_stream_too(backend: Backend) -> None:
     world.run(main)
 
 
-def test_each_piece_is_told_as_it_comes(backend: Backend) -> None:
+def test_each_packet_is_delivered_on_arrival(backend: Backend) -> None:
     world = World(1, backend=backend)
 
     async def main() -> None:
@@ -195,7 +195,7 @@ def test_each_piece_is_told_as_it_comes(backend: Backend) -> None:
     world.run(main)
 
 
-def test_what_goes_wrong_while_telling_comes_out(backend: Backend) -> None:
+def test_errors_of_a_receive_callback_propagate(backend: Backend) -> None:
     world = World(1, backend=backend)
 
     async def main() -> None:
@@ -211,7 +211,7 @@ def test_what_goes_wrong_while_telling_comes_out(backend: Backend) -> None:
     world.run(main)
 
 
-def test_who_is_told_hears_of_a_reset_and_of_its_own_abort(backend: Backend) -> None:
+def test_receivers_are_notified_of_a_reset_and_of_their_own_abort(backend: Backend) -> None:
     world = World(1, backend=backend)
 
     async def main() -> None:
@@ -238,7 +238,7 @@ def test_who_is_told_hears_of_a_reset_and_of_its_own_abort(backend: Backend) -> 
     world.run(hear_of_a_reset)
 
 
-def test_what_is_sent_at_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_accepted_at_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
     options = NetworkOptions(partial_writes=0.5)
     world = World(1, backend=backend, network=options)

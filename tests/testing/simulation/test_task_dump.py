@@ -1,4 +1,4 @@
-"""Where a suspended task stands."""
+"""The source line at which a task is suspended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_one_that_ended_has_no_place() -> None:
     assert str(waiting("name", task)) == "name: not started"
 
 
-def test_ways_of_waiting_are_left_out() -> None:
+def test_waiting_primitives_are_left_out_of_the_dump() -> None:
     async def wait() -> None:
         await Future[None]().wait(deadline=FAR_AWAY)
 

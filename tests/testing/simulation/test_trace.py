@@ -19,7 +19,7 @@ def test_lines_have_their_time() -> None:
     assert str(trace_of("one", "two")) == "1.500000000 one\n1.500000000 two"
 
 
-def test_the_digest_tells_traces_apart() -> None:
+def test_different_traces_have_different_digests() -> None:
     assert trace_of("a", "b").digest == trace_of("a", "b").digest
     assert trace_of("a", "b").digest != trace_of("b", "a").digest
     assert trace_of("ab").digest != trace_of("a", "b").digest
@@ -33,5 +33,5 @@ def test_old_lines_go_and_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trace.digest == trace_of("a", "b", "c").digest
 
 
-def test_the_last_lines_are_told() -> None:
+def test_the_last_lines_are_kept() -> None:
     assert trace_of("a", "b", "c").last(2) == ["1.500000000 b", "1.500000000 c"]

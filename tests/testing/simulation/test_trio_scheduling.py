@@ -16,7 +16,7 @@ from aiokafkawire.testing.simulation.trio_scheduling import (
 from aiokafkawire.testing.simulation.virtual_time import Deadlock, Livelock, Stop, VirtualTime
 
 
-def told(kind: type[Stop], why: str) -> None:
+def stop_reported(kind: type[Stop], why: str) -> None:
     raise kind(why)
 
 
@@ -33,7 +33,7 @@ def order_of(seed: int) -> list[int]:
                 nursery.start_soon(work, number)
 
     with seeded(seed):
-        trio.run(main, clock=virtual_clock(VirtualTime(told)))
+        trio.run(main, clock=virtual_clock(VirtualTime(stop_reported)))
     return order
 
 
@@ -59,10 +59,10 @@ def test_time_jumps_to_the_next_deadline() -> None:
         await trio.sleep(86_400)
         return trio.current_time()
 
-    assert trio.run(main, clock=virtual_clock(VirtualTime(told))) == 86_400
+    assert trio.run(main, clock=virtual_clock(VirtualTime(stop_reported))) == 86_400
 
 
-def test_whoever_waits_for_ever_is_told() -> None:
+def test_a_deadlock_is_reported() -> None:
     calls: list[list[str]] = []
     scopes: list[anyio.CancelScope] = []
 
@@ -81,7 +81,7 @@ def test_whoever_waits_for_ever_is_told() -> None:
     assert any("main (test_trio_scheduling.py:" in line for line in calls[0])
 
 
-def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "aiokafkawire.testing.simulation.virtual_time.MAX_ITERATIONS_WITHOUT_PROGRESS", 50
     )
@@ -96,8 +96,8 @@ def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [Livelock]
 
 
-def test_what_the_world_does_wakes_tasks() -> None:
-    time = VirtualTime(told)
+def test_world_events_wake_tasks() -> None:
+    time = VirtualTime(stop_reported)
 
     async def main() -> float:
         event = trio.Event()

@@ -47,7 +47,7 @@ def test_timers_run_in_their_order_and_at_once() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_whoever_waits_for_ever_is_told() -> None:
+def test_a_deadlock_is_reported() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -55,7 +55,7 @@ def test_whoever_waits_for_ever_is_told() -> None:
         run(main())
 
 
-def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "aiokafkawire.testing.simulation.virtual_time.MAX_ITERATIONS_WITHOUT_PROGRESS", 50
     )
@@ -68,16 +68,16 @@ def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         run(main())
 
 
-def test_it_tells_of_tasks_and_timers() -> None:
+def test_it_lists_tasks_and_timers() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         sleeper = loop.create_task(asyncio.sleep(1), name="sleeper")
         await asyncio.sleep(0)
         loop.call_at(9, print).cancel()
-        told = dict(loop.tasks())
-        assert told[sleeper].task == "sleeper"
-        assert told[sleeper].line
+        pending = dict(loop.tasks())
+        assert pending[sleeper].task == "sleeper"
+        assert pending[sleeper].line
         assert [timer.rpartition(" at ")[2] for timer in loop.timers()] == ["1.000000 s"]
         await sleeper
         assert list(loop.timers()) == []

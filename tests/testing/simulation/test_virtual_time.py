@@ -15,27 +15,27 @@ from aiokafkawire.testing.simulation.virtual_time import (
 )
 
 
-class Told:
+class StopRecorder:
     def __init__(self) -> None:
         self.stops: list[tuple[type[Stop], str]] = []
         self.time = VirtualTime(lambda kind, why: self.stops.append((kind, why)))
 
 
 def test_it_goes_to_the_next_deadline() -> None:
-    time = Told().time
+    time = StopRecorder().time
     time.idle(5.0)
     assert time.now() == 5.0
 
 
 def test_it_never_goes_back() -> None:
-    time = Told().time
+    time = StopRecorder().time
     time.idle(5.0)
     time.idle(4.0)
     assert time.now() == 5.0
 
 
-def test_what_the_world_does_comes_in_its_order() -> None:
-    time = Told().time
+def test_world_events_run_in_order() -> None:
+    time = StopRecorder().time
     done: list[tuple[str, float]] = []
     for when, name in ((2.0, "c"), (1.0, "a"), (1.0, "b")):
         time.at(when, lambda name=name: done.append((name, time.now())))  # type: ignore[misc]
@@ -48,35 +48,35 @@ def test_what_the_world_does_comes_in_its_order() -> None:
     assert done[2:] == [("c", 2.0)]
 
 
-def test_nothing_ahead_is_a_deadlock() -> None:
-    told = Told()
-    told.time.idle(NEVER)
-    assert told.stops == [(Deadlock, "nobody can ever go on")]
+def test_no_timer_and_no_event_is_a_deadlock() -> None:
+    recorder = StopRecorder()
+    recorder.time.idle(NEVER)
+    assert recorder.stops == [(Deadlock, "nobody can ever go on")]
 
 
 def test_what_would_come_after_the_limit_is_overdue() -> None:
-    told = Told()
-    told.time.limit_s = 10.0
-    told.time.idle(5.0)
-    assert told.stops == []
-    told.time.idle(10.5)
-    assert told.stops == [(Overdue, "the program has not ended in 10 s")]
-    assert told.time.now() == 10.0
+    recorder = StopRecorder()
+    recorder.time.limit_s = 10.0
+    recorder.time.idle(5.0)
+    assert recorder.stops == []
+    recorder.time.idle(10.5)
+    assert recorder.stops == [(Overdue, "the program has not ended in 10 s")]
+    assert recorder.time.now() == 10.0
 
 
 @pytest.mark.parametrize("by", ["turns", "the world"])
-def test_a_circle_is_a_livelock(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+def test_no_progress_of_time_is_a_livelock(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(module, "MAX_ITERATIONS_WITHOUT_PROGRESS", 10)
-    told = Told()
+    recorder = StopRecorder()
     for _ in range(3):
         for _ in range(10):
             if by == "turns":
-                told.time.on_iteration()
+                recorder.time.on_iteration()
             else:
-                told.time.at(told.time.now(), lambda: None)
-                told.time.idle(NEVER)
-        assert told.stops == []
-        told.time.idle(told.time.now() + 1)
+                recorder.time.at(recorder.time.now(), lambda: None)
+                recorder.time.idle(NEVER)
+        assert recorder.stops == []
+        recorder.time.idle(recorder.time.now() + 1)
     for _ in range(11):
-        told.time.on_iteration()
-    assert told.stops == [(Livelock, "no time passes in 10 turns")]
+        recorder.time.on_iteration()
+    assert recorder.stops == [(Livelock, "no time passes in 10 turns")]

@@ -1,4 +1,4 @@
-"""Worlds: one seed is one run; time passes by itself; whoever waits for nothing is found."""
+"""Worlds: one seed is one run; time passes by itself; deadlocks are found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_group_outlives_a_member_and_a_node(backend: Backend) -> None:
 PROGRAMS = ("scatter", "rebalance")
 
 
-def told_by_a_process(seed: int, backend: Backend, **environment: str) -> list[str]:
+def run_in_subprocess(seed: int, backend: Backend, **environment: str) -> list[str]:
     module = "tests.testing.simulation.programs"
     ran = subprocess.run(
         [sys.executable, "-m", module, str(seed), backend, *PROGRAMS],
@@ -58,11 +58,11 @@ def told_by_a_process(seed: int, backend: Backend, **environment: str) -> list[s
 def test_a_seed_is_a_run_in_every_process(backend: Backend) -> None:
     here: list[str] = []
     for program in PROGRAMS:
-        world, told = run(program, 5, backend)
-        here.append(f"{world.trace.count} {world.trace.digest} {told}")
-    assert told_by_a_process(5, backend, PYTHONHASHSEED="1") == here
+        world, output = run(program, 5, backend)
+        here.append(f"{world.trace.count} {world.trace.digest} {output}")
+    assert run_in_subprocess(5, backend, PYTHONHASHSEED="1") == here
     other = {"PYTHONHASHSEED": "2", "PYTHONMALLOC": "malloc"}
-    assert told_by_a_process(5, backend, **other) == here
+    assert run_in_subprocess(5, backend, **other) == here
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_deadlines_hold_in_virtual_time(backend: Backend) -> None:
     assert HOUR_S <= world.run(main) < HOUR_S + 1
 
 
-def test_a_deadlock_tells_who_waits_where(backend: Backend) -> None:
+def test_a_deadlock_names_each_task_and_its_await(backend: Backend) -> None:
     async def wait_in_vain() -> None:
         await anyio.Event().wait()
 
@@ -128,7 +128,7 @@ def test_a_deadlock_tells_who_waits_where(backend: Backend) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_deadlock_that_no_cancellation_ends_is_told_too(backend: Backend) -> None:
+def test_a_deadlock_that_ignores_cancellation_is_reported(backend: Backend) -> None:
     async def main() -> None:
         with anyio.CancelScope(shield=True):
             await anyio.Event().wait()
@@ -138,7 +138,7 @@ def test_a_deadlock_that_no_cancellation_ends_is_told_too(backend: Backend) -> N
     gc.collect()  # an event loop that is broken off leaves things behind, on trio many
 
 
-def test_a_circle_of_tasks_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_livelock_of_tasks_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ITERATIONS_WITHOUT_PROGRESS", 500)
 
     async def main() -> None:
@@ -149,7 +149,7 @@ def test_a_circle_of_tasks_is_found(backend: Backend, monkeypatch: pytest.Monkey
         World(3, backend=backend).run(main)
 
 
-def test_a_program_that_takes_too_long_is_told(backend: Backend) -> None:
+def test_a_program_that_takes_too_long_is_reported(backend: Backend) -> None:
     closed: list[float] = []
 
     async def main() -> None:
@@ -167,7 +167,7 @@ def test_a_program_that_takes_too_long_is_told(backend: Backend) -> None:
     assert closed == [pytest.approx(120)]
 
 
-def test_a_failure_tells_of_the_network(backend: Backend) -> None:
+def test_a_failure_report_lists_the_network_state(backend: Backend) -> None:
     world = World(3, backend=backend)
 
     async def main() -> None:
@@ -180,12 +180,12 @@ def test_a_failure_tells_of_the_network(backend: Backend) -> None:
 
     with pytest.raises(Overdue) as caught:
         world.run(main, limit_s=10)
-    told = str(caught.value)
-    assert f"#1 10.0.1.1 -> {BROKER}:20001: 6 bytes not received, held up" in told
-    assert "severed one way" in told
+    output = str(caught.value)
+    assert f"#1 10.0.1.1 -> {BROKER}:20001: 6 bytes not received, held up" in output
+    assert "severed one way" in output
 
 
-def test_what_a_program_leaves_behind(backend: Backend) -> None:
+def test_leaked_tasks_and_connections_are_reported(backend: Backend) -> None:
     world = World(3, backend=backend)
     address = Address("10.0.0.1", 9092)
 
@@ -220,7 +220,7 @@ def test_what_the_program_raises_comes_out(backend: Backend) -> None:
         World(1, backend=backend).run(main)
 
 
-def test_each_purpose_has_a_chance_of_its_own() -> None:
+def test_each_purpose_has_its_own_random_generator() -> None:
     world = World(1)
     assert world.rng("a").random() == World(1).rng("a").random()
     assert world.rng("a").random() != world.rng("b").random()

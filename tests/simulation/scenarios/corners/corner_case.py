@@ -1,4 +1,4 @@
-"""What situations share: how one is told, and small helpers for those that bring it about."""
+"""Definition of a corner case, and small helpers to cause one."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ async def fill(harness: Harness, count: int, partition: int = 0, payload_bytes: 
 
 
 def kept(harness: Harness, group: str = GROUP) -> dict[TopicPartition, int]:
-    """What a group has committed, as its coordinator knows it now."""
+    """Return the committed offsets of a group, as its coordinator has them now."""
     offsets = harness.broker._running.group_coordinator.offsets.committed(group)
     return {TopicPartition(*tp): found.offset for tp, found in offsets.items()}
 
 
 def drop_connections(harness: Harness, host: str) -> None:
-    """The nodes forget all connections of a host, which is told nothing."""
+    """Make the nodes drop all connections of a host without notice."""
     harness.world.network.half_open(BROKER_HOST, host, silent=True)

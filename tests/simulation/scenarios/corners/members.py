@@ -43,7 +43,7 @@ async def until(reader: Any, done: Callable[[], bool]) -> None:
 
 
 async def commits_overtake_each_other(harness: Harness) -> None:
-    """A commit is asked for while an older one is under way: each is told when it is kept."""
+    """A commit is requested while an older one is in flight: each returns when it is stored."""
     await fill(harness, 12)
     async with a_consumer(harness, "reader", HOST, TOPIC, **BY_HAND) as reader:
         given = 0
@@ -98,7 +98,8 @@ def draw_moves(rng: random.Random) -> dict[str, Any]:
 
 
 async def a_coordinator_moves_while_all_is_quiet(harness: Harness) -> None:
-    """Only heartbeats can tell the members: they find the coordinator, and keep their places."""
+    """Members can learn it from heartbeats only: they find the coordinator, and stay in the
+    group."""
     names = ("member-0", "member-1")
     asked = [RequestLog(harness, ApiKey.HEARTBEAT, name) for name in names]
     joined = [RequestLog(harness, ApiKey.JOIN_GROUP, name) for name in names]
@@ -254,7 +255,7 @@ HELD = 20
 
 async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
     """A member commits all that it has while the group passes it by, as one more joins before it
-    was told of its generation: in the one after, what it had in the first is not its own."""
+    learned of its generation: in the next one it does not own its partitions of the first."""
     for partition in (0, 1):
         await fill(harness, 3, partition)
     options = {**BY_HAND, "partition_assignment_strategy": [harness.plan.options["strategy"]]}
@@ -265,7 +266,7 @@ async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
         async with anyio.create_task_group() as tasks:
 
             async def come_too() -> None:
-                """As soon as there is a generation that nobody was told of."""
+                """As soon as there is a generation that no member knows of."""
                 await anyio.sleep(harness.plan.options["joins_s"] + harness.plan.options["after_s"])
                 await come("comes too")
 

@@ -229,7 +229,7 @@ FETCHES_AT_MOST = 30
 
 
 async def a_paused_partition_has_records(harness: Harness) -> None:
-    """What a paused partition gets is not asked for, nor what it has is given, and nobody hurries
+    """A paused partition is not fetched, its records are not returned, and no call is shortened
     because of it."""
     broker = harness.broker
     broker.move_leader(TOPIC, 1, broker.leader(TOPIC, 0))

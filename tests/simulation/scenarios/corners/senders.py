@@ -27,12 +27,12 @@ from tests.simulation.scenarios.group_workers import a_producer
 __all__ = ("CORNERS",)
 
 KNOWN_S = 0.5
-"""So long after the new leader took a batch what was on its way to the old one may arrive."""
+"""Time after the new leader's append in which requests to the old leader may still arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind(ChangedResponse):
-    """Metadata as a node tells it that has not heard of the last move of a leader."""
+    """Metadata of a node that does not know the last leader change."""
 
     leader: int = -1
     epoch: int = -1
@@ -56,8 +56,8 @@ def draw_move(rng: random.Random) -> dict[str, Any]:
 
 
 async def a_leader_moves(harness: Harness) -> None:
-    """One of two partitions that a node leads moves; some nodes may not have heard of it. Who was
-    told of the new leader writes to the old one no more."""
+    """One of two partitions that a node leads moves; some nodes may not know it. A client that
+    knows the new leader does not write to the old one."""
     broker = harness.broker
     old = broker.leader(TOPIC, 0)
     broker.move_leader(TOPIC, 1, old)
@@ -86,7 +86,7 @@ async def a_leader_moves(harness: Harness) -> None:
         broker.clear_faults()
         for delivery in deliveries:
             await delivery
-    codes = [(seen, told_code(seen)) for seen in produced.seen]
+    codes = [(seen, response_code(seen)) for seen in produced.seen]
     taken = [seen.at for seen, code in codes if seen.node_id == new and code == ErrorCode.NONE]
     known_at = min(taken, default=harness.now()) + KNOWN_S
     wrong = [seen.at for seen, code in codes if code and seen.at > known_at]
@@ -96,8 +96,8 @@ async def a_leader_moves(harness: Harness) -> None:
         )
 
 
-def told_code(seen: SeenRequest) -> int | None:
-    """What was answered for the first partition, if anything was."""
+def response_code(seen: SeenRequest) -> int | None:
+    """Return the error code for the first partition, if there was a response."""
     response: Any = seen.response
     for topic in response.responses if response is not None else ():
         for partition in topic.partition_responses:
@@ -159,8 +159,7 @@ def draw_death(rng: random.Random) -> dict[str, Any]:
 
 
 async def a_leader_dies_before_its_followers_have_all(harness: Harness) -> None:
-    """What was acknowledged is there when a leader dies of which the followers are a little
-    behind."""
+    """Acknowledged records survive the death of a leader whose followers are slightly behind."""
     lag_s = harness.plan.options["lag_s"]
     link = NetworkOptions(min_delay_s=lag_s, max_delay_s=lag_s)
     harness.world.network.set_link(BROKER_HOST, BROKER_HOST, link)
@@ -304,8 +303,8 @@ def draw_wait(rng: random.Random) -> dict[str, Any]:
 
 
 async def a_record_fails_while_its_transaction_is_committed(harness: Harness) -> None:
-    """What was sent goes out when the transaction is to be committed, and some of it is refused
-    for good: none of it is committed. The next transaction is."""
+    """On commit the pending records are sent, and some are rejected for good: none is committed.
+    The next transaction is."""
     options = {"transactional_id": "sender", "linger_ms": 2_000, "max_block_ms": 20_000}
     rng = harness.rng("sender")
     refused = [rng.random() < 0.7 for _ in range(harness.plan.options["rounds"])]
