@@ -49,7 +49,7 @@ except InvalidOption as error:
 
 - Names are Kafka's in snake_case, with the unit appended if Kafka's name hides it (`linger.ms` is
   `linger_ms`, `batch.size` is `batch_size_bytes`). Below each name is the name in the Java
-  client, if that has the option.
+  client, or in the configuration of Kafka's brokers, if Kafka has the option.
 - Times are in milliseconds, sizes in bytes. Defaults are Kafka's.
 - The constructor checks all options. It raises `InvalidOption` for an unknown name, a value of a
   wrong type or out of range, and options that contradict each other. For an option of aiokafka,
@@ -162,15 +162,36 @@ KAFKA_NAMES = {
 }
 """Options whose name differs from Kafka's in more than underscores for dots."""
 
+BROKER_NAMES = {
+    "auto_create_topics": "auto.create.topics.enable",
+    "default_partitions": "num.partitions",
+    "flush_interval_ms": "log.flush.interval.ms",
+    "flush_messages": "log.flush.interval.messages",
+    "high_watermark_checkpoint_interval_ms": "replica.high.watermark.checkpoint.interval.ms",
+    "max_fetch_bytes": "fetch.max.bytes",
+    "max_fetch_sessions": "max.incremental.fetch.session.cache.slots",
+    "max_message_bytes": "message.max.bytes",
+    "max_request_bytes": "socket.request.max.bytes",
+    "retention_bytes": "log.retention.bytes",
+    "segment_bytes": "log.segment.bytes",
+    "timestamp_after_max_ms": "log.message.timestamp.after.max.ms",
+}
+"""Options of the embedded broker whose name differs from that in Kafka's `server.properties`."""
+
 NOT_IN_KAFKA = {
     "api_version",
+    "as_of",
     "close_timeout_ms",
     "connect_on_start",
+    "coordinator_load_ms",
     "max_decompressed_bytes",
     "max_response_bytes",
     "rebalance_callback_timeout_ms",
+    "refuse_unknown_producers",
+    "replicate",
+    "transaction_marker_delay_ms",
 }
-"""Options that the Java client does not have."""
+"""Options that neither the Java client nor Kafka's brokers have."""
 
 
 def options_page() -> str:
@@ -191,9 +212,11 @@ def options_page() -> str:
             if not derived or option.name not in shared
         ]
         parts.append(f"\n## {heading}\n\n")
-        parts.append("| Option | Meaning | Type and default |\n|---|---|---|\n")
-        is_client = issubclass(config_class, ClientConfig)
-        parts += [_option_row(option, has_kafka_name=is_client) for option in own]
+        has_kafka_name = config_class is not Kafka07Config
+        name = "Option<br>Kafka's name" if has_kafka_name else "Option"
+        parts.append(f"| {name} | Meaning | Type and default |\n|---|---|---|\n")
+        names = BROKER_NAMES if config_class is BrokerConfig else KAFKA_NAMES
+        parts += [_option_row(option, names if has_kafka_name else None) for option in own]
     return "".join(parts)
 
 
@@ -239,16 +262,16 @@ def write() -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def _option_row(option: Option, *, has_kafka_name: bool) -> str:
-    kafka_name = _kafka_name(option.name) if has_kafka_name else None
+def _option_row(option: Option, kafka_names: Mapping[str, str] | None) -> str:
+    kafka_name = None if kafka_names is None else _kafka_name(option.name, kafka_names)
     name = _code(option.name) + (f"<br>{kafka_name}" if kafka_name is not None else "")
     cells = (name, option.meaning, _kind(option))
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
-def _kafka_name(name: str) -> str | None:
-    """Return the name of an option in the Java client, or None if it has no such option."""
-    return None if name in NOT_IN_KAFKA else KAFKA_NAMES.get(name, name.replace("_", "."))
+def _kafka_name(name: str, different: Mapping[str, str]) -> str | None:
+    """Return the name of an option in Kafka, or None if Kafka has no such option."""
+    return None if name in NOT_IN_KAFKA else different.get(name, name.replace("_", "."))
 
 
 def _kind(option: Option) -> str:
