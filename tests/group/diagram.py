@@ -1,7 +1,7 @@
-"""The membership's table as a picture: `python -m tests.group.diagram` prints it.
+"""State diagram of the membership machine: `python -m tests.group.diagram` prints it.
 
-Where a pair of state and event leads to is found by trying it, in all the circumstances that make
-a difference to some handler.
+The target states of a transition are found by attempting it with all variants that make a
+difference to a handler.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FRAMES: Mapping[str, tuple[type[states.MembershipState], ...]] = {
         states.MembershipClosed,
     ),
 }
-"""States that are drawn together."""
+"""States that are drawn in one frame."""
 
 Destinations = dict[tuple[str, str], tuple[str, ...]]
 
 
 def states_like(state: states.MembershipState) -> Iterator[states.MembershipState]:
-    """The state, and as it may be otherwise."""
+    """Return the state and its variants."""
     yield state
     names = {field.name for field in fields(state)}  # type: ignore[arg-type]
     changes: list[dict[str, Any]] = []
@@ -73,7 +73,7 @@ def states_like(state: states.MembershipState) -> Iterator[states.MembershipStat
 
 
 def events_like(event: Any) -> Iterator[Any]:
-    """The event, and as it may be otherwise."""
+    """Return the event and its variants."""
     yield event
     if isinstance(event, events.Synced):
         yield replace(event, assignment=())
@@ -91,9 +91,9 @@ def events_like(event: Any) -> Iterator[Any]:
 
 
 def machines_like(state: states.MembershipState) -> Iterator[MembershipMachine]:
-    """Machines in a state, in all circumstances."""
+    """Return machines in a state, with all combinations of settings."""
     both = (False, True)
-    for cooperative, static, waiting, tired in itertools.product(both, repeat=4):
+    for cooperative, static, waiting, near_limits in itertools.product(both, repeat=4):
         if isinstance(state, states.CooperativeRejoin) and not cooperative:
             continue
         for topics in (TOPICS, ("payments",), ()):
@@ -101,7 +101,7 @@ def machines_like(state: states.MembershipState) -> Iterator[MembershipMachine]:
             found = machine(state, cooperative=cooperative, group_instance_id=instance_id)
             found.topics = topics
             found.poll_timer.open_polls = int(waiting)
-            if tired:
+            if near_limits:
                 found.protocol_violations = joining.MAX_PROTOCOL_VIOLATIONS - 1
                 found.unknown_server_errors = joining.MAX_UNKNOWN_SERVER_ERRORS - 1
                 found.session_timeout_ms = joining.OLD_BROKERS_SESSION_TIMEOUT_MS
@@ -109,7 +109,7 @@ def machines_like(state: states.MembershipState) -> Iterator[MembershipMachine]:
 
 
 class Step(NamedTuple):
-    """One try of a row."""
+    """One attempted transition."""
 
     before: states.MembershipState
     event: events.MembershipEvent
@@ -118,21 +118,26 @@ class Step(NamedTuple):
 
 
 def steps() -> Iterator[Step]:
-    """Every row of the table, in every circumstance."""
+    """Attempt every transition with all variants."""
     for state, event in itertools.product(STATES, EVENTS):
         if (type(state), type(event)) not in TRANSITIONS:
             continue
         for before, happens in itertools.product(states_like(state), events_like(event)):
             awaited = [request for request in before.awaited if request is not None]
             for request in awaited if isinstance(happens, events.RequestCompleted) else [None]:
-                told = happens if request is None else replace(happens, request=request)
+                numbered = happens if request is None else replace(happens, request=request)
                 for now in (0.5, 400.0):
                     for membership in machines_like(before):
-                        yield Step(before, told, membership.handle(told, now), membership)
+                        yield Step(
+                            before,
+                            numbered,
+                            membership.handle(numbered, now),
+                            membership,
+                        )
 
 
 def destinations(look: Callable[[Step], None] = lambda step: None) -> Destinations:
-    """The states that each row of the table leads to, in the order of the table."""
+    """Return the states that each transition leads to, in the order of the table."""
     found: dict[tuple[str, str], dict[str, None]] = {
         (state.__name__, event.__name__): {} for state, event in TRANSITIONS
     }
@@ -145,13 +150,12 @@ def destinations(look: Callable[[Step], None] = lambda step: None) -> Destinatio
 
 
 def diagram(found: Destinations) -> str:
-    """The ways between states as a Mermaid state diagram.
+    """Return the transitions as a Mermaid state diagram.
 
-    Where an event leads to several states of a frame, or from all states of one, the way is the
-    frame's.
+    A transition to several states of a frame, or from all states of one, is drawn at the frame.
     """
     frame_of = {cls.__name__: frame for frame, members in FRAMES.items() for cls in members}
-    ways: dict[tuple[str, str, str], None] = {}
+    transitions: dict[tuple[str, str, str], None] = {}
     for (start, event), ends in found.items():
         outside = [end for end in ends if frame_of.get(end, end) != frame_of.get(start, start)]
         inside = [end for end in ends if end not in outside and end != start]
@@ -159,23 +163,23 @@ def diagram(found: Destinations) -> str:
         for end in outside:
             by_frame.setdefault(frame_of.get(end, end), []).append(end)
         for frame, members in by_frame.items():
-            ways[start, event, members[0] if len(members) == 1 else frame] = None
+            transitions[start, event, members[0] if len(members) == 1 else frame] = None
         for end in inside:
-            ways[start, event, end] = None
+            transitions[start, event, end] = None
     for frame, members in FRAMES.items():
         names = [cls.__name__ for cls in members if cls is not states.MembershipClosed]
-        for start, event, end in list(ways):
+        for start, event, end in list(transitions):
             if start not in names or end == frame or frame_of.get(end) == frame:
                 continue
             alike = [(name, event, end) for name in names]
-            if all(way in ways for way in alike):
-                for way in alike:
-                    del ways[way]
-                ways[frame, event, end] = None
-    return "\n".join(_lines(list(ways))) + "\n"
+            if all(transition in transitions for transition in alike):
+                for transition in alike:
+                    del transitions[transition]
+                transitions[frame, event, end] = None
+    return "\n".join(_lines(list(transitions))) + "\n"
 
 
-def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+def _lines(transitions: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield "stateDiagram-v2"
     yield f"    [*] --> {states.Unjoined.__name__}"
     for frame, members in FRAMES.items():
@@ -183,7 +187,7 @@ def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
         yield from (f"        {member.__name__}" for member in members)
         yield "    }"
     labels: dict[tuple[str, str], list[str]] = {}
-    for start, event, end in ways:
+    for start, event, end in transitions:
         labels.setdefault((start, end), []).append(event)
     for (start, end), names in labels.items():
         yield f"    {start} --> {end}: {', '.join(names)}"
@@ -191,8 +195,8 @@ def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def table(found: Destinations) -> str:
-    """Every row as a line of a Markdown table; "—" where nothing but the state's data changes."""
-    lines = ["| In | comes | and leads to |", "|---|---|---|"]
+    """Return a Markdown table of the transitions, with "—" if the state's class does not change."""
+    lines = ["| State | Event | Next state |", "|---|---|---|"]
     for state in STATES:
         name = type(state).__name__
         same: dict[tuple[str, ...], list[str]] = {}
@@ -209,7 +213,7 @@ BEGIN, END = "<!-- generated: python -m tests.group.diagram -->\n", "<!-- end of
 
 
 def generated(found: Destinations) -> str:
-    """What stands in the documentation, between its marks."""
+    """Return the generated section of the page, with its markers."""
     return f"{BEGIN}```mermaid\n{diagram(found)}```\n\n{table(found)}{END}"
 
 

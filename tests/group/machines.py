@@ -1,4 +1,4 @@
-"""Membership machines in the states that tests begin with."""
+"""Membership machines in states that tests start with."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def machine(state: states.MembershipState | None = None, **changes: Any) -> Memb
     return membership
 
 
-def addressed(event: Any, state: states.MembershipState) -> Any:
-    """The event as the answer to a request that the state waits for."""
+def as_response(event: Any, state: states.MembershipState) -> Any:
+    """Return the event with the number of a request that the state awaits."""
     if not isinstance(event, events.RequestCompleted) or not state.awaited:
         return event
     awaited = state.awaited[0]
@@ -89,24 +89,24 @@ def stable(now: float = 0.0, **changes: Any) -> MembershipMachine:
     return membership
 
 
-def beaten(membership: MembershipMachine, until: float) -> None:
-    """Answer heartbeats until then."""
+def answer_heartbeats(membership: MembershipMachine, until: float) -> None:
+    """Answer heartbeats until a time."""
     while (now := membership.next_deadline()) < until:
-        beat = only(membership.handle(events.DeadlineReached(), now), SendHeartbeat)
-        membership.handle(events.HeartbeatSucceeded(beat.request), now)
+        heartbeat = only(membership.handle(events.DeadlineReached(), now), SendHeartbeat)
+        membership.handle(events.HeartbeatSucceeded(heartbeat.request), now)
 
 
-def keeper(group_instance_id: str | None = None) -> tuple[MembershipMachine, Any]:
-    """A cooperative member of generation 1 with both partitions, and its JoinGroup for the next."""
+def cooperative_rejoin(group_instance_id: str | None = None) -> tuple[MembershipMachine, Any]:
+    """Return a cooperative member of generation 1 with both partitions, and its next JoinGroup."""
     membership = stable(cooperative=True, group_instance_id=group_instance_id)
-    beat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
-    join = only(membership.handle(events.RebalanceInProgress(beat.request), 3.0), SendJoin)
+    heartbeat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
+    join = only(membership.handle(events.RebalanceInProgress(heartbeat.request), 3.0), SendJoin)
     assert isinstance(membership.state, states.Rejoining)
     return membership, join
 
 
 def resyncing() -> tuple[MembershipMachine, Any]:
-    """The same, with its SyncGroup in generation 2."""
-    membership, join = keeper()
+    """Return the same member, with its SyncGroup in generation 2."""
+    membership, join = cooperative_rejoin()
     joined = events.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
     return membership, only(membership.handle(joined, 3.0), SendSync)

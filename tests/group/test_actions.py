@@ -31,7 +31,7 @@ def test_attempts_back_off_exponentially() -> None:
         assert 0.8 <= delay / min(0.1 * 2**attempt, 1.0) <= 1.2
 
 
-def test_as_whom_a_state_would_join_again() -> None:
+def test_a_state_rejoins_with_its_member_id_and_generation() -> None:
     assert actions.join_identity(states.PollTimedOut()) == states.NEW_MEMBER
     assert actions.join_identity(states.BackingOff(KNOWN, None, 1.0)) == KNOWN
     assert actions.join_identity(
@@ -42,14 +42,14 @@ def test_as_whom_a_state_would_join_again() -> None:
     ) == states.JoinIdentity("me", 5, 0)
 
 
-def test_joining_without_a_coordinator_looks_for_it_first() -> None:
+def test_joining_without_a_coordinator_finds_it_first() -> None:
     _, effects = actions.join(machine(), None, KNOWN)
     only(effects, FindCoordinator)
     _, effects = actions.join(machine(), NODE, KNOWN)
     assert only(effects, SendJoin).member_id == "me"
 
 
-def test_only_an_owner_can_lose_something() -> None:
+def test_only_a_member_with_partitions_loses_partitions() -> None:
     assert actions.lose_partitions(states.PollTimedOut(), "why") == ()
     assert actions.lose_partitions(states.Stable(GENERATION, HEARTBEAT, ()), "why") == ()
     (lost,) = actions.lose_partitions(states.Stable(GENERATION, HEARTBEAT, (P0,)), "why")

@@ -135,17 +135,17 @@ def test_every_state_and_event(state: Any, event: Any) -> None:
     m.state = state
     expected = EXPECTED[type(state).__name__][EVENTS.index(event)]
     assert (expected is not None) == ((type(state), type(event)) in TRANSITIONS)
-    if expected is None and isinstance(event, RebalanceContinues):  # nobody asked
+    if expected is None and isinstance(event, RebalanceContinues):  # no check is due
         assert not m.needs_rebalance_check(1.0)
         return
     effects = m.handle(event, 1.0)
-    if expected is None:  # an answer that nobody waits for
+    if expected is None:  # a late response
         assert (m.state, effects) == (state, ())
     else:
         assert type(m.state).__name__ == expected
 
 
-def test_a_last_commit_does_not_wait_for_the_rebalance_that_waits_for_it() -> None:
+def test_a_commit_before_revocation_does_not_wait_for_the_rebalance() -> None:
     m = machine()
     first, _ = m.submit(at(p0=5), 0.0)
     answer(m, send(m), ErrorCode.REBALANCE_IN_PROGRESS)
@@ -164,7 +164,7 @@ def committed(effects: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     return found
 
 
-def test_parts_of_a_commit_are_kept_one_by_one() -> None:
+def test_requests_of_a_large_commit_complete_independently() -> None:
     m = machine()
     both, _ = m.submit(at(p0=5, p1=6), 0.0)
     one, _ = m.submit(at(p1=6), 0.0)
@@ -179,7 +179,7 @@ def test_parts_of_a_commit_are_kept_one_by_one() -> None:
     assert completed(answer(m, send(m))) == {later: None}
 
 
-def test_a_part_that_ended_in_a_rebalance_is_not_kept() -> None:
+def test_a_revoked_partition_is_not_reported_as_committed() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=5, p1=6), 0.0)
     sent = send(m)
@@ -191,7 +191,7 @@ def test_a_part_that_ended_in_a_rebalance_is_not_kept() -> None:
     assert not m.can_send(0.0)
 
 
-def test_parts_that_a_rebalance_refuses_go_out_in_the_next_generation() -> None:
+def test_offsets_rejected_in_a_rebalance_are_committed_in_the_next_generation() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=5, p1=6), 0.0)
     sent = send(m)
@@ -209,7 +209,7 @@ def test_parts_that_a_rebalance_refuses_go_out_in_the_next_generation() -> None:
     assert completed(answer(m, again)) == {commit_id: None}
 
 
-def test_outside_of_a_membership_no_rebalance_is_waited_for() -> None:
+def test_commits_without_a_membership_do_not_wait_for_a_rebalance() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=5), 0.0)
     outcome = completed(answer(m, send(m, generation=-1), ErrorCode.REBALANCE_IN_PROGRESS))
@@ -217,7 +217,7 @@ def test_outside_of_a_membership_no_rebalance_is_waited_for() -> None:
     assert isinstance(m.state, CommitIdle)
 
 
-def test_what_is_asked_for_meanwhile_goes_out_afterwards_newest_only() -> None:
+def test_commits_submitted_in_flight_are_merged_to_the_newest_offset() -> None:
     m = machine()
     first, _ = m.submit(at(p0=1, p1=1), 0.0)
     sent = send(m)
@@ -231,7 +231,7 @@ def test_what_is_asked_for_meanwhile_goes_out_afterwards_newest_only() -> None:
     assert not m.can_send(0.0)
 
 
-def test_nothing_to_commit_is_committed_at_once() -> None:
+def test_an_empty_commit_completes_immediately() -> None:
     commit_id, effects = machine().submit({}, 0.0)
     assert completed(effects) == {commit_id: None}
 
@@ -260,7 +260,7 @@ def test_an_unknown_outcome_sends_the_newest_offset_again() -> None:
         (ErrorCode.REQUEST_TIMED_OUT, False),
     ],
 )
-def test_what_passes_is_tried_again(code: int, forgets: bool) -> None:
+def test_retriable_errors_are_retried(code: int, forgets: bool) -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     effects = answer(m, send(m), code)
@@ -269,7 +269,7 @@ def test_what_passes_is_tried_again(code: int, forgets: bool) -> None:
     assert completed(answer(m, send(m, m.next_deadline()))) == {commit_id: None}
 
 
-def test_part_of_a_request_may_be_refused() -> None:
+def test_one_partition_of_a_request_can_fail() -> None:
     m = machine()
     one, _ = m.submit(at(p0=1), 0.0)
     both, _ = m.submit(at(p1=1), 0.0)
@@ -282,7 +282,7 @@ def test_part_of_a_request_may_be_refused() -> None:
     assert not m.can_send(0.0)
 
 
-def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
+def test_a_partition_missing_in_the_response_is_not_committed() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     sent = send(m)
@@ -295,7 +295,7 @@ def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
     "code",
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
-def test_a_fenced_commit_fails_and_raises_doubt(code: ErrorCode) -> None:
+def test_a_fenced_commit_fails_and_verifies_the_membership(code: ErrorCode) -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     effects = answer(m, send(m), code)
@@ -316,32 +316,32 @@ def held() -> tuple[CommitMachine, int]:
     return m, commit_id
 
 
-def test_a_commit_during_a_rebalance_is_repeated_for_what_is_still_owned() -> None:
+def test_a_commit_during_a_rebalance_is_retried_for_partitions_still_owned() -> None:
     m, commit_id = held()
     m.handle(OwnershipEnded([P0, P1], False, "revoked"), 0.0)
     assert completed(m.handle(Rejoined(4, [P0, P1]), 0.0)) == {}
     assert completed(answer(m, send(m))) == {commit_id: None}
 
 
-def test_a_commit_during_a_rebalance_fails_for_what_went_away() -> None:
+def test_a_commit_during_a_rebalance_fails_for_partitions_no_longer_owned() -> None:
     m, commit_id = held()
     effects = m.handle(Rejoined(4, [P0]), 0.0)
     assert isinstance(completed(effects)[commit_id], CommitFailed)
     assert send(m).offsets == at(p0=1)
 
 
-def test_a_commit_is_not_repeated_if_another_generation_came_between() -> None:
+def test_a_commit_is_not_retried_after_a_missed_generation() -> None:
     m, commit_id = held()
     assert isinstance(completed(m.handle(Rejoined(5, [P0, P1]), 0.0))[commit_id], CommitFailed)
     assert not m.can_send(0.0)
 
 
-def test_a_commit_of_the_generation_before_is_repeated_for_what_was_kept() -> None:
+def test_a_commit_with_the_previous_generation_is_retried_for_kept_partitions() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1, p1=1), 0.0)
     sent = send(m, generation=3)
     codes = dict.fromkeys(sent.offsets, int(ErrorCode.ILLEGAL_GENERATION))
-    # The member is on its way into generation 4, with both partitions.
+    # The member is rejoining generation 4 with both partitions.
     assert not m.handle(
         CommitResponseReceived(sent.request, codes, in_cooperative_rejoin=True), 0.0
     )
@@ -351,7 +351,7 @@ def test_a_commit_of_the_generation_before_is_repeated_for_what_was_kept() -> No
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS])
-def test_a_rebalance_that_ends_before_the_refusal_is_here_is_not_waited_for(
+def test_a_rebalance_that_ends_before_the_response_is_not_awaited(
     code: ErrorCode,
 ) -> None:
     m = machine()
@@ -367,7 +367,7 @@ def test_a_rebalance_that_ends_before_the_refusal_is_here_is_not_waited_for(
     assert completed(answer(m, again)) == {committed: None}
 
 
-def test_a_refusal_of_what_was_sent_before_does_not_hold_the_last_commit() -> None:
+def test_a_rejected_earlier_commit_does_not_delay_the_one_before_revocation() -> None:
     m = machine()
     first, _ = m.submit(at(p0=1), 0.0)
     sent = send(m)
@@ -376,7 +376,7 @@ def test_a_refusal_of_what_was_sent_before_does_not_hold_the_last_commit() -> No
     assert completed(answer(m, send(m))) == {first: None, last: None}
 
 
-def test_a_commit_that_waits_asks_now_and_then_whether_there_is_a_rebalance() -> None:
+def test_a_waiting_commit_checks_regularly_whether_the_rebalance_continues() -> None:
     m, commit_id = held()
     assert not m.needs_rebalance_check(0.5)
     assert m.next_deadline() == REBALANCE_CHECK_INTERVAL_S
@@ -387,7 +387,7 @@ def test_a_commit_that_waits_asks_now_and_then_whether_there_is_a_rebalance() ->
     assert completed(answer(m, send(m, 2 * REBALANCE_CHECK_INTERVAL_S))) == {commit_id: None}
 
 
-def test_the_last_commit_before_giving_back_is_not_held() -> None:
+def test_a_commit_before_revocation_fails_during_a_rebalance() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0, before_revocation=True)
     effects = answer(m, send(m), ErrorCode.REBALANCE_IN_PROGRESS)
@@ -395,7 +395,7 @@ def test_the_last_commit_before_giving_back_is_not_held() -> None:
     assert isinstance(m.state, CommitIdle)
 
 
-def test_what_is_not_owned_any_more_is_not_committed() -> None:
+def test_partitions_no_longer_owned_are_not_committed() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     sent = send(m)
@@ -405,7 +405,7 @@ def test_what_is_not_owned_any_more_is_not_committed() -> None:
     assert not m.can_send(100.0)
 
 
-def test_a_failure_that_no_repetition_mends_is_told() -> None:
+def test_an_error_that_is_not_retriable_fails_the_commit() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     error = UnsupportedVersion("too old")
@@ -415,7 +415,7 @@ def test_a_failure_that_no_repetition_mends_is_told() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
-def test_a_topic_that_stays_unknown_is_given_up(code: int) -> None:
+def test_a_topic_that_stays_unknown_fails_the_commit(code: int) -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     for now in range(MAX_UNKNOWN_TOPIC_RESPONSES - 1):
@@ -424,10 +424,10 @@ def test_a_topic_that_stays_unknown_is_given_up(code: int) -> None:
     outcome = completed(answer(m, send(m, 20), code, 20))
     assert isinstance(outcome[commit_id], BrokerError)
     m.submit(at(p0=2), 20)
-    assert answer(m, send(m, 20), code, 20) == []  # it is asked anew
+    assert answer(m, send(m, 20), code, 20) == []  # the count starts again
 
 
-def test_what_is_kept_is_the_newest_that_was_sent() -> None:
+def test_the_newest_sent_offsets_are_reported_as_committed() -> None:
     m = machine()
     m.submit(at(p0=5, p1=5), 0.0)
     m.submit(at(p0=9), 0.0)
@@ -437,7 +437,7 @@ def test_what_is_kept_is_the_newest_that_was_sent() -> None:
     ]
 
 
-def test_an_abandoned_ticket_is_committed_all_the_same() -> None:
+def test_an_abandoned_commit_is_still_sent() -> None:
     m = machine()
     commit_id, _ = m.submit(at(p0=1), 0.0)
     m.abandon(commit_id)
@@ -450,7 +450,7 @@ CODES = st.sampled_from([0, 0, 0, 14, 16, 27, 22, 12])
 
 
 @given(st.data())
-def test_every_ticket_is_settled_once_and_acknowledged_means_kept(data: st.DataObject) -> None:
+def test_every_commit_completes_once_and_success_means_committed(data: st.DataObject) -> None:
     m = machine()
     committed: dict[TopicPartition, int] = {}
     asked: dict[int, dict[TopicPartition, int]] = {}
@@ -462,7 +462,7 @@ def test_every_ticket_is_settled_once_and_acknowledged_means_kept(data: st.DataO
         for commit_id, error in completed(effects).items():
             assert commit_id not in outcomes
             outcomes[commit_id] = error
-            if error is None:  # a later or the same offset of each partition is kept
+            if error is None:  # the same or a later offset is committed
                 for tp, offset in asked[commit_id].items():
                     assert committed[tp] >= offset
 

@@ -1,4 +1,4 @@
-"""Each row of the table tried in all circumstances, and the picture of it in the documentation."""
+"""Every transition with all variants, and the diagram in the documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "state-machines.md"
 
 
 def look(step: Step) -> None:
-    """What must be so after every step."""
+    """Check a step."""
     check_invariants(step.membership)
     check_step(step.before, step.event, step.effects, step.membership.state)
 
@@ -28,12 +28,12 @@ def found() -> Destinations:
     return destinations(look)
 
 
-def test_every_row_was_tried(found: Destinations) -> None:
+def test_every_transition_was_tried(found: Destinations) -> None:
     assert all(found.values())
     assert len(found) == len(TRANSITIONS)
 
 
-def test_the_table_leads_where_it_should(found: Destinations) -> None:
+def test_transitions_lead_to_the_expected_states(found: Destinations) -> None:
     for (state, event), ends in found.items():
         expected = EXPECTED[state][event]
         assert (state if expected == "=" else expected) in ends
@@ -47,7 +47,7 @@ def test_every_state_is_reached_and_left(found: Destinations) -> None:
     assert left == names - {states.MembershipClosed.__name__}
 
 
-def test_the_documentation_shows_the_table_as_it_is(found: Destinations) -> None:
+def test_the_page_shows_the_current_table(found: Destinations) -> None:
     text = PAGE.read_text()
     begin = text.index(BEGIN)
     shown = text[begin : text.index(END, begin) + len(END)]

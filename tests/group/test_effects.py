@@ -1,4 +1,4 @@
-"""A walk through the table with effects performed by a model of the world."""
+"""Random walks through the table. A model performs the effects."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ COMMON: tuple[Any, ...] = (
 )
 
 
-def answers(effect: MembershipEffect, data: st.DataObject) -> events.MembershipEvent:
-    """One of the answers that the world may give to a request."""
+def draw_result(effect: MembershipEffect, data: st.DataObject) -> events.MembershipEvent:
+    """Return one of the possible results of a request."""
     request = effect.request  # type: ignore[attr-defined]
     failures = [make(request) for make in COMMON]
     failures += [events.InstanceFenced(request, ERROR), events.FatalErrorOccurred(request, ERROR)]
@@ -90,8 +90,8 @@ REQUESTS = (
 )
 
 
-class World:
-    """Carries out what a machine asks for, and holds it to what must be so after each step."""
+class Environment:
+    """Performs the effects of a machine and checks it after each step."""
 
     def __init__(self, data: st.DataObject, *, cooperative: bool) -> None:
         self.machine = machine(cooperative=cooperative)
@@ -110,7 +110,7 @@ class World:
 
     def answer(self, index: int) -> None:
         effect = self.waiting.pop(index)
-        self.handle(answers(effect, self._data))
+        self.handle(draw_result(effect, self._data))
 
     def tick(self) -> None:
         self.now = min(self.machine.next_deadline(), self.now + 400)
@@ -120,45 +120,45 @@ class World:
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.booleans())
 @pytest.mark.slow
-def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
+def test_each_assigned_partition_is_revoked_or_lost_for_any_responses(
     data: st.DataObject, cooperative: bool
 ) -> None:
-    world = World(data, cooperative=cooperative)
-    m = world.machine
-    world.handle(events.Subscribed(("orders",)))
+    environment = Environment(data, cooperative=cooperative)
+    m = environment.machine
+    environment.handle(events.Subscribed(("orders",)))
     for _ in range(data.draw(st.integers(1, 60))):
         if m.is_closed:
             break
-        match data.draw(st.sampled_from(["answer"] * 5 + ["tick", "tick", "enter", "say"])):
-            case "answer" if world.waiting:
-                world.answer(data.draw(st.integers(0, len(world.waiting) - 1)))
+        match data.draw(st.sampled_from(["answer"] * 5 + ["tick", "tick", "poll", "input"])):
+            case "answer" if environment.waiting:
+                environment.answer(data.draw(st.integers(0, len(environment.waiting) - 1)))
             case "tick":
-                world.tick()
-            case "enter":
-                m.poll_timer.start_poll(world.now)
-                world.handle(events.PollStarted())
+                environment.tick()
+            case "poll":
+                m.poll_timer.start_poll(environment.now)
+                environment.handle(events.PollStarted())
                 if m.error is not None:
-                    world.handle(events.ErrorReported())
+                    environment.handle(events.ErrorReported())
                 if data.draw(st.booleans()):
-                    m.poll_timer.finish_poll(world.now)
-            case "say":
-                said = [
+                    m.poll_timer.finish_poll(environment.now)
+            case "input":
+                inputs = [
                     events.Subscribed(("orders",)),
                     events.Subscribed(("orders", "payments")),
                     events.Subscribed(("payments",)),
                     events.Unsubscribed(),
                     events.RejoinRequested("grew"),
                     events.CommitRejected(),
-                    events.CloseRequested(world.now + 5),
+                    events.CloseRequested(environment.now + 5),
                 ]
-                world.handle(data.draw(st.sampled_from(said)))
+                environment.handle(data.draw(st.sampled_from(inputs)))
     if not m.is_closed:
-        world.handle(events.CloseRequested(world.now + 5))
+        environment.handle(events.CloseRequested(environment.now + 5))
     for _ in range(30):
         if m.is_closed:
             break
-        if world.waiting:
-            world.answer(-1)
+        if environment.waiting:
+            environment.answer(-1)
         else:
-            world.tick()
+            environment.tick()
     assert m.is_closed

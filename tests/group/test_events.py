@@ -9,7 +9,7 @@ from .test_membership_machine import EVENTS
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_event_is_of_use_somewhere_and_answers_name_their_request(
+def test_every_event_has_a_handler_and_completions_have_a_request_number(
     event: events.MembershipEvent,
 ) -> None:
     assert any(known is type(event) for _, known in TRANSITIONS)

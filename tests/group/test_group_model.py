@@ -1,7 +1,7 @@
-"""Several membership machines against the broker's own group machine, on a network that may fail.
+"""Several membership machines with the broker's group machine, on a network with faults.
 
-Requests and answers of a member keep their order on each of its two connections, as on TCP; all
-else happens in whatever order Hypothesis likes.
+Requests and responses of a member keep their order on each of its two connections, as on TCP.
+Hypothesis chooses the order of all else.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ NODE = 1
 LOST = KafkaError("connection lost", retriable=True)
 MAX_MEMBERS = 4
 EXAMPLES = 25
-PATIENCE_S = 40.0
-"""What takes longer than this to arrive counts as a fault."""
+MAX_DELIVERY_S = 40.0
+"""A request that takes longer counts as a fault."""
 
 
 @dataclass(eq=False)
-class Letter:
-    """A request on its way to the coordinator, or waiting there, or its answer on its way back."""
+class ModelRequest:
+    """A request that is being sent, waits at the coordinator, or whose response is being sent."""
 
     member: ClassicGroupMember
     effect: Any
-    lane: str
+    connection: str
     sent_at: float
     answer: events.RequestCompleted | None = None
     arrived: bool = False
@@ -78,7 +78,7 @@ class Letter:
 
 @dataclass(eq=False)
 class ClassicGroupMember:
-    """A machine, its application and its side of the network."""
+    """A membership machine with its application and its requests in flight."""
 
     name: str
     machine: MembershipMachine
@@ -86,8 +86,8 @@ class ClassicGroupMember:
     topics: tuple[str, ...]
     instance_id: str | None
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    letters: list[Letter] = field(default_factory=list)
-    counted: dict[str, int] = field(default_factory=dict)
+    in_flight: list[ModelRequest] = field(default_factory=list)
+    known_counts: dict[str, int] = field(default_factory=dict)
     dead: bool = False
 
     @property
@@ -101,11 +101,11 @@ class ClassicGroupMember:
 
 
 class GroupModel(RuleBasedStateMachine):
-    """`strategies` are what members may list as their assignors."""
+    """`strategies` are the lists of assignors that members may use."""
 
     strategies: tuple[tuple[str, ...], ...] = ()
     static = False
-    bundle_of_faults = True
+    with_faults = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class GroupModel(RuleBasedStateMachine):
         self.members: list[ClassicGroupMember] = []
         self.partitions = {"orders": 5, "payments": 2}
         self.committed: dict[TopicPartition, int] = {}
-        self.made = 0
+        self.created = 0
         self.faulty = False
 
     # --- members ---
@@ -130,17 +130,17 @@ class GroupModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.alive) < MAX_MEMBERS)
     @rule(strategy=st.integers(0, 2), both=st.booleans())
     def add(self, strategy: int, both: bool) -> None:
-        self.made += 1
+        self.created += 1
         names = self.strategies[strategy % len(self.strategies)]
         assignors = create_assignors(names)
-        instance_id = f"i{self.made % MAX_MEMBERS}" if self.static else None
+        instance_id = f"i{self.created % MAX_MEMBERS}" if self.static else None
         config = group_settings(
             cooperative=all(each.cooperative for each in assignors),
             group_instance_id=instance_id,
         )
         member = ClassicGroupMember(
-            f"m{self.made}",
-            MembershipMachine(config, random.Random(self.made), self.now),
+            f"m{self.created}",
+            MembershipMachine(config, random.Random(self.created), self.now),
             {each.name: each for each in assignors},
             ("orders", "payments") if both and not self.static else ("orders",),
             instance_id,
@@ -149,7 +149,7 @@ class GroupModel(RuleBasedStateMachine):
             self.faulty = True
         member.machine.poll_timer.start_poll(self.now)
         self.members.append(member)
-        self.tell(member, events.Subscribed(member.topics))
+        self.handle_event(member, events.Subscribed(member.topics))
 
     def pick(self, number: int) -> ClassicGroupMember:
         return self.alive[number % len(self.alive)]
@@ -159,9 +159,9 @@ class GroupModel(RuleBasedStateMachine):
     def close(self, number: int) -> None:
         if len(self.alive) < 2:
             return
-        self.tell(self.pick(number), events.CloseRequested(self.now + 30))
+        self.handle_event(self.pick(number), events.CloseRequested(self.now + 30))
 
-    # A static member that comes back with other topics is not enough for a rebalance, in Kafka too.
+    # A static member that comes back with other topics does not cause a rebalance, as in Kafka.
     @precondition(lambda self: self.alive and not self.static)
     @rule(number=st.integers(0, 9), both=st.booleans())
     def subscribe(self, number: int, both: bool) -> None:
@@ -169,23 +169,23 @@ class GroupModel(RuleBasedStateMachine):
         if not member.machine.topics:
             return
         member.topics = ("orders", "payments") if both else ("orders",)
-        self.tell(member, events.Subscribed(member.topics))
+        self.handle_event(member, events.Subscribed(member.topics))
 
     @precondition(lambda self: self.alive)
     @rule(number=st.integers(0, 9))
-    def call(self, number: int) -> None:
-        """The application comes back for more, or goes to work."""
+    def start_or_finish_poll(self, number: int) -> None:
+        """Start or finish a poll of the application."""
         member = self.pick(number)
         poll_timer = member.machine.poll_timer
         if poll_timer.open_polls:
             poll_timer.finish_poll(self.now)
         else:
             poll_timer.start_poll(self.now)
-            self.tell(member, events.PollStarted())
+            self.handle_event(member, events.PollStarted())
 
     @precondition(lambda self: self.alive)
     @rule(number=st.integers(0, 9))
-    def work(self, number: int) -> None:
+    def process_records(self, number: int) -> None:
         member = self.pick(number)
         for tp in member.owned:
             member.positions[tp] += 1
@@ -196,7 +196,7 @@ class GroupModel(RuleBasedStateMachine):
         member = self.pick(number)
         self.commit_all(member, member.owned)
 
-    @precondition(lambda self: self.bundle_of_faults and self.alive)
+    @precondition(lambda self: self.with_faults and self.alive)
     @rule(number=st.integers(0, 9))
     def kill(self, number: int) -> None:
         self.faulty = True
@@ -204,107 +204,107 @@ class GroupModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.alive)
     @rule()
-    def grow(self) -> None:
+    def add_partition(self) -> None:
         if self.partitions["orders"] < 8:
             self.partitions["orders"] += 1
             for member in self.alive:
-                self.look_after(member)
+                self.check_partition_counts(member)
 
-    def look_after(self, member: ClassicGroupMember) -> None:
-        """A leader sees what `Leader.outdated` tells."""
+    def check_partition_counts(self, member: ClassicGroupMember) -> None:
+        """Request a rejoin as `GroupLeader.find_changed_topic` would."""
         generation = member.machine.generation
         is_leader = generation is not None and generation.is_leader
         settled = isinstance(member.machine.state, states.Stable)
-        if is_leader and settled and member.counted != self.partitions:
-            self.tell(member, events.RejoinRequested("grown"))
+        if is_leader and settled and member.known_counts != self.partitions:
+            self.handle_event(member, events.RejoinRequested("grown"))
 
     # --- the network ---
 
-    def heads(self) -> list[Letter]:
-        """What may arrive next: the first of each connection, and all that is local."""
-        found: list[Letter] = []
+    def deliverable(self) -> list[ModelRequest]:
+        """Return the first request of each connection, and all local ones."""
+        found: list[ModelRequest] = []
         for member in self.members:
-            lanes: dict[str, None] = {}
-            for letter in member.letters:
-                is_waiting = letter.arrived and letter.answer is None
-                if letter.lane == "local" or letter.lane not in lanes:
-                    lanes[letter.lane] = None
+            connections: dict[str, None] = {}
+            for pending in member.in_flight:
+                is_waiting = pending.arrived and pending.answer is None
+                if pending.connection == "local" or pending.connection not in connections:
+                    connections[pending.connection] = None
                     if not is_waiting:
-                        found.append(letter)
+                        found.append(pending)
         return found
 
-    @precondition(lambda self: self.heads())
+    @precondition(lambda self: self.deliverable())
     @rule(number=st.integers(0, 99))
     def deliver(self, number: int) -> None:
-        heads = self.heads()
-        self.arrive(heads[number % len(heads)])
+        deliverable = self.deliverable()
+        self.deliver_next(deliverable[number % len(deliverable)])
 
     @rule(steps=st.sampled_from([3, 10, 10, 200, 200]), seed=st.integers(0, 7))
-    def go_on(self, steps: int, seed: int) -> None:
-        """A while without faults."""
+    def run_without_faults(self, steps: int, seed: int) -> None:
+        """Run a number of steps without faults."""
         order = random.Random(seed)
         for _ in range(steps):
-            if heads := self.heads():
-                self.arrive(order.choice(heads))
-                self.nobody_else_may_commit()
-            elif self.at_rest() or not self.alive:
+            if deliverable := self.deliverable():
+                self.deliver_next(order.choice(deliverable))
+                self.partitions_have_one_owner()
+            elif self.is_settled() or not self.alive:
                 break
             else:
                 deadlines = [member.machine.next_deadline() for member in self.alive]
                 next_deadline = min([*deadlines, self.group.next_deadline()])
                 self.advance(min(max(next_deadline - self.now, 0.0), 3.1))
 
-    @precondition(lambda self: self.bundle_of_faults and any(m.letters for m in self.alive))
-    @rule(number=st.integers(0, 99), carried_out=st.booleans())
-    def lose(self, number: int, carried_out: bool) -> None:
-        """A connection breaks: nothing that is on it is answered."""
+    @precondition(lambda self: self.with_faults and any(m.in_flight for m in self.alive))
+    @rule(number=st.integers(0, 99), reaches_coordinator=st.booleans())
+    def disconnect(self, number: int, reaches_coordinator: bool) -> None:
+        """Close a connection, so that its requests get no response."""
         self.faulty = True
-        remote = [x for m in self.alive for x in m.letters if x.lane != "local"]
+        remote = [x for m in self.alive for x in m.in_flight if x.connection != "local"]
         if not remote:
             return
         first = remote[number % len(remote)]
-        lost = [x for x in first.member.letters if x.lane == first.lane]
-        for letter in lost:
-            if carried_out and not letter.arrived and not letter.member.ended:
-                self.carry_out(letter)
-        for letter in lost:
-            first.member.letters.remove(letter)
-        for letter in lost:
-            request = letter.effect.request
-            if isinstance(letter.effect, FindCoordinator):
-                self.tell(first.member, events.CoordinatorNotFound(request))
-            elif isinstance(letter.effect, SendLeave):
-                self.tell(first.member, events.GroupLeft(request))
+        lost = [x for x in first.member.in_flight if x.connection == first.connection]
+        for pending in lost:
+            if reaches_coordinator and not pending.arrived and not pending.member.ended:
+                self.handle_at_coordinator(pending)
+        for pending in lost:
+            first.member.in_flight.remove(pending)
+        for pending in lost:
+            request = pending.effect.request
+            if isinstance(pending.effect, FindCoordinator):
+                self.handle_event(first.member, events.CoordinatorNotFound(request))
+            elif isinstance(pending.effect, SendLeave):
+                self.handle_event(first.member, events.GroupLeft(request))
             else:
-                self.tell(first.member, responses.failure_event(request, LOST))
+                self.handle_event(first.member, responses.failure_event(request, LOST))
 
-    @precondition(lambda self: self.bundle_of_faults)
+    @precondition(lambda self: self.with_faults)
     @rule()
     def move_coordinator(self) -> None:
         self.faulty = True
         self.reply(self.group.handle(broker.CoordinatorChanged(loaded_at=self.now), self.now))
 
-    def arrive(self, letter: Letter) -> None:
-        if letter.answer is not None or letter.lane == "local":
-            letter.member.letters.remove(letter)
-            answer = letter.answer or self.locally(letter)
+    def deliver_next(self, pending: ModelRequest) -> None:
+        if pending.answer is not None or pending.connection == "local":
+            pending.member.in_flight.remove(pending)
+            answer = pending.answer or self.perform_locally(pending)
             if isinstance(answer, events.Synced):
-                state = letter.member.machine.state
+                state = pending.member.machine.state
                 if isinstance(state, states.InGeneration) and answer.request in state.awaited:
                     generation = state.generation
-                    assignor = letter.member.assignors[generation.protocol]
+                    assignor = pending.member.assignors[generation.protocol]
                     assignor.on_assignment(answer.assignment, generation.number)
-            self.tell(letter.member, answer)
+            self.handle_event(pending.member, answer)
         else:
-            self.carry_out(letter)
+            self.handle_at_coordinator(pending)
 
-    def locally(self, letter: Letter) -> events.RequestCompleted:
-        effect, member = letter.effect, letter.member
+    def perform_locally(self, pending: ModelRequest) -> events.RequestCompleted:
+        effect, member = pending.effect, pending.member
         if isinstance(effect, RevokePartitions):
             self.commit_all(member, effect.partitions)
             return events.PartitionsRevoked(effect.request)
         assert isinstance(effect, ComputeAssignment)
-        member.counted = dict(self.partitions)
+        member.known_counts = dict(self.partitions)
         subscriptions, unreadable = decode_subscriptions(effect.members)
         assert not unreadable
         assigned = compute_assignments(
@@ -314,15 +314,15 @@ class GroupModel(RuleBasedStateMachine):
 
     # --- the coordinator ---
 
-    def carry_out(self, letter: Letter) -> None:
-        letter.arrived = True
-        effect, member = letter.effect, letter.member
+    def handle_at_coordinator(self, pending: ModelRequest) -> None:
+        pending.arrived = True
+        effect, member = pending.effect, pending.member
         match effect:
             case FindCoordinator(request):
-                letter.answer = events.CoordinatorFound(request, NODE)
+                pending.answer = events.CoordinatorFound(request, NODE)
                 return
             case SendJoin():
-                self.made += 1
+                self.created += 1
                 protocols = tuple(
                     (
                         each.name,
@@ -336,9 +336,9 @@ class GroupModel(RuleBasedStateMachine):
                     for each in member.assignors.values()
                 )
                 event: broker.Event = broker.Join(
-                    reply=letter,
+                    reply=pending,
                     member_id=effect.member_id,
-                    new_member_id=f"{member.name}-{self.made}",
+                    new_member_id=f"{member.name}-{self.created}",
                     protocol_type="consumer",
                     protocols=protocols,
                     session_timeout_s=45,
@@ -349,7 +349,7 @@ class GroupModel(RuleBasedStateMachine):
                 )
             case SendSync(generation=generation):
                 event = broker.Sync(
-                    reply=letter,
+                    reply=pending,
                     member_id=generation.member_id,
                     generation=generation.number,
                     assignments=effect.assignments,
@@ -358,22 +358,22 @@ class GroupModel(RuleBasedStateMachine):
                 )
             case SendHeartbeat(generation=generation):
                 event = broker.Heartbeat(
-                    reply=letter,
+                    reply=pending,
                     member_id=generation.member_id,
                     generation=generation.number,
                     instance_id=member.instance_id,
                 )
             case SendLeave(member_id=member_id):
-                event = broker.Leave(reply=letter, member_id=member_id)
+                event = broker.Leave(reply=pending, member_id=member_id)
             case _:
                 raise AssertionError(effect)
         self.reply(self.group.handle(event, self.now))
 
     def reply(self, replies: list[broker.GroupReply]) -> None:
         for reply in replies:
-            letter, result = reply.to, reply.result
-            if isinstance(letter, Letter):
-                letter.answer = answer_of(letter, result)
+            pending, result = reply.to, reply.result
+            if isinstance(pending, ModelRequest):
+                pending.answer = event_of_result(pending, result)
 
     def commit_all(self, member: ClassicGroupMember, partitions: Any) -> None:
         generation = member.machine.generation
@@ -399,7 +399,7 @@ class GroupModel(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.advance(seconds)
 
-    @precondition(lambda self: self.bundle_of_faults)
+    @precondition(lambda self: self.with_faults)
     @rule(seconds=st.sampled_from([20.0, 46.0, 310.0]))
     def wait_long(self, seconds: float) -> None:
         self.faulty = True
@@ -407,7 +407,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
-        late = [x for m in self.alive for x in m.letters if self.now - x.sent_at > PATIENCE_S]
+        late = [x for m in self.alive for x in m.in_flight if self.now - x.sent_at > MAX_DELIVERY_S]
         away = [m for m in self.alive if m.machine.poll_timer.deadline < self.now + 100]
         if late or away:
             self.faulty = True
@@ -415,11 +415,11 @@ class GroupModel(RuleBasedStateMachine):
             self.reply(self.group.handle(broker.GroupDeadlineReached(), self.now))
         for member in self.alive:
             if member.machine.next_deadline() <= self.now:
-                self.tell(member, events.DeadlineReached())
+                self.handle_event(member, events.DeadlineReached())
 
     # --- the machines ---
 
-    def tell(self, member: ClassicGroupMember, event: events.MembershipEvent) -> None:
+    def handle_event(self, member: ClassicGroupMember, event: events.MembershipEvent) -> None:
         if member.ended:
             return
         machine = member.machine
@@ -432,14 +432,14 @@ class GroupModel(RuleBasedStateMachine):
         for effect in effects:
             self.perform(member, effect)
         if any(isinstance(effect, EnterGeneration) for effect in effects):
-            self.look_after(member)
+            self.check_partition_counts(member)
 
     def perform(self, member: ClassicGroupMember, effect: MembershipEffect) -> None:
-        lane = LANES.get(type(effect))
-        if lane is not None:
-            member.letters.append(Letter(member, effect, lane, self.now))
+        connection = CONNECTIONS.get(type(effect))
+        if connection is not None:
+            member.in_flight.append(ModelRequest(member, effect, connection, self.now))
         elif isinstance(effect, WatchPartitionCounts):
-            member.counted = dict(self.partitions)
+            member.known_counts = dict(self.partitions)
         elif isinstance(effect, AssignPartitions):
             for tp in effect.partitions:
                 member.positions[tp] = self.committed.get(tp, 0)
@@ -449,23 +449,23 @@ class GroupModel(RuleBasedStateMachine):
     # --- what is always so ---
 
     @invariant()
-    def nobody_else_may_commit(self) -> None:
+    def partitions_have_one_owner(self) -> None:
         holders: dict[TopicPartition, str] = {}
         for member in self.members:
             generation = member.machine.generation
-            if generation is None or not self.in_charge(generation):
+            if generation is None or not self.is_current(generation):
                 continue
             for tp in member.owned:
                 assert holders.setdefault(tp, member.name) == member.name, f"{tp} has two owners"
 
-    def in_charge(self, generation: states.Generation) -> bool:
+    def is_current(self, generation: states.Generation) -> bool:
         return (
             generation.number == self.group.generation
             and generation.member_id in self.group.members
         )
 
     @invariant()
-    def nobody_fails(self) -> None:
+    def no_member_fails(self) -> None:
         for member in self.alive:
             assert not isinstance(member.machine.state, states.JoinFailed), member.machine.error
             if isinstance(member.machine.state, states.Fenced):
@@ -473,17 +473,17 @@ class GroupModel(RuleBasedStateMachine):
                 member.dead = True
 
     def teardown(self) -> None:
-        """Without further faults the group comes to rest, and every partition has its owner."""
+        """Check that the group settles without further faults and owns every partition."""
         for member in self.alive:
             if not member.machine.poll_timer.open_polls:
                 member.machine.poll_timer.start_poll(self.now)
-                self.tell(member, events.PollStarted())
+                self.handle_event(member, events.PollStarted())
         for _ in range(3_000):
-            if heads := self.heads():
-                self.arrive(heads[0])
-                self.nobody_else_may_commit()
-                self.nobody_fails()
-            elif self.at_rest():
+            if deliverable := self.deliverable():
+                self.deliver_next(deliverable[0])
+                self.partitions_have_one_owner()
+                self.no_member_fails()
+            elif self.is_settled():
                 break
             else:
                 deadlines = [member.machine.next_deadline() for member in self.alive]
@@ -503,8 +503,8 @@ class GroupModel(RuleBasedStateMachine):
             shares = [len(member.owned) for member in readers]
             assert max(shares) - min(shares) <= len(topics), shares
 
-    def at_rest(self) -> bool:
-        """Whether all are stable in the group's one generation, and agree on who there is."""
+    def is_settled(self) -> bool:
+        """Return whether all members are stable in the group's generation."""
         ids = set()
         for member in self.alive:
             state = member.machine.state
@@ -518,7 +518,7 @@ class GroupModel(RuleBasedStateMachine):
         return settled and ids == set(self.group.members) and not self.group.pending_members
 
 
-LANES: dict[type[MembershipEffect], str] = {
+CONNECTIONS: dict[type[MembershipEffect], str] = {
     FindCoordinator: "general",
     SendJoin: "join",
     SendSync: "join",
@@ -529,8 +529,8 @@ LANES: dict[type[MembershipEffect], str] = {
 }
 
 
-def answer_of(letter: Letter, result: broker.Result) -> events.RequestCompleted:
-    effect = letter.effect
+def event_of_result(pending: ModelRequest, result: broker.Result) -> events.RequestCompleted:
+    effect = pending.effect
     if isinstance(effect, SendLeave):
         return events.GroupLeft(effect.request)
     if isinstance(effect, SendHeartbeat):
@@ -556,16 +556,16 @@ def answer_of(letter: Letter, result: broker.Result) -> events.RequestCompleted:
             for member in result.members
         ],
     )
-    return responses.join_event(effect.request, join, list(letter.member.assignors))
+    return responses.join_event(effect.request, join, list(pending.member.assignors))
 
 
 COOPERATIVE = ("cooperative-sticky",)
 BRIDGE = ("cooperative-sticky", "range")
 EAGER = ("range",)
 
-KINDS: dict[str, Callable[[], type[GroupModel]]] = {
+MODELS: dict[str, Callable[[], type[GroupModel]]] = {
     "cooperative": lambda: model((COOPERATIVE,)),
-    "cooperative without faults": lambda: model((COOPERATIVE,), bundle_of_faults=False),
+    "cooperative without faults": lambda: model((COOPERATIVE,), with_faults=False),
     "eager": lambda: model((EAGER,)),
     "rolling upgrade": lambda: model((BRIDGE, COOPERATIVE)),
     "static": lambda: model((COOPERATIVE,), static=True),
@@ -576,10 +576,10 @@ def model(strategies: tuple[tuple[str, ...], ...], **attributes: Any) -> type[Gr
     return type("Model", (GroupModel,), {"strategies": strategies, **attributes})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_group_keeps_its_promises(kind: str) -> None:
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_group_keeps_its_guarantees(kind: str) -> None:
     run_state_machine_as_test(
-        KINDS[kind](),
+        MODELS[kind](),
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=60,

@@ -35,16 +35,16 @@ from .machines import (
     P1,
     REQUEST,
     TOPICS,
-    addressed,
+    as_response,
+    cooperative_rejoin,
     joining,
-    keeper,
     machine,
     only,
     resyncing,
 )
 
 
-def test_a_leader_assigns_and_a_follower_syncs_with_nothing() -> None:
+def test_a_leader_sends_assignments_and_a_follower_sends_none() -> None:
     membership, join = joining()
     assert join.member_id == ""
     assert join.session_timeout_ms == 45_000
@@ -60,7 +60,7 @@ def test_a_leader_assigns_and_a_follower_syncs_with_nothing() -> None:
     assert membership.generation.is_leader
 
 
-def test_a_leader_that_need_not_assign_syncs_at_once() -> None:
+def test_a_leader_that_skips_the_assignment_syncs_immediately() -> None:
     membership, join = joining(group_instance_id="static")
     answer = events.JoinedAsLeader(join.request, "me", 1, "range", (), skip_assignment=True)
     watch, sync = membership.handle(answer, 0.0)
@@ -69,7 +69,7 @@ def test_a_leader_that_need_not_assign_syncs_at_once() -> None:
     assert sync.assignments == {}
 
 
-def test_member_id_required_joins_again_at_once_under_the_id() -> None:
+def test_member_id_required_rejoins_immediately_with_the_id() -> None:
     membership, join = joining()
     again = only(membership.handle(events.MemberIdAssigned(join.request, "me"), 0.0), SendJoin)
     assert again.member_id == "me"
@@ -87,7 +87,7 @@ def test_member_id_required_joins_again_at_once_under_the_id() -> None:
         (events.UnknownMemberId, "", NODE),
     ],
 )
-def test_where_and_as_whom_a_failed_join_is_repeated(
+def test_a_failed_join_is_retried_with_the_right_node_and_member_id(
     event: Any, member_id: str, node: int | None
 ) -> None:
     membership = machine(states.Joining(KNOWN, NODE, TOPICS, REQUEST))
@@ -98,7 +98,7 @@ def test_where_and_as_whom_a_failed_join_is_repeated(
     assert (ForgetCoordinator() in effects) == (node is None)
 
 
-def test_a_default_session_timeout_falls_back_once_and_a_chosen_one_fails() -> None:
+def test_a_default_session_timeout_is_lowered_once_and_a_configured_one_fails() -> None:
     membership, join = joining()
     refused = events.SessionTimeoutRejected(join.request, ERROR)
     effects = membership.handle(refused, 0.0)
@@ -112,7 +112,7 @@ def test_a_default_session_timeout_falls_back_once_and_a_chosen_one_fails() -> N
     assert membership.error is ERROR
 
 
-def test_other_topics_while_a_join_is_under_way_need_another_join() -> None:
+def test_a_subscription_changed_during_join_needs_another_join() -> None:
     membership, join = joining()
     assert membership.handle(events.Subscribed(("payments",)), 0.0) == ()
     joined = events.JoinedAsFollower(join.request, "me", 1, "range")
@@ -120,7 +120,7 @@ def test_other_topics_while_a_join_is_under_way_need_another_join() -> None:
     assert (again.member_id, again.topics) == ("me", ("payments",))
 
 
-def test_other_topics_while_syncing_are_joined_for_after_the_revocation() -> None:
+def test_a_subscription_changed_during_sync_rejoins_after_the_revocation() -> None:
     membership, join = joining()
     joined = events.JoinedAsFollower(join.request, "me", 1, "range")
     sync = only(membership.handle(joined, 0.0), SendSync)
@@ -131,14 +131,14 @@ def test_other_topics_while_syncing_are_joined_for_after_the_revocation() -> Non
     assert isinstance(membership.state, states.RevocationDue)
 
 
-def test_a_heartbeat_answered_27_before_the_sync_does_not_end_the_sync() -> None:
+def test_a_heartbeat_with_rebalance_in_progress_does_not_end_the_sync() -> None:
     membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))
     membership.handle(events.RebalanceInProgress(HEARTBEAT_REQUEST), 1.0)
     assert isinstance(membership.state, states.Syncing)
     only(membership.handle(events.RebalanceInProgress(REQUEST), 1.0), SendJoin)
 
 
-def test_a_sync_that_is_answered_27_again_and_again_is_repeated_with_pauses() -> None:
+def test_a_sync_with_repeated_rebalance_in_progress_backs_off() -> None:
     membership, join = joining()
     for attempt in range(3):
         joined = events.JoinedAsFollower(join.request, "me", 1, "range")
@@ -163,11 +163,11 @@ def test_a_sync_that_is_answered_27_again_and_again_is_repeated_with_pauses() ->
         events.JoinedAsFollower(0, "me", -1, "range"),
     ],
 )
-def test_a_contradicting_join_starts_over_and_then_fails(answer: Any) -> None:
+def test_invalid_join_responses_rejoin_as_new_member_and_finally_fail(answer: Any) -> None:
     membership = machine()
     for count in range(1, MAX_PROTOCOL_VIOLATIONS + 1):
         membership.state = state = states.Joining(KNOWN, NODE, TOPICS, REQUEST)
-        effects = membership.handle(addressed(answer, state), 0.0)
+        effects = membership.handle(as_response(answer, state), 0.0)
         assert only(effects, SendLeave).member_id == "me"
         if count < MAX_PROTOCOL_VIOLATIONS:
             assert isinstance(membership.state, states.BackingOff)
@@ -175,25 +175,25 @@ def test_a_contradicting_join_starts_over_and_then_fails(answer: Any) -> None:
     assert isinstance(membership.error, GroupFailed)
 
 
-def test_the_same_generation_again_is_no_contradiction() -> None:
+def test_the_same_generation_again_is_valid() -> None:
     membership = machine(states.Joining(KNOWN, NODE, TOPICS, REQUEST))
     membership.handle(events.JoinedAsFollower(REQUEST, "me", KNOWN.last_generation, "range"), 0.0)
     assert isinstance(membership.state, states.Syncing)
 
 
 @pytest.mark.parametrize("strange", [TopicPartition("payments", 0), TopicPartition("orders", -1)])
-def test_an_assignment_of_what_was_not_subscribed_to_is_never_owned(
+def test_an_assignment_of_unsubscribed_partitions_is_ignored(
     strange: TopicPartition,
 ) -> None:
     membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))
     effects = membership.handle(events.Synced(REQUEST, (P0, strange)), 0.0)
     assert not any(isinstance(effect, AssignPartitions) for effect in effects)
-    # As the same member, with words of its own: so the coordinator has it divided anew.
+    # The same member rejoins with a reason, so that the leader assigns again.
     join = only(membership.handle(events.DeadlineReached(), membership.next_deadline()), SendJoin)
     assert (join.member_id, join.generation, join.owned) == ("me", GENERATION.number, ())
 
 
-def test_a_leader_that_goes_on_assigning_what_was_not_subscribed_to_is_told_of() -> None:
+def test_repeated_assignments_of_unsubscribed_partitions_fail() -> None:
     membership = machine()
     for _ in range(MAX_PROTOCOL_VIOLATIONS):
         assert membership.error is None
@@ -202,7 +202,7 @@ def test_a_leader_that_goes_on_assigning_what_was_not_subscribed_to_is_told_of()
     assert "payments-0" in str(membership.error)
 
 
-def test_a_coordinator_that_fails_inside_is_asked_again_and_then_told_of() -> None:
+def test_unknown_server_errors_are_retried_and_finally_fail() -> None:
     membership, join = joining()
     for count in range(1, MAX_UNKNOWN_SERVER_ERRORS + 1):
         effects = membership.handle(events.UnknownServerErrorReceived(join.request, ERROR), 0.0)
@@ -215,7 +215,7 @@ def test_a_coordinator_that_fails_inside_is_asked_again_and_then_told_of() -> No
     assert membership.error is ERROR
 
 
-def test_failures_that_are_not_in_a_row_do_not_add_up() -> None:
+def test_a_success_resets_the_count_of_unknown_server_errors() -> None:
     membership = machine(states.Joining(KNOWN, NODE, TOPICS, REQUEST))
     membership.unknown_server_errors = MAX_UNKNOWN_SERVER_ERRORS - 1
     joined = events.JoinedAsFollower(REQUEST, "me", 6, "range")
@@ -227,8 +227,8 @@ def test_failures_that_are_not_in_a_row_do_not_add_up() -> None:
 # --- members that keep their partitions -------------------------------------------------------
 
 
-def test_a_generation_without_the_member_takes_all_that_it_kept() -> None:
-    membership, join = keeper(group_instance_id="static")
+def test_a_missed_generation_loses_all_kept_partitions() -> None:
+    membership, join = cooperative_rejoin(group_instance_id="static")
     joined = events.JoinedAsFollower(join.request, "me", 3, "cooperative-sticky")
     effects = membership.handle(joined, 4.0)
     assert only(effects, LosePartitions).reason.startswith("the group had a generation")
@@ -237,8 +237,8 @@ def test_a_generation_without_the_member_takes_all_that_it_kept() -> None:
     assert isinstance(membership.state, states.Joining)
 
 
-def test_a_keeper_that_leads_hands_out() -> None:
-    membership, join = keeper()
+def test_a_rejoining_leader_sends_assignments() -> None:
+    membership, join = cooperative_rejoin()
     leader = events.JoinedAsLeader(join.request, "me", 2, "cooperative-sticky", MEMBERS)
     make = only(membership.handle(leader, 3.0), ComputeAssignment)
     assert isinstance(membership.state, states.Reassigning)
@@ -252,7 +252,7 @@ def test_a_keeper_that_leads_hands_out() -> None:
     "event",
     [events.CoordinatorUnavailable, events.CoordinatorLoadInProgress, events.RebalanceInProgress],
 )
-def test_a_keeper_keeps_all_through_failures_of_its_sync(event: Any) -> None:
+def test_a_rejoining_member_keeps_its_partitions_when_sync_fails(event: Any) -> None:
     membership, sync = resyncing()
     effects = membership.handle(event(sync.request), 4.0)
     assert not any(isinstance(effect, LosePartitions) for effect in effects)
@@ -269,7 +269,7 @@ def test_a_keeper_keeps_all_through_failures_of_its_sync(event: Any) -> None:
     assert (join.generation, join.owned) == (2, (P0, P1))
 
 
-def test_a_keeper_that_is_given_what_it_did_not_ask_for_keeps_what_it_has() -> None:
+def test_a_rejoining_member_keeps_its_partitions_when_the_assignment_is_invalid() -> None:
     membership, sync = resyncing()
     effects = membership.handle(events.Synced(sync.request, (TopicPartition("payments", 0),)), 4.0)
     assert not any(isinstance(effect, LosePartitions) for effect in effects)
@@ -277,7 +277,7 @@ def test_a_keeper_that_is_given_what_it_did_not_ask_for_keeps_what_it_has() -> N
 
 
 @pytest.mark.parametrize("topics", [("orders", "payments"), ("payments",)])
-def test_other_topics_while_a_keeper_joins_are_joined_for_afterwards(
+def test_a_subscription_changed_during_a_cooperative_rejoin_rejoins_afterwards(
     topics: tuple[str, ...],
 ) -> None:
     membership, sync = resyncing()
@@ -295,7 +295,7 @@ def test_other_topics_while_a_keeper_joins_are_joined_for_afterwards(
     ("event", "member_id"), [(events.UnknownMemberId, ""), (events.IllegalGeneration, "me")]
 )
 @pytest.mark.parametrize("request_number", [REQUEST, HEARTBEAT_REQUEST])
-def test_a_generation_that_is_over_does_not_cost_a_member_its_id(
+def test_an_illegal_generation_keeps_the_member_id(
     event: Any, member_id: str, request_number: int
 ) -> None:
     membership = machine(states.Syncing(GENERATION, HEARTBEAT, REQUEST, 0))

@@ -31,17 +31,26 @@ P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
 
 
-def test_subscriptions_are_read_for_the_assignor() -> None:
+def test_subscriptions_are_decoded() -> None:
     data = encode_subscription(
         ["b", "a"], user_data=b"u", owned_partitions=[P0], generation_id=4, rack_id="r"
     )
-    (told,), unreadable = decode_subscriptions([JoinResponseMember("me", "i", data)])
-    assert (told.member_id, told.topics, told.group_instance_id) == ("me", ("a", "b"), "i")
-    assert (told.user_data, told.owned, told.generation, told.rack) == (b"u", (P0,), 4, "r")
+    (subscription,), unreadable = decode_subscriptions([JoinResponseMember("me", "i", data)])
+    assert (subscription.member_id, subscription.topics, subscription.group_instance_id) == (
+        "me",
+        ("a", "b"),
+        "i",
+    )
+    assert (
+        subscription.user_data,
+        subscription.owned,
+        subscription.generation,
+        subscription.rack,
+    ) == (b"u", (P0,), 4, "r")
     assert not unreadable
 
 
-def test_a_member_that_cannot_be_understood_subscribes_to_nothing() -> None:
+def test_a_malformed_subscription_becomes_an_empty_one() -> None:
     good = JoinResponseMember("me", None, encode_subscription(["orders"]))
     members, unreadable = decode_subscriptions([JoinResponseMember("odd", "i", b"\0"), good])
     assert members[0] == MemberSubscription("odd", (), "i")
@@ -50,7 +59,7 @@ def test_a_member_that_cannot_be_understood_subscribes_to_nothing() -> None:
 
 
 class Fixed(Assignor):
-    """Gives what it was told to give."""
+    """Returns a fixed assignment."""
 
     name = "fixed"
 
@@ -76,14 +85,14 @@ def member(member_id: str, *owned: TopicPartition, generation: int = -1) -> Memb
 @pytest.mark.parametrize(
     "given", [{"a": [P0], "b": [P0]}, {"stranger": [P0]}, {"a": [P0, P1], "b": [P1]}]
 )
-def test_an_assignment_that_cannot_be_is_not_handed_out(
+def test_an_invalid_assignment_raises_group_failed(
     given: dict[str, list[TopicPartition]],
 ) -> None:
     with pytest.raises(GroupFailed, match="'fixed' assigned orders-"):
         compute_assignments(Fixed(given), {"orders": 2}, [member("a"), member("b")], {})
 
 
-def test_an_assignor_that_fails_is_named() -> None:
+def test_a_failed_assignor_is_named_in_the_error() -> None:
     class Broken(Fixed):
         def assign(self, *args: object) -> dict[str, list[TopicPartition]]:
             raise ZeroDivisionError("none left")
@@ -92,7 +101,7 @@ def test_an_assignor_that_fails_is_named() -> None:
         compute_assignments(Broken({}), {}, [], {})
 
 
-def test_what_is_left_out_gets_nothing() -> None:
+def test_members_missing_in_the_result_get_no_partitions() -> None:
     encoded = compute_assignments(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
     assert flatten_by_topic(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
     assert flatten_by_topic(decode_assignment(encoded["b"]).assigned_partitions) == []
@@ -104,13 +113,13 @@ def test_what_is_left_out_gets_nothing() -> None:
         ([member("a", P0, generation=3), member("b", generation=3)], {"b": [P0]}, False),
         ([member("a", P0, generation=3), member("b", generation=3)], {"a": [P0]}, True),
         ([member("a", P0, generation=3), member("b", generation=3)], {}, True),
-        # The newer one had it since.
+        # The newer generation owns it.
         ([member("a", P0, generation=2), member("b", P0, generation=3)], {"b": [P0]}, True),
-        # Two of the same generation: nobody knows whose it is.
+        # Two members of the same generation claim it.
         ([member("a", P0, generation=3), member("b", P0, generation=3)], {"b": [P0]}, True),
     ],
 )
-def test_a_cooperative_assignor_takes_nothing_from_an_owner_for_another_one(
+def test_a_cooperative_assignor_must_not_assign_owned_partitions(
     members: list[MemberSubscription], given: dict[str, list[TopicPartition]], fits: bool
 ) -> None:
     assert compute_assignments(Fixed(given), {"orders": 1}, members, {})
@@ -121,7 +130,7 @@ def test_a_cooperative_assignor_takes_nothing_from_an_owner_for_another_one(
             compute_assignments(Fixed(given, cooperative=True), {"orders": 1}, members, {})
 
 
-def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
+def test_replica_racks_are_the_known_racks_of_the_replicas() -> None:
     def metadata(*racks: str | None) -> MetadataSnapshot:
         address = Address("localhost", 9092)
         nodes = {n: NodeInfo(n, address, rack) for n, rack in enumerate(racks)}
@@ -134,7 +143,9 @@ def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
     assert replica_racks(metadata(None, None), ["orders"]) == {}
 
 
-async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_leader_assigns_and_notices_changed_partition_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders", 2)
         supervisor, runtime = Supervisor("test"), RealRuntime()

@@ -25,9 +25,9 @@ from .machines import (
     P1,
     REQUEST,
     TOPICS,
-    addressed,
+    as_response,
+    cooperative_rejoin,
     joining,
-    keeper,
     machine,
     only,
     resyncing,
@@ -35,10 +35,10 @@ from .machines import (
 )
 
 
-def test_a_fenced_instance_is_told_apart() -> None:
+def test_a_fenced_instance_has_its_own_error() -> None:
     membership = stable(group_instance_id="static")
-    beat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
-    effects = membership.handle(events.InstanceFenced(beat.request, ERROR), 3.0)
+    heartbeat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
+    effects = membership.handle(events.InstanceFenced(heartbeat.request, ERROR), 3.0)
     only(effects, LosePartitions)
     assert isinstance(membership.error, FencedInstanceId)
     assert "'static'" in str(membership.error)
@@ -68,15 +68,15 @@ def test_a_static_member_does_not_leave() -> None:
         events.JoinedAsLeader(0, "me", 1, "range", MEMBERS),
     ],
 )
-def test_closing_before_the_member_id_is_known_waits_for_it(answer: Any) -> None:
+def test_closing_waits_for_the_member_id(answer: Any) -> None:
     membership, _ = joining()
     assert membership.handle(events.CloseRequested(20.0), 1.0) == ()
     assert membership.next_deadline() == 20.0
-    leave = only(membership.handle(addressed(answer, membership.state), 2.0), SendLeave)
+    leave = only(membership.handle(as_response(answer, membership.state), 2.0), SendLeave)
     assert leave.member_id == "me"
 
 
-def test_closing_ends_at_its_deadline() -> None:
+def test_closing_ends_at_the_deadline() -> None:
     for state in (
         states.AwaitingMemberId(1, states.NextAction.CLOSE, 20.0),
         states.Leaving(1, states.NextAction.CLOSE, 20.0),
@@ -97,14 +97,14 @@ def test_subscribing_again_while_leaving_joins_afterwards() -> None:
     assert membership.topics == ("payments",)
 
 
-def test_unsubscribing_after_a_failure_allows_another_try() -> None:
+def test_unsubscribing_after_a_failure_allows_a_retry() -> None:
     membership = machine(states.JoinFailed(ERROR))
     membership.handle(events.Unsubscribed(), 0.0)
     assert membership.error is None
     only(membership.handle(events.Subscribed(TOPICS), 0.0), FindCoordinator)
 
 
-def test_a_call_after_the_failure_was_told_tries_anew() -> None:
+def test_a_poll_after_the_error_was_reported_retries() -> None:
     membership = machine(states.JoinFailed(ERROR))
     assert membership.handle(events.PollStarted(), 0.0) == ()
     membership.handle(events.ErrorReported(), 0.0)
@@ -113,27 +113,27 @@ def test_a_call_after_the_failure_was_told_tries_anew() -> None:
     assert membership.error is None
 
 
-def test_a_fenced_member_does_not_come_back_by_itself() -> None:
+def test_a_fenced_member_does_not_rejoin() -> None:
     membership = machine(states.Fenced(ERROR))
     membership.handle(events.ErrorReported(), 0.0)
     assert membership.handle(events.PollStarted(), 0.0) == ()
     assert membership.error is ERROR
 
 
-def test_a_goodbye_is_not_waited_for_long() -> None:
+def test_closing_waits_only_briefly_for_the_leave_response() -> None:
     membership = machine(states.Stable(GENERATION, HEARTBEAT, ()))
     leave = only(membership.handle(events.CloseRequested(30.0), 1.0), SendLeave)
     assert leave.deadline == membership.next_deadline() < 2.0
     assert "closed" in leave.reason
 
 
-def test_a_static_member_that_is_closed_while_it_joins_is_gone_at_once() -> None:
+def test_a_static_member_closed_during_join_closes_immediately() -> None:
     membership, _ = joining(group_instance_id="static")
     assert membership.handle(events.CloseRequested(30.0), 1.0) == ()
     assert membership.is_closed
 
 
-def test_a_keeper_that_is_closed_lets_the_rebalance_end_so_that_it_can_commit() -> None:
+def test_closing_during_a_cooperative_rejoin_waits_for_the_rebalance_to_commit() -> None:
     membership, sync = resyncing()
     assert membership.handle(events.CloseRequested(30.0), 4.0) == ()
     effects = membership.handle(events.Synced(sync.request, (P1,)), 4.1)
@@ -144,8 +144,8 @@ def test_a_keeper_that_is_closed_lets_the_rebalance_end_so_that_it_can_commit() 
     only(membership.handle(revoked, 4.2), SendLeave)
 
 
-def test_a_keeper_that_is_closed_does_not_wait_long_for_the_rebalance() -> None:
-    membership, _ = keeper()
+def test_closing_during_a_cooperative_rejoin_waits_only_briefly() -> None:
+    membership, _ = cooperative_rejoin()
     membership.handle(events.CloseRequested(30.0), 4.0)
     now = membership.next_deadline()
     assert 4.0 < now < 5.0
@@ -153,15 +153,15 @@ def test_a_keeper_that_is_closed_does_not_wait_long_for_the_rebalance() -> None:
     assert only(effects, RevokePartitions).partitions == (P0, P1)
 
 
-def test_a_keeper_about_to_leave_is_not_woken_for_an_application_that_is_away() -> None:
-    membership, _ = keeper()
+def test_the_poll_timer_does_not_matter_with_a_pending_leave() -> None:
+    membership, _ = cooperative_rejoin()
     membership.poll_timer.interval_s = 3.2
     membership.handle(events.CloseRequested(30.0), 3.1)
     assert membership.next_deadline() == pytest.approx(3.1 + LEAVE_DURING_REBALANCE_TIMEOUT_S)
 
 
-def test_unsubscribing_and_then_closing_a_keeper_closes_it() -> None:
-    membership, _ = keeper()
+def test_closing_after_unsubscribing_in_a_cooperative_rejoin_closes() -> None:
+    membership, _ = cooperative_rejoin()
     membership.handle(events.Unsubscribed(), 4.0)
     membership.handle(events.CloseRequested(30.0), 4.1)
     effects = membership.handle(events.DeadlineReached(), 5.0)
@@ -173,18 +173,16 @@ def test_unsubscribing_and_then_closing_a_keeper_closes_it() -> None:
 
 @pytest.mark.parametrize("event", [events.InstanceFenced, events.FatalErrorOccurred])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_member_that_is_being_closed_ends_however_its_membership_ends(
-    event: Any, keeps: bool
-) -> None:
+def test_a_closing_member_closes_when_its_membership_ends(event: Any, keeps: bool) -> None:
     if keeps:
-        membership, _ = keeper()
+        membership, _ = cooperative_rejoin()
         membership.handle(events.CloseRequested(30.0), 4.0)
-        beat = only(
+        heartbeat = only(
             membership.handle(events.CommitRejected(), 4.0)
             or membership.handle(events.DeadlineReached(), 4.0),
             SendHeartbeat,
         )
-        request = beat.request
+        request = heartbeat.request
     else:
         membership = machine(
             states.Revoking(GENERATION, HEARTBEAT, (P0,), (P0,), REQUEST, states.NextAction.CLOSE)
@@ -195,7 +193,7 @@ def test_a_member_that_is_being_closed_ends_however_its_membership_ends(
     assert membership.is_closed
 
 
-def test_what_is_left_goes_too_when_the_member_is_closed_while_it_gives_something_back() -> None:
+def test_closing_during_a_partial_revocation_revokes_the_rest() -> None:
     state = states.Revoking(GENERATION, HEARTBEAT, (P0, P1), (P0,), REQUEST, states.NextAction.JOIN)
     membership = machine(state, cooperative=True)
     membership.handle(events.CloseRequested(30.0), 1.0)

@@ -1,4 +1,4 @@
-"""Every state x every event."""
+"""Every event in every state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .machines import (
     P1,
     REQUEST,
     TOPICS,
-    addressed,
+    as_response,
     machine,
 )
 
@@ -128,7 +128,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "DeadlineReached": "=",
         "JoinedAsFollower": "Syncing",
         "JoinedAsLeader": "Assigning",
-        "MemberIdAssigned": "BackingOff",  # it has an id already: a contradiction
+        "MemberIdAssigned": "BackingOff",  # it has an id already, so this is a violation
         "SessionTimeoutRejected": "Joining",
         "RebalanceInProgress": "BackingOff",
         "CoordinatorUnavailable": "BackingOff",
@@ -317,7 +317,7 @@ for _name in ("RejoinBackoff", "Rejoining", "Reassigning", "Resyncing"):
 EXPECTED["RejoinBackoff"] |= {
     "Unsubscribed": "Revoking",
     "CloseRequested": "Revoking",
-    "ProtocolViolation": "RejoinBackoff",  # by a heartbeat: nothing else is under way
+    "ProtocolViolation": "RejoinBackoff",  # for a heartbeat: nothing else is in flight
 }
 EXPECTED["Rejoining"] |= {
     "CoordinatorFound": "RejoinBackoff",
@@ -334,7 +334,7 @@ def names(classes: Iterable[Any]) -> set[str]:
     return {type(item).__name__ for item in classes}
 
 
-def test_the_examples_are_all_states_and_all_events() -> None:
+def test_the_tables_contain_all_states_and_events() -> None:
     def concrete(module: Any, base: type) -> set[str]:
         return {
             name
@@ -366,11 +366,11 @@ def test_every_state_and_event(state: states.MembershipState) -> None:
 
 def check_event(state: states.MembershipState, event: events.MembershipEvent) -> None:
     membership = machine_in(state)
-    event = addressed(event, state)
+    event = as_response(event, state)
     expected = EXPECTED[type(state).__name__].get(type(event).__name__)
     if expected is None:
         if isinstance(event, events.RequestCompleted) and event.request not in state.awaited:
-            assert membership.handle(event, 0.5) == ()  # too late to matter
+            assert membership.handle(event, 0.5) == ()  # a late response is ignored
             assert membership.state is state
         else:
             with pytest.raises(InvalidTransition):
@@ -386,7 +386,7 @@ def check_event(state: states.MembershipState, event: events.MembershipEvent) ->
 
 
 def check_invariants(membership: MembershipMachine) -> None:
-    """What is so in every state."""
+    """Check the invariants of all states."""
     state = membership.state
     awaited = [request for request in state.awaited if request is not None]
     assert len(awaited) == len(set(awaited))
@@ -417,7 +417,7 @@ def check_step(
     effects: Any,
     after: states.MembershipState,
 ) -> None:
-    """Partitions come by an assignment, and go only when they are revoked or lost."""
+    """Check that partitions are only added by an assignment and removed by revocation or loss."""
     come, lost = set(), set()
     for effect in effects:
         if isinstance(effect, AssignPartitions):
@@ -439,7 +439,7 @@ def check_step(
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
-def test_an_answer_to_another_request_changes_nothing(state: states.MembershipState) -> None:
+def test_a_late_response_is_ignored(state: states.MembershipState) -> None:
     for event in EVENTS:
         if isinstance(event, events.RequestCompleted):
             late = dataclasses.replace(event, request=55)  # type: ignore[type-var]

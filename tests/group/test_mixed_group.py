@@ -1,4 +1,4 @@
-"""A cooperative group of this client and librdkafka, whoever of them leads."""
+"""A cooperative group of this client and librdkafka, with either as the leader."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka
 PARTITIONS = 4
 
 
-class Stranger:
-    """librdkafka's consumer in a thread; notes what it read and what it owns."""
+class RdkafkaConsumer:
+    """librdkafka's consumer in a thread, with its records and partitions."""
 
     def __init__(self, servers: str) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -58,17 +58,17 @@ class Stranger:
 
 async def until(condition: Any) -> None:
     with anyio.fail_after(TIMEOUT_S):
-        # What is waited for happens in another thread.
+        # The condition changes in another thread.
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leads", ["this", "the other"])
-async def test_each_record_comes_once_while_members_of_two_kinds_come_and_go(leads: str) -> None:
+async def test_each_record_is_read_once_by_a_group_with_librdkafka(leads: str) -> None:
     async with Broker() as broker, anyio.create_task_group() as tasks:
         await broker.create_topic("orders", PARTITIONS)
-        other = Stranger(broker.bootstrap_servers)
+        other = RdkafkaConsumer(broker.bootstrap_servers)
         async with consumer(broker, **COOPERATIVE) as mine:
             reader = Reader(mine)
 

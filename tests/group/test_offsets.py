@@ -43,7 +43,7 @@ P1 = TopicPartition("orders", 1)
 ID = UUID(int=7)
 
 
-def test_a_commit_names_who_commits_and_what() -> None:
+def test_a_commit_request_has_the_membership_and_the_offsets() -> None:
     offsets = {P0: OffsetAndMetadata(5, "note", 3), TopicPartition("b", 2): OffsetAndMetadata(1)}
     request = commit_request("g", CommitIdentity(4, "me", "i"), offsets, {"orders": ID})
     assert (request.group_id, request.generation_id_or_member_epoch) == ("g", 4)
@@ -56,7 +56,7 @@ def test_a_commit_names_who_commits_and_what() -> None:
     assert (outside.generation_id_or_member_epoch, outside.member_id) == (-1, "")
 
 
-def test_answers_to_commits_are_read_by_name_or_id() -> None:
+def test_commit_responses_have_topic_names_or_ids() -> None:
     entry = OffsetCommitResponsePartition(partition_index=1, error_code=25)
     for naming in ({"name": "orders"}, {"topic_id": ID}):
         topic: Any = OffsetCommitResponseTopic(partitions=[entry], **naming)
@@ -64,7 +64,7 @@ def test_answers_to_commits_are_read_by_name_or_id() -> None:
         assert read_commit_codes(response, {"orders": ID}) == {P1: 25}
 
 
-def test_the_shape_of_a_fetch_goes_by_version() -> None:
+def test_the_layout_of_a_fetch_request_depends_on_the_version() -> None:
     request, max_version = fetch_request("g", [P0, P1], {"orders": ID})
     assert max_version is None
     old = request.build(7)
@@ -89,12 +89,12 @@ def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:
     )
 
 
-def test_nothing_committed_is_none() -> None:
+def test_a_partition_without_a_commit_is_none() -> None:
     response = old_answer((0, -1, 0), (1, -1, 3))
     assert read_committed_offsets(response, "g", [P0, P1], {}) == {P0: None, P1: None}
 
 
-def test_answers_to_fetches_are_read() -> None:
+def test_fetch_responses_are_decoded() -> None:
     assert read_committed_offsets(old_answer((0, 5, 0)), "g", [P0], {}) == {
         P0: OffsetAndMetadata(5, "m")
     }
@@ -114,7 +114,7 @@ def test_answers_to_fetches_are_read() -> None:
         read_committed_offsets(response, "h", [P0], {"orders": ID})
 
 
-def test_what_is_not_said_is_not_taken_for_nothing_committed() -> None:
+def test_a_missing_partition_or_error_code_raises() -> None:
     with pytest.raises(ProtocolError, match="does not contain the partition") as left_out:
         read_committed_offsets(old_answer((0, 5, 0)), "g", [P0, P1], {})
     assert (left_out.value.topic, left_out.value.partition) == P1
@@ -125,7 +125,7 @@ def test_what_is_not_said_is_not_taken_for_nothing_committed() -> None:
         read_committed_offsets(OffsetFetchResponse(error_code=30), "g", [P0], {})
 
 
-async def test_one_commit_is_under_way_and_the_newest_wins() -> None:
+async def test_one_commit_is_in_flight_and_the_newest_offset_wins() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -145,12 +145,12 @@ MANY = 21
 
 @pytest.fixture
 def few_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `MANY` partitions go out in three requests."""
+    """Send `MANY` partitions in three requests."""
     monkeypatch.setattr("aiokafkawire.group.offsets.MAX_OFFSETS", 10)
 
 
 @pytest.mark.usefixtures("few_offsets")
-async def test_a_commit_of_very_many_partitions_goes_out_in_several_requests() -> None:
+async def test_a_large_commit_is_sent_in_several_requests() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", MANY)
         async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
@@ -164,7 +164,7 @@ async def test_a_commit_of_very_many_partitions_goes_out_in_several_requests() -
 
 
 @pytest.mark.usefixtures("few_offsets")
-async def test_the_part_of_a_commit_that_got_no_answer_is_sent_again() -> None:
+async def test_a_failed_request_of_a_large_commit_is_retried() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", MANY)
         async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
@@ -180,7 +180,7 @@ async def test_the_part_of_a_commit_that_got_no_answer_is_sent_again() -> None:
 
 
 @pytest.mark.usefixtures("few_offsets")
-async def test_a_refused_part_of_a_commit_fails_it() -> None:
+async def test_a_rejected_request_of_a_large_commit_fails_it() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", MANY)
         async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
@@ -193,7 +193,7 @@ async def test_a_refused_part_of_a_commit_fails_it() -> None:
 
 
 @pytest.mark.slow
-async def test_a_commit_without_an_answer_ends_at_its_deadline() -> None:
+async def test_a_commit_without_a_response_ends_at_the_deadline() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         options = {"group_id": "g", "default_api_timeout_ms": 200, "enable_auto_commit": False}
@@ -205,7 +205,7 @@ async def test_a_commit_without_an_answer_ends_at_its_deadline() -> None:
             fault.remove()
 
 
-async def test_cancelling_the_wait_does_not_take_the_commit_back() -> None:
+async def test_cancelling_the_wait_does_not_revert_the_commit() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
@@ -228,7 +228,7 @@ async def test_cancelling_the_wait_does_not_take_the_commit_back() -> None:
     "code",
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
-async def test_a_fenced_commit_fails_and_a_heartbeat_asks_why(code: int) -> None:
+async def test_a_fenced_commit_fails_and_sends_a_heartbeat(code: int) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -246,7 +246,7 @@ async def test_a_fenced_commit_fails_and_a_heartbeat_asks_why(code: int) -> None
 ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "enable_auto_commit": False}
 
 
-async def test_offsets_in_zookeeper_and_in_kafka_are_kept_apart() -> None:
+async def test_offsets_in_zookeeper_and_in_kafka_are_independent() -> None:
     async with Broker(nodes=2, as_of="2.8") as broker:
         await broker.create_topic("orders", 2)
         async with (
@@ -264,7 +264,7 @@ async def test_offsets_in_zookeeper_and_in_kafka_are_kept_apart() -> None:
         assert versions == [0, 8]
 
 
-async def test_a_member_of_a_group_may_keep_its_offsets_in_zookeeper() -> None:
+async def test_a_group_member_can_commit_to_zookeeper() -> None:
     async with Broker(as_of="2.8") as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 9))
@@ -280,7 +280,7 @@ async def test_a_member_of_a_group_may_keep_its_offsets_in_zookeeper() -> None:
     ("release", "storage"),
     [("0.8.0", "kafka"), ("0.8.0", "zookeeper"), ("0.8.1", "kafka")],
 )
-async def test_where_a_broker_keeps_no_offsets_the_error_names_it_and_says_who_does(
+async def test_an_unsupported_storage_error_names_the_broker_and_the_alternatives(
     release: str, storage: str
 ) -> None:
     async with Broker(as_of=release) as broker:
@@ -296,7 +296,7 @@ async def test_where_a_broker_keeps_no_offsets_the_error_names_it_and_says_who_d
                     assert f"Kafka {release}" in str(caught.value)
 
 
-async def test_kafka_without_zookeeper_refuses_to_keep_offsets_there() -> None:
+async def test_brokers_without_zookeeper_reject_that_storage() -> None:
     async with Broker(as_of="4.3") as broker:
         await broker.create_topic("orders", 1)
         async with consumer(broker, group_id="g", **ZOOKEEPER) as reader:

@@ -50,7 +50,7 @@ def joined(**fields: Any) -> JoinGroupResponse:
 
 
 @pytest.mark.parametrize(("code", "event"), MEANINGS.items())
-def test_error_codes_mean_the_same_in_every_answer(code: int, event: type) -> None:
+def test_error_codes_map_to_the_same_event_in_every_api(code: int, event: type) -> None:
     got = (
         responses.join_event(5, joined(error_code=code), ["range"], "b1"),
         responses.sync_event(5, SyncGroupResponse(error_code=code, assignment=b""), "b1"),
@@ -63,14 +63,14 @@ def test_error_codes_mean_the_same_in_every_answer(code: int, event: type) -> No
             assert (answer.error.api, answer.error.broker) == (api, "b1")
 
 
-def test_limits_of_the_group_are_group_failures() -> None:
+def test_group_limits_raise_group_failed() -> None:
     for code in (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED):
         error = responses.group_error(code, "JoinGroup")
         assert isinstance(error, GroupFailed)
         assert ErrorCode(code).name in str(error)
 
 
-def test_join_answers() -> None:
+def test_join_responses() -> None:
     assert responses.join_event(5, joined(), ["range"]) == events.JoinedAsFollower(
         5, "me", 3, "range"
     )
@@ -85,12 +85,12 @@ def test_join_answers() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "sticky"])
-def test_an_assignor_that_was_not_offered_is_a_contradiction(name: str | None) -> None:
+def test_an_assignor_that_was_not_offered_is_a_protocol_violation(name: str | None) -> None:
     answer = responses.join_event(5, joined(protocol_name=name), ["range"])
     assert isinstance(answer, events.ProtocolViolation)
 
 
-def test_sync_answers() -> None:
+def test_sync_responses() -> None:
     partitions = (TopicPartition("a", 0), TopicPartition("a", 2))
     good = SyncGroupResponse(error_code=0, assignment=encode_assignment(partitions))
     assert responses.sync_event(5, good) == events.Synced(5, partitions)
@@ -109,7 +109,7 @@ def test_sync_answers() -> None:
         (AuthenticationFailed("no"), events.FatalErrorOccurred),
     ],
 )
-def test_failures(error: Any, event: type) -> None:
+def test_failed_requests(error: Any, event: type) -> None:
     answer = responses.failure_event(5, error)
     assert type(answer) is event
     assert answer.request == 5

@@ -1,4 +1,4 @@
-"""Java's results, groups drawn at random, and what every division must be."""
+"""Java's results, random groups, and checks of assignments."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from aiokafkawire.types import TopicPartition
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
-RackInfo = Mapping[TopicPartition, tuple[str, ...]]
+ReplicaRacks = Mapping[TopicPartition, tuple[str, ...]]
 Assignment = Mapping[str, Sequence[TopicPartition]]
 
 
 @dataclass(frozen=True)
 class Group:
-    """What an assignor is given."""
+    """Input of an assignor."""
 
     partitions: Mapping[str, int]
     members: Sequence[MemberSubscription]
-    racks: RackInfo
+    racks: ReplicaRacks
 
-    def compute_assignments(self, assignor: Assignor) -> Assignment:
+    def assign(self, assignor: Assignor) -> Assignment:
         return assignor.assign(self.partitions, self.members, self.racks)
 
     @property
-    def wanted(self) -> set[TopicPartition]:
-        """The partitions of all topics that somebody subscribes to."""
+    def subscribed_partitions(self) -> set[TopicPartition]:
+        """The partitions of all subscribed topics."""
         topics = {topic for member in self.members for topic in member.topics}
         return {
             TopicPartition(topic, number)
@@ -45,8 +45,8 @@ class Group:
             for number in range(self.partitions.get(topic, 0))
         }
 
-    def after(self, assignor: Assignor, assignment: Assignment, generation: int) -> Group:
-        """The group as it joins again once its members got this."""
+    def rejoin_with(self, assignor: Assignor, assignment: Assignment, generation: int) -> Group:
+        """Return the group whose members rejoin with this assignment."""
         sticky = isinstance(assignor, StickyAssignor)
         members = []
         for member in self.members:
@@ -65,14 +65,14 @@ def lines_of(name: str) -> Iterator[dict[str, Any]]:
 
 
 def group_of(case: Mapping[str, Any]) -> Group:
-    """The group of one of Java's cases."""
+    """Return the group of a Java case."""
     rack_of = {node["id"]: node["rack"] for node in case["nodes"]}
     racks: dict[TopicPartition, tuple[str, ...]] = {}
     for topic, info in case["topics"].items():
         for number, replicas in enumerate(info.get("replicas", ())):
-            told = (rack_of[node] for node in replicas)
+            racks_of_replicas = (rack_of[node] for node in replicas)
             racks[TopicPartition(topic, number)] = tuple(
-                dict.fromkeys(rack for rack in told if rack is not None)
+                dict.fromkeys(rack for rack in racks_of_replicas if rack is not None)
             )
     members = [
         MemberSubscription(
@@ -107,20 +107,20 @@ def sets_of(assignment: Assignment) -> dict[str, set[TopicPartition]]:
 def check_valid(
     group: Group, assignment: Assignment, held_back: frozenset[TopicPartition] = frozenset()
 ) -> None:
-    """Each partition has one owner, who subscribes to it; those held back may have none."""
+    """Check that each partition has one subscribed owner; `held_back` ones may have none."""
     owners = Counter(tp for partitions in assignment.values() for tp in partitions)
     assert set(owners.values()) <= {1}
-    assert group.wanted - held_back <= set(owners) <= group.wanted
+    assert group.subscribed_partitions - held_back <= set(owners) <= group.subscribed_partitions
     assert set(assignment) == {member.member_id for member in group.members}
     for member in group.members:
         assert {tp.topic for tp in assignment[member.member_id]} <= set(member.topics)
 
 
 def check_balanced(group: Group, assignment: Assignment) -> None:
-    """No partition could move to a member that has at least two fewer."""
+    """Check that no partition could move to a member that has at least two fewer."""
     fewest = {
         topic: min(len(assignment[m.member_id]) for m in group.members if topic in m.topics)
-        for topic in {tp.topic for tp in group.wanted}
+        for topic in {tp.topic for tp in group.subscribed_partitions}
     }
     for partitions in assignment.values():
         for topic in {tp.topic for tp in partitions}:
@@ -128,7 +128,7 @@ def check_balanced(group: Group, assignment: Assignment) -> None:
 
 
 def check_sticky(group: Group, before: Assignment, assignment: Assignment) -> None:
-    """No two members exchange partitions of a topic; where all are alike, nobody loses in vain."""
+    """Check that no two members exchange partitions of a topic."""
     moves: set[tuple[str, str, str]] = set()
     owner = {tp: member_id for member_id, got in assignment.items() for tp in got}
     for member_id, had in before.items():
@@ -137,12 +137,14 @@ def check_sticky(group: Group, before: Assignment, assignment: Assignment) -> No
                 moves.add((tp.topic, member_id, owner[tp]))
     assert not [move for move in moves if (move[0], move[2], move[1]) in moves]
     if len({frozenset(member.topics) for member in group.members}) == 1:
-        check_nobody_loses_in_vain(group, before, assignment)
+        check_no_unnecessary_loss(group, before, assignment)
 
 
-def check_nobody_loses_in_vain(group: Group, before: Assignment, assignment: Assignment) -> None:
-    least, extra = divmod(len(group.wanted), len(group.members))
-    had = {member_id: set(owned) & group.wanted for member_id, owned in before.items()}
+def check_no_unnecessary_loss(group: Group, before: Assignment, assignment: Assignment) -> None:
+    least, extra = divmod(len(group.subscribed_partitions), len(group.members))
+    had = {
+        member_id: set(owned) & group.subscribed_partitions for member_id, owned in before.items()
+    }
     for member_id, got in sets_of(assignment).items():
         lost, gained = had[member_id] - got, got - had[member_id]
         assert not (lost and gained)
@@ -159,14 +161,14 @@ def check_nobody_loses_in_vain(group: Group, before: Assignment, assignment: Ass
 # --- groups at random ---
 
 modestly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Drawing a group takes longer than dividing it, and much longer on a busy machine."""
+"""Drawing a group takes longer than an assignment, and much longer on a busy machine."""
 
 TOPICS = ("a", "b", "c", "d")
 
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool | None = None, racks: bool | None = None) -> Group:
-    """Groups whose members own nothing yet."""
+    """Return groups whose members own nothing yet."""
     counts = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7)))
     subscriptions = st.lists(st.sampled_from(TOPICS), unique=True)
     if alike is None:
@@ -185,19 +187,19 @@ def groups(draw: st.DrawFn, *, alike: bool | None = None, racks: bool | None = N
             st.lists(st.text("mnäß𝒳", min_size=1, max_size=3), min_size=1, max_size=6, unique=True)
         )
     ]
-    told: dict[TopicPartition, tuple[str, ...]] = {}
+    replica_racks: dict[TopicPartition, tuple[str, ...]] = {}
     if with_racks:
-        told = {
+        replica_racks = {
             TopicPartition(topic, number): tuple(draw(st.lists(where, unique=True, max_size=2)))
             for topic, count in counts.items()
             for number in range(count)
         }
-    return Group(counts, members, told)
+    return Group(counts, members, replica_racks)
 
 
 @st.composite
-def changed(draw: st.DrawFn, group: Group) -> Group:
-    """The group after members left and came, subscriptions and partitions changed."""
+def changed_groups(draw: st.DrawFn, group: Group) -> Group:
+    """Return the group after members, subscriptions and partitions changed."""
     members = [member for member in group.members if draw(st.integers(0, 3))]
     for number in range(draw(st.integers(0 if members else 1, 2))):
         like = draw(st.sampled_from(group.members))

@@ -38,7 +38,7 @@ def test_an_assignor_needs_a_name_and_assign() -> None:
         Assignor()  # type: ignore[abstract]
 
 
-def test_the_rest_has_defaults() -> None:
+def test_other_methods_have_defaults() -> None:
     assignor = First()
     assert not assignor.cooperative
     assert assignor.user_data(["a"]) is None
@@ -54,15 +54,15 @@ def test_strings_are_ordered_by_code_unit() -> None:
     ]
 
 
-def test_a_hash_table_grows_with_its_strings() -> None:
-    # Hash codes 97 + n: one bucket each, in steps of the table's size.
+def test_java_table_order_grows_with_the_number_of_strings() -> None:
+    # Hash codes 97 + n: one bucket each.
     texts = [chr(code) for code in range(97, 97 + 12)]
     assert java_table_order(texts) == [chr(c) for c in (*range(97, 109),)]
     texts = [chr(code) for code in range(90, 102)]
     assert "".join(java_table_order(texts)) == "`abcdeZ[\\]^_"
-    texts.append(chr(102))  # 13 strings take 32 buckets
+    texts.append(chr(102))  # 13 strings need 32 buckets
     assert "".join(java_table_order(texts)) == "`abcdefZ[\\]^_"
-    assert java_table_order(["Ea", "FB"]) == java_table_order(["FB", "Ea"])  # one hash code
+    assert java_table_order(["Ea", "FB"]) == java_table_order(["FB", "Ea"])  # equal hash codes
 
 
 def test_static_members_come_first() -> None:
@@ -76,6 +76,6 @@ def test_static_members_come_first() -> None:
     assert ordered == ["m4", "m3", "m0", "m1"]
 
 
-def test_readers_of_each_topic_once_in_order() -> None:
+def test_members_by_topic_lists_each_member_once_in_order() -> None:
     one, two = MemberSubscription("1", ("b", "a", "b")), MemberSubscription("2", ("b",))
     assert members_by_topic([one, two]) == [("a", [one]), ("b", [one, two])]

@@ -9,15 +9,17 @@ from aiokafkawire.types import TopicPartition
 def compute_assignments(
     count: int, owned: dict[str, list[int]], racks: dict[str, str] | None = None, replicas: str = ""
 ) -> dict[str, list[int]]:
-    every = [TopicPartition("a", number) for number in range(count)]
-    had = {name: [every[number] for number in numbers] for name, numbers in owned.items()}
+    all_partitions = [TopicPartition("a", number) for number in range(count)]
+    had = {name: [all_partitions[number] for number in numbers] for name, numbers in owned.items()}
     members = [MemberSubscription(name, ("a",), rack=(racks or {}).get(name)) for name in owned]
-    told = {every[number]: (rack,) for number, rack in enumerate(replicas)}
-    given = assign_constrained(every, had, RackInfo(members, every, told))
-    return {name: sorted(tp.partition for tp in got) for name, got in given.items()}
+    replica_racks = {all_partitions[number]: (rack,) for number, rack in enumerate(replicas)}
+    assignment = assign_constrained(
+        all_partitions, had, RackInfo(members, all_partitions, replica_racks)
+    )
+    return {name: sorted(tp.partition for tp in got) for name, got in assignment.items()}
 
 
-def test_newcomers_take_from_those_that_have_too_much() -> None:
+def test_new_members_get_partitions_of_members_over_quota() -> None:
     assert compute_assignments(6, {"1": [0, 1, 2], "2": [3, 4, 5], "3": []}) == {
         "1": [0, 1],
         "2": [3, 4],
@@ -25,11 +27,11 @@ def test_newcomers_take_from_those_that_have_too_much() -> None:
     }
 
 
-def test_what_a_member_left_goes_to_those_that_have_least() -> None:
+def test_partitions_of_a_removed_member_go_to_the_least_loaded() -> None:
     assert compute_assignments(7, {"1": [0, 1, 2], "2": [3]}) == {"1": [0, 1, 2, 6], "2": [3, 4, 5]}
 
 
-def test_one_more_stays_with_who_had_it() -> None:
+def test_the_extra_partition_stays_with_its_owner() -> None:
     assert compute_assignments(5, {"1": [3], "2": [0, 1, 4], "3": [2]}) == {
         "1": [3, 4],
         "2": [0, 1],
@@ -42,22 +44,22 @@ def test_more_members_than_partitions() -> None:
     assert compute_assignments(2, {"1": [], "2": [], "3": []}) == {"1": [0], "2": [1], "3": []}
 
 
-def test_nothing_to_give() -> None:
+def test_no_partitions() -> None:
     assert compute_assignments(0, {"1": []}) == {"1": []}
 
 
-def test_partitions_go_to_members_of_their_rack_first() -> None:
+def test_partitions_go_to_members_in_their_rack_first() -> None:
     racks = {"1": "x", "2": "y"}
     assert compute_assignments(4, {"1": [], "2": []}, racks, "yxyx") == {"1": [1, 3], "2": [0, 2]}
     assert compute_assignments(4, {"1": [0, 1], "2": [2, 3]}, racks, "yxyx") == {
         "1": [1, 3],
         "2": [0, 2],
     }
-    # One more of the rack than the share: the rest goes across.
+    # One more partition in the rack than the quota: it goes to another rack.
     assert compute_assignments(4, {"1": [], "2": []}, racks, "yyyx") == {"1": [2, 3], "2": [0, 1]}
 
 
-def test_the_one_more_goes_to_a_member_of_the_rack() -> None:
+def test_the_extra_partition_goes_to_a_member_in_its_rack() -> None:
     racks = {"1": "x", "2": "y"}
     assert compute_assignments(3, {"1": [0], "2": [1]}, racks, "xyy") == {"1": [0], "2": [1, 2]}
     assert compute_assignments(5, {"1": [0, 1], "2": [2, 3]}, racks, "xxyyy") == {

@@ -38,12 +38,12 @@ def texts(divided: dict[str, list[TopicPartition]]) -> dict[str, str]:
     }
 
 
-def test_those_with_fewer_choices_come_first() -> None:
+def test_topics_with_fewer_subscribers_are_assigned_first() -> None:
     divided = compute_assignments({"a": 2, "b": 2}, [member("1", "ab"), member("2", "b")])
     assert texts(divided) == {"1": "a0 a1", "2": "b0 b1"}
 
 
-def test_what_is_balanced_stays() -> None:
+def test_a_balanced_assignment_does_not_change() -> None:
     before = [member("1", "ab", "a0", "b1"), member("2", "b", "b0"), member("3", "a", "a1")]
     assert texts(compute_assignments({"a": 2, "b": 2}, before)) == {
         "1": "a0 b1",
@@ -52,12 +52,12 @@ def test_what_is_balanced_stays() -> None:
     }
 
 
-def test_who_unsubscribed_loses_and_only_that() -> None:
+def test_only_unsubscribed_partitions_move() -> None:
     before = [member("1", "a", "a0", "b0"), member("2", "ab", "a1", "b1")]
     assert texts(compute_assignments({"a": 2, "b": 2}, before)) == {"1": "a0 a1", "2": "b0 b1"}
 
 
-def test_a_former_owner_gets_its_partition_back() -> None:
+def test_a_previous_owner_gets_its_partition_back() -> None:
     now = [
         member("1", "ab", "a0", "a1", "a2", "b0", generation=5),
         member("2", "a", generation=-1),
@@ -67,7 +67,7 @@ def test_a_former_owner_gets_its_partition_back() -> None:
 
 
 def chain(count: int, each: int) -> tuple[dict[str, int], list[MemberSubscription]]:
-    """Members in a row, each sharing a topic with the next; the first has everything it can."""
+    """Return members that each share a topic with the next. The first owns all it can."""
     topics = [chr(ord("a") + n) for n in range(count)]
     members = [member(f"{n:02}", "".join(pair)) for n, pair in enumerate(pairwise(topics))]
     first = tuple(TopicPartition(t, n) for t in members[0].topics for n in range(each))
@@ -75,7 +75,7 @@ def chain(count: int, each: int) -> tuple[dict[str, int], list[MemberSubscriptio
     return dict.fromkeys(topics, each), members
 
 
-def test_partitions_wander_along_a_chain_of_members() -> None:
+def test_partitions_move_along_a_chain_of_members() -> None:
     partitions, members = chain(9, 6)
     divided = compute_assignments(partitions, members)
     group = Group(partitions, members, {})
@@ -84,7 +84,7 @@ def test_partitions_wander_along_a_chain_of_members() -> None:
 
 
 @pytest.mark.parametrize("swaps", [0, 4])
-def test_it_ends_balanced_however_few_swaps_are_allowed(
+def test_the_result_is_balanced_with_any_limit_of_swaps(
     swaps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(general_sticky, "MAX_SWAPS_PER_PARTITION", swaps)

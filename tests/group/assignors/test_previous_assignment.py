@@ -28,7 +28,7 @@ def tps(*numbers: int, topic: str = "a") -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]
 
 
-def test_user_data_of_sticky_is_that_of_java() -> None:
+def test_sticky_user_data_equals_java() -> None:
     read = 0
     for case in CASES:
         if case["kind"] != "sticky-user-data":
@@ -45,7 +45,7 @@ def test_user_data_of_sticky_is_that_of_java() -> None:
     assert read > 20
 
 
-def test_user_data_of_cooperative_sticky_is_that_of_java() -> None:
+def test_cooperative_sticky_user_data_equals_java() -> None:
     cases = [case for case in CASES if case["kind"] == "cooperative-user-data"]
     assert len(cases) > 5
     for case in cases:
@@ -56,7 +56,7 @@ def test_user_data_of_cooperative_sticky_is_that_of_java() -> None:
 GOOD = encode_owned([*tps(1, 2), *tps(0, topic="ä")], 7)
 
 
-def test_what_follows_is_left_aside() -> None:
+def test_trailing_bytes_are_ignored() -> None:
     assert decode_owned(GOOD + b"more") == decode_owned(GOOD)
     assert decode_generation(b"\0\0\0\x05more") == 5
 
@@ -70,21 +70,21 @@ def test_what_follows_is_left_aside() -> None:
 @example(struct.pack(">ih1si", 1, 9, b"a", 0))
 @example(struct.pack(">i", -1))
 @example(b"\0")
-def test_user_data_of_others_never_raises(data: bytes) -> None:
+def test_malformed_user_data_does_not_raise(data: bytes) -> None:
     partitions, generation = decode_owned(data)
     assert len(list(partitions)) * 4 <= len(data)
     assert -(2**31) <= generation < 2**31
     assert -(2**31) <= decode_generation(data) < 2**31
 
 
-def test_what_is_claimed_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_owned_partitions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(previous_assignment, "MAX_OWNED_PARTITIONS", 3)
     assert decode_owned(GOOD) != OwnedPartitions()
     assert decode_owned(encode_owned([*tps(1, 2), *tps(0, 1, topic="b")], 7)) == OwnedPartitions()
 
 
 @pytest.mark.parametrize("cut", range(len(GOOD)))
-def test_a_cut_off_owner_owns_nothing(cut: int) -> None:
+def test_truncated_user_data_owns_nothing(cut: int) -> None:
     without_generation = len(GOOD) - 4
     expected = (
         OwnedPartitions()
@@ -94,25 +94,25 @@ def test_a_cut_off_owner_owns_nothing(cut: int) -> None:
     assert decode_owned(GOOD[:cut]) == expected
 
 
-def settled(counts: dict[str, int], **told: tuple[Any, int]) -> PreviousAssignment:
+def resolve(counts: dict[str, int], **claims_by_member: tuple[Any, int]) -> PreviousAssignment:
     members = [
         MemberSubscription(name, ("a",), owned=tuple(owned), generation=generation)
-        for name, (owned, generation) in told.items()
+        for name, (owned, generation) in claims_by_member.items()
     ]
     return resolve_previous_assignment(
         members, counts, lambda member: OwnedPartitions(member.owned, member.generation)
     )
 
 
-def test_only_partitions_that_exist_count() -> None:
+def test_only_existing_partitions_count() -> None:
     claimed = [*tps(0, 1, 2, -1), *tps(0, topic="gone"), *tps(0)]
-    found = settled({"a": 2}, one=(claimed, 3))
+    found = resolve({"a": 2}, one=(claimed, 3))
     assert found.owned == {"one": tps(0, 1)}
     assert not found.disputed
 
 
 def test_the_newest_generation_owns() -> None:
-    found = settled({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
+    found = resolve({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
     assert found.owned == {"old": tps(0, 2), "new": tps(1), "older": tps(3)}
     assert not found.disputed
     assert found.previous_owners == dict(
@@ -120,19 +120,19 @@ def test_the_newest_generation_owns() -> None:
     )
 
 
-def test_what_two_of_one_generation_claim_is_nobodys() -> None:
-    found = settled({"a": 3}, one=(tps(0, 1), 3), two=(tps(1, 2), 3), three=(tps(1), 2))
+def test_a_partition_claimed_twice_in_one_generation_has_no_owner() -> None:
+    found = resolve({"a": 3}, one=(tps(0, 1), 3), two=(tps(1, 2), 3), three=(tps(1), 2))
     assert found.owned == {"one": tps(0), "two": tps(2), "three": []}
     assert found.disputed == {TopicPartition("a", 1)}
 
 
-def test_a_dispute_of_old_generations_does_not_matter() -> None:
-    found = settled({"a": 1}, one=(tps(0), 3), two=(tps(0), 3), three=(tps(0), 4))
+def test_a_dispute_in_an_old_generation_is_ignored() -> None:
+    found = resolve({"a": 1}, one=(tps(0), 3), two=(tps(0), 3), three=(tps(0), 4))
     assert found.owned == {"one": [], "two": [], "three": tps(0)}
     assert not found.disputed
 
 
-def test_a_former_owner_must_still_subscribe() -> None:
+def test_a_previous_owner_must_still_subscribe() -> None:
     members = [
         MemberSubscription("left", ("b",), owned=(TopicPartition("a", 0),), generation=1),
         MemberSubscription("here", ("a",), generation=2),
@@ -143,7 +143,7 @@ def test_a_former_owner_must_still_subscribe() -> None:
     assert not found.previous_owners
 
 
-def test_old_claims_are_settled_in_time_that_follows_their_number() -> None:
+def test_old_claims_are_resolved_in_linear_time() -> None:
     topics = tuple(CountedName(f"topic-{number}") for number in range(500))
     owned = tuple(TopicPartition(CountedName(str(topic)), 0) for topic in topics)
     members = [

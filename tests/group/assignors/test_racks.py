@@ -20,7 +20,7 @@ P0, P1, P2 = (TopicPartition("a", number) for number in range(3))
         ("x", [], False),
     ],
 )
-def test_racks_matter_where_some_partition_is_nearer_than_another(
+def test_racks_matter_if_partitions_differ_in_racks(
     members: str, partitions: list[str], matter: bool
 ) -> None:
     assert (
@@ -37,7 +37,7 @@ MEMBERS = [
 ]
 
 
-def test_who_is_near() -> None:
+def test_rack_matches_and_mismatches() -> None:
     racks = RackInfo(MEMBERS, [P0, P1, P2], {P0: ("x",), P1: ("x", "y")})
     assert racks
     assert racks.racks_match("near", P0)
@@ -51,9 +51,9 @@ def test_who_is_near() -> None:
     assert [racks.count_members_in_rack(tp) for tp in (P0, P1, P2)] == [1, 2, 0]
 
 
-def test_where_racks_do_not_matter_nobody_is_far() -> None:
-    for told in ({}, {P0: ("x", "y"), P1: ("y", "x")}):
-        racks = RackInfo(MEMBERS, [P0, P1], told)
+def test_without_relevant_racks_nothing_mismatches() -> None:
+    for replica_racks_by_partition in ({}, {P0: ("x", "y"), P1: ("y", "x")}):
+        racks = RackInfo(MEMBERS, [P0, P1], replica_racks_by_partition)
         assert not racks
         assert not racks.racks_mismatch("far", P0)
         assert not racks.replica_racks(P0)

@@ -9,21 +9,23 @@ from tests.group.assignors.cases import Group, check_valid, groups, modestly, se
 
 @modestly
 @given(group=groups(), rng=st.randoms(use_true_random=False))
-def test_all_is_given_whatever_the_order_of_members(group: Group, rng: st.DataObject) -> None:
-    assignment = group.compute_assignments(RoundRobinAssignor())
+def test_all_partitions_are_assigned_for_any_order_of_members(
+    group: Group, rng: st.DataObject
+) -> None:
+    assignment = group.assign(RoundRobinAssignor())
     check_valid(group, assignment)
     rng.shuffle(group.members)
-    assert group.compute_assignments(RoundRobinAssignor()) == assignment
+    assert group.assign(RoundRobinAssignor()) == assignment
 
 
 @modestly
 @given(groups(alike=True))
-def test_members_of_one_subscription_get_equal_numbers(group: Group) -> None:
-    counts = [len(owned) for owned in group.compute_assignments(RoundRobinAssignor()).values()]
+def test_members_with_equal_subscriptions_get_equal_numbers(group: Group) -> None:
+    counts = [len(owned) for owned in group.assign(RoundRobinAssignor()).values()]
     assert max(counts) - min(counts) <= 1
 
 
-def test_the_turn_goes_on_from_topic_to_topic() -> None:
+def test_the_next_member_continues_across_topics() -> None:
     members = [MemberSubscription(name, ("a", "b")) for name in ("1", "2")]
     assignment = RoundRobinAssignor().assign({"a": 3, "b": 3}, members, {})
     assert {name: [str(tp) for tp in owned] for name, owned in assignment.items()} == {
@@ -32,7 +34,7 @@ def test_the_turn_goes_on_from_topic_to_topic() -> None:
     }
 
 
-def test_who_did_not_subscribe_is_passed_over() -> None:
+def test_members_without_the_subscription_are_skipped() -> None:
     members = [
         MemberSubscription("1", ("a",)),
         MemberSubscription("2", ("a", "b")),

@@ -16,7 +16,7 @@ from aiokafkawire.group.assignors.previous_assignment import encode_generation, 
 from aiokafkawire.types import TopicPartition
 from tests.group.assignors.cases import (
     Group,
-    changed,
+    changed_groups,
     check_balanced,
     check_sticky,
     check_valid,
@@ -26,18 +26,18 @@ from tests.group.assignors.cases import (
 )
 
 MAX_ROUNDS = 4
-"""Rebalances after which a cooperative group must have come to rest."""
+"""A cooperative group must converge within this many rebalances."""
 
 
 @modestly
 @given(group=groups(), data=st.data())
 def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) -> None:
     assignor = StickyAssignor()
-    before = group.compute_assignments(assignor)
+    before = group.assign(assignor)
     check_valid(group, before)
     check_balanced(group, before)
-    group = data.draw(changed(group.after(assignor, before, 1)))
-    assignment = group.compute_assignments(assignor)
+    group = data.draw(changed_groups(group.rejoin_with(assignor, before, 1)))
+    assignment = group.assign(assignor)
     check_valid(group, assignment)
     check_balanced(group, assignment)
     if not group.racks:
@@ -47,9 +47,9 @@ def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) 
 
 @modestly
 @given(groups(racks=False), st.sampled_from([StickyAssignor, CooperativeStickyAssignor]))
-def test_a_group_that_does_not_change_stays_as_it_is(group: Group, kind: type[Assignor]) -> None:
-    first = group.compute_assignments(kind())
-    assert sets_of(group.after(kind(), first, 4).compute_assignments(kind())) == sets_of(first)
+def test_an_unchanged_group_keeps_its_assignment(group: Group, kind: type[Assignor]) -> None:
+    first = group.assign(kind())
+    assert sets_of(group.rejoin_with(kind(), first, 4).assign(kind())) == sets_of(first)
 
 
 @modestly
@@ -62,29 +62,29 @@ def test_a_group_that_does_not_change_stays_as_it_is(group: Group, kind: type[As
 def test_the_order_of_members_does_not_matter(
     group: Group, kind: type[Assignor], rng: st.DataObject, data: st.DataObject
 ) -> None:
-    group = data.draw(changed(group.after(kind(), group.compute_assignments(kind()), 1)))
-    assignment = group.compute_assignments(kind())
+    group = data.draw(changed_groups(group.rejoin_with(kind(), group.assign(kind()), 1)))
+    assignment = group.assign(kind())
     rng.shuffle(group.members)
-    assert group.compute_assignments(kind()) == assignment
+    assert group.assign(kind()) == assignment
 
 
 @modestly
 @given(group=groups(), data=st.data())
-def test_cooperative_members_never_share_a_partition_and_come_to_rest(
+def test_cooperative_members_never_share_a_partition_and_converge(
     group: Group, data: st.DataObject
 ) -> None:
     assignor = CooperativeStickyAssignor()
-    before = group.compute_assignments(assignor)
+    before = group.assign(assignor)
     check_valid(group, before)
-    group = data.draw(changed(group.after(assignor, before, 1)))
+    group = data.draw(changed_groups(group.rejoin_with(assignor, before, 1)))
     for generation in range(2, 2 + MAX_ROUNDS):
         owned = {tp: m.member_id for m in group.members for tp in m.owned}
-        assignment = group.compute_assignments(assignor)
+        assignment = group.assign(assignor)
         for member_id, got in assignment.items():
             assert all(owned.get(tp, member_id) == member_id for tp in got)
         check_valid(group, assignment, frozenset(owned))
-        group = group.after(assignor, assignment, generation)
-        if {tp for got in assignment.values() for tp in got} == group.wanted:
+        group = group.rejoin_with(assignor, assignment, generation)
+        if {tp for got in assignment.values() for tp in got} == group.subscribed_partitions:
             break
     check_valid(group, assignment)
     check_balanced(group, assignment)
@@ -93,7 +93,7 @@ def test_cooperative_members_never_share_a_partition_and_come_to_rest(
 @modestly
 @given(groups(), st.data())
 @pytest.mark.slow
-def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> None:
+def test_arbitrary_claims_give_a_valid_assignment(group: Group, data: st.DataObject) -> None:
     partitions = st.lists(st.builds(TopicPartition, st.sampled_from("abcdz"), st.integers(-1, 9)))
     for assignor in (StickyAssignor(), CooperativeStickyAssignor()):
         members = []
@@ -109,12 +109,12 @@ def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> Non
                 )
             )
         claiming = Group(group.partitions, members, group.racks)
-        assignment = claiming.compute_assignments(assignor)
+        assignment = claiming.assign(assignor)
         held_back = frozenset(tp for m in members for tp in m.owned)
         check_valid(claiming, assignment, held_back if assignor.cooperative else frozenset())
 
 
-def test_sticky_tells_what_it_got() -> None:
+def test_sticky_sends_its_assignment_in_user_data() -> None:
     assignor = StickyAssignor()
     assert assignor.user_data(["a"]) is None
     assignor.on_assignment([TopicPartition("a", 1)], 7)
@@ -122,7 +122,7 @@ def test_sticky_tells_what_it_got() -> None:
     assert not assignor.cooperative
 
 
-def test_cooperative_sticky_tells_its_generation() -> None:
+def test_cooperative_sticky_sends_its_generation() -> None:
     assignor = CooperativeStickyAssignor()
     assert assignor.user_data(["a"]) == b"\xff\xff\xff\xff"
     assignor.on_assignment([TopicPartition("a", 1)], 7)
@@ -130,7 +130,7 @@ def test_cooperative_sticky_tells_its_generation() -> None:
     assert assignor.cooperative
 
 
-def test_members_that_write_older_subscriptions_tell_their_generation_in_user_data() -> None:
+def test_the_generation_is_read_from_user_data_of_old_subscriptions() -> None:
     claim = (TopicPartition("a", 0),)
     members = [
         MemberSubscription("1", ("a",), None, encode_generation(4), claim),
@@ -140,7 +140,7 @@ def test_members_that_write_older_subscriptions_tell_their_generation_in_user_da
     assert CooperativeStickyAssignor().assign({"a": 1}, members, {})["2"] == list(claim)
 
 
-def test_a_partition_claimed_twice_is_left_alone_for_one_generation() -> None:
+def test_a_partition_claimed_twice_stays_unassigned_for_one_generation() -> None:
     claim = (TopicPartition("a", 0),)
     members = [MemberSubscription(name, ("a",), owned=claim, generation=4) for name in "12"]
     given_now = CooperativeStickyAssignor().assign({"a": 2}, members, {})
@@ -149,7 +149,7 @@ def test_a_partition_claimed_twice_is_left_alone_for_one_generation() -> None:
 
 @pytest.mark.parametrize("kind", [StickyAssignor, CooperativeStickyAssignor])
 @pytest.mark.parametrize("alike", [True, False])
-def test_a_large_group_is_divided_in_time(kind: type[Assignor], alike: bool) -> None:
+def test_a_large_group_is_assigned_in_time(kind: type[Assignor], alike: bool) -> None:
     partitions = {f"topic-{number}": 100 for number in range(20)}
     names = list(partitions)
     group = Group(
@@ -162,11 +162,11 @@ def test_a_large_group_is_divided_in_time(kind: type[Assignor], alike: bool) -> 
         ],
         {},
     )
-    first = group.compute_assignments(kind())
-    again = group.after(kind(), first, 1)
+    first = group.assign(kind())
+    again = group.rejoin_with(kind(), first, 1)
     fewer = Group(partitions, again.members[50:], {})
     began = process_time()
-    assignment = fewer.compute_assignments(kind())
+    assignment = fewer.assign(kind())
     assert process_time() - began < 2
     check_valid(fewer, assignment)
     check_balanced(fewer, assignment)

@@ -17,7 +17,7 @@ from aiokafkawire.group.assignors import (
 from tests.group.assignors.test_base import First
 
 
-def test_the_names_are_those_of_java() -> None:
+def test_names_equal_java() -> None:
     assert [type(found) for found in create_assignors(["range", "roundrobin"])] == [
         RangeAssignor,
         RoundRobinAssignor,
@@ -28,7 +28,7 @@ def test_the_names_are_those_of_java() -> None:
     ]
 
 
-def test_the_default_is_that_of_java() -> None:
+def test_the_default_equals_java() -> None:
     found = create_assignors(ConsumerConfig(bootstrap_servers="b:1").partition_assignment_strategy)
     assert [assignor.name for assignor in found] == ["range", "cooperative-sticky"]
     assert [assignor.cooperative for assignor in found] == [False, True]
@@ -41,7 +41,7 @@ def test_the_option_takes_names_objects_and_classes() -> None:
     assert create_assignors("range")[0].name == "range"
 
 
-def test_an_assignor_that_remembers_is_not_shared() -> None:
+def test_each_consumer_gets_its_own_assignor() -> None:
     assert create_assignors("sticky")[0] is not create_assignors("sticky")[0]
 
 
@@ -58,19 +58,19 @@ class WithArguments(First):
 
 
 @pytest.mark.parametrize("item", ["rnage", 3, Duck, Duck(), Assignor, WithArguments])
-def test_the_option_refuses_what_is_no_assignor(item: Any) -> None:
+def test_the_option_rejects_other_objects(item: Any) -> None:
     with pytest.raises(InvalidOption, match=r"partition_assignment_strategy .*(Assignor|needed)"):
         create_assignors([item])
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_the_option_refuses_an_assignor_of_no_name(name: Any) -> None:
+def test_the_option_rejects_an_assignor_without_a_name(name: Any) -> None:
     own = First()
     own.name = name
     with pytest.raises(InvalidOption, match="needs a name"):
         create_assignors([own])
 
 
-def test_the_option_refuses_a_name_given_twice() -> None:
+def test_the_option_rejects_duplicate_names() -> None:
     with pytest.raises(InvalidOption, match="twice"):
         create_assignors(["range", RangeAssignor])

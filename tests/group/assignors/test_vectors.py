@@ -1,4 +1,4 @@
-"""The results of Java's assignors."""
+"""Comparison with the results of Java's assignors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JAVA_GIVES_TO_WHO_DID_NOT_SUBSCRIBE = {
     "assignor/CooperativeStickyAssignor/76/3",
     "assignor/CooperativeStickyAssignor/100/3",
 }
-"""Such a result must not be equal to ours: the member could only refuse it."""
+"""Java assigns unsubscribed partitions here, so the results must differ."""
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ JAVA_GIVES_TO_WHO_DID_NOT_SUBSCRIBE = {
         (CooperativeStickyAssignor, 260),
     ],
 )
-def test_java_divides_alike(
+def test_results_equal_java(
     assignor: type[Assignor], count: int, record_property: Callable[[str, object], None]
 ) -> None:
     equal = checked = 0
@@ -52,7 +52,7 @@ def test_java_divides_alike(
         if case["assignor"] != assignor.__name__:
             continue
         group = group_of(case)
-        assignment = group.compute_assignments(assignor())
+        assignment = group.assign(assignor())
         if case["orderSensitive"] or case["id"] in JAVA_GIVES_TO_WHO_DID_NOT_SUBSCRIBE:
             check_properties(group, assignor(), assignment)
             checked += 1
@@ -67,7 +67,7 @@ def test_java_divides_alike(
     )
 
 
-def test_results_of_java_that_are_left_aside_go_to_who_did_not_subscribe() -> None:
+def test_excluded_java_results_assign_unsubscribed_partitions() -> None:
     cases = {case["id"]: case for case in lines_of("assignors.jsonl.gz")}
     for case_id in JAVA_GIVES_TO_WHO_DID_NOT_SUBSCRIBE:
         topics = {m["memberId"]: m["topics"] for m in cases[case_id]["members"]}
@@ -87,8 +87,8 @@ def check_properties(group: Group, assignor: Assignor, assignment: Mapping[str, 
         owned = [tp for had in before.values() for tp in had]
         check_valid(group, assignment, frozenset(owned))
         for generation in (101, 102):
-            group = group.after(assignor, assignment, generation)
-            assignment = group.compute_assignments(assignor)
+            group = group.rejoin_with(assignor, assignment, generation)
+            assignment = group.assign(assignor)
         check_valid(group, assignment)
     check_balanced(group, assignment)
     if not group.racks:
@@ -96,7 +96,7 @@ def check_properties(group: Group, assignor: Assignor, assignment: Mapping[str, 
 
 
 def single_owners(before: Mapping[str, Any]) -> dict[str, list[TopicPartition]]:
-    """What members had, without the partitions that several claim."""
+    """Return owned partitions per member, without those claimed by several."""
     owned = [tp for had in before.values() for tp in had]
     return {
         member_id: [tp for tp in had if owned.count(tp) == 1] for member_id, had in before.items()

@@ -101,7 +101,7 @@ def diagram(found: Destinations) -> str:
 
 def table(found: Destinations) -> str:
     """Every row as a line of a Markdown table; "—" where nothing but the state's data changes."""
-    lines = ["| In | comes | and leads to |", "|---|---|---|"]
+    lines = ["| State | Event | Next state |", "|---|---|---|"]
     for state in states():
         same: dict[tuple[str, ...], list[str]] = {}
         for (start, event), ends in found.items():
