@@ -1,4 +1,4 @@
-"""The first contact with a cluster: how to ask for its metadata, and what to say if it fails."""
+"""Metadata requests, and the error when no bootstrap address answers one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,30 @@ from aiokafkawire.wire.messages.metadata import (
 __all__ = ("metadata_request", "no_broker_available", "with_previous_reason")
 
 FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
-"""Older versions make a topic that is named, where the broker makes topics on demand."""
+"""Metadata version that can forbid topic creation; older requests may create the named topics."""
 
 
 def metadata_request(
     wanted: Sequence[str] | None, *, allow_creation: bool
 ) -> VersionedRequest[MetadataResponse]:
-    """A request for some topics, or all (None); the answer may tell of more than was asked for."""
-    careful = bool(wanted) and not allow_creation
+    """Build a Metadata request.
+
+    Args:
+        wanted: Topics to request; None for all.
+        allow_creation: Whether the broker may create missing topics. If not, a request below v4
+            is for all topics, because naming a topic there may create it.
+
+    Returns:
+        The request. Its response may contain more topics than `wanted`.
+    """
+    avoid_creation = bool(wanted) and not allow_creation
 
     def build(version: int) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None
-        if wanted is None or (careful and version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION):
+        if wanted is None or (avoid_creation and version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION):
             topics = None if version >= 1 else []
         else:
-            # Version 0 takes an empty list for all topics; the reader leaves out the rest.
+            # v0 returns all topics for an empty list; the caller skips the others.
             topics = [MetadataRequestTopic(name=name) for name in wanted]
         if version < FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION:
             return MetadataRequest(topics=topics)
@@ -40,7 +49,7 @@ def metadata_request(
 
 
 def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
-    """One error for the failures of all bootstrap addresses; final if each of them is."""
+    """Return one error for the failures of all bootstrap addresses; retriable if any of them is."""
     reasons = "; ".join(
         error.reason
         if not error.broker or error.reason.startswith(f"{error.broker}: ")
@@ -54,7 +63,7 @@ def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
 
 
 def with_previous_reason(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:
-    """The last failure; if it is a deadline, with the reason why the time before it ran out."""
+    """Return `failure`; append the reason of the earlier attempt to a timeout."""
     if isinstance(failure, RequestTimedOut) and not isinstance(earlier, RequestTimedOut | None):
         failure.reason += f"; the attempt before: {earlier.reason}"
     return failure

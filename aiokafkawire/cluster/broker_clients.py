@@ -1,4 +1,4 @@
-"""The clients of the brokers: one a node, and one a bootstrap address until nodes are known."""
+"""Broker clients: one per node, and one per bootstrap address until the nodes are known."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ("BrokerClients",)
 
 
 class BrokerClients:
-    """Makes broker clients on demand and ends those whose node moved or went.
+    """Creates broker clients on demand and retires those whose node moved or left.
 
-    `on_lost` may be set; it is called when a connection to a node was lost. `counters` are of all
+    `on_lost`, if set, is called when a connection to a node is lost. `counters` cover all
     connections.
     """
 
@@ -46,7 +46,7 @@ class BrokerClients:
         self._features: NodeApiVersions | None = None
 
     def for_node(self, node: NodeInfo) -> BrokerClient:
-        """The client of a node, at its address as it is now."""
+        """Return the client of a node at its current address."""
         client = self._nodes.get(node.node_id)
         if client is not None and client.address == node.address:
             return client
@@ -56,14 +56,14 @@ class BrokerClients:
         return client
 
     def for_address(self, address: Address) -> BrokerClient:
-        """The client of a bootstrap address."""
+        """Return the client of a bootstrap address."""
         client = self._bootstrap.get(address)
         if client is None:
             client = self._bootstrap[address] = self._make(address, None)
         return client
 
     def keep(self, nodes: Mapping[NodeId, NodeInfo]) -> None:
-        """End the clients of other nodes and addresses, once what they do is done."""
+        """Retire the clients of other nodes and addresses; their pending requests still finish."""
         self._retired = [client for client in self._retired if client.is_connected]
         for node_id, client in list(self._nodes.items()):
             node = nodes.get(node_id)
@@ -71,13 +71,13 @@ class BrokerClients:
                 self._retire(self._nodes.pop(node_id))
 
     def retire_bootstrap(self) -> None:
-        """The nodes are known: the bootstrap addresses are not needed any more."""
+        """Retire the clients of bootstrap addresses once the nodes are known."""
         for client in self._bootstrap.values():
             self._retire(client)
         self._bootstrap.clear()
 
     def loads(self, nodes: Mapping[NodeId, NodeInfo]) -> list[NodeLoad]:
-        """How busy each node is."""
+        """Return the load of each node."""
         loads = []
         for node_id in nodes:
             client = self._nodes.get(node_id)
@@ -92,7 +92,7 @@ class BrokerClients:
         return loads
 
     def unreachable(self, nodes: Mapping[NodeId, NodeInfo]) -> bool:
-        """Whether a connection to each of these nodes was tried, and none is open or has worked."""
+        """Return whether connecting to each of these nodes failed and none is connected."""
         clients = [self._nodes.get(node_id) for node_id in nodes]
         return all(
             client is not None and not client.is_connected and client.last_failure is not None
@@ -100,28 +100,30 @@ class BrokerClients:
         )
 
     def log_unreachable(self, since: float) -> None:
-        """Log which nodes cannot be connected to, though metadata has been answered `since`."""
+        """Log nodes that are unreachable although Metadata requests succeed since `since`."""
         for client in self._nodes.values():
             client.log_unreachable(since)
 
     def finalized_feature_level(self, feature: str) -> int | None:
-        """The level of a feature, by the newest that any node has told; None: nobody has yet.
+        """Return the finalized level of a feature; None before any node reported it.
 
-        A node that has just started may not know them, and says nothing else as long as the
-        connection lasts.
+        The newest epoch of all connected nodes counts: a node that has just started may not know
+        the features, and ApiVersions is sent only once per connection.
         """
         newest: NodeApiVersions | None = None
         for client in self._nodes.values():
-            told = client.api_versions
-            if told is not None and (newest is None or told.features_epoch > newest.features_epoch):
-                newest = told
+            found = client.api_versions
+            if found is not None and (
+                newest is None or found.features_epoch > newest.features_epoch
+            ):
+                newest = found
         known = self._features
         if newest is not None and (known is None or newest.features_epoch >= known.features_epoch):
             self._features = known = newest
         return None if known is None else known.features.get(feature, 0)
 
     async def aclose(self) -> None:
-        """Close every connection; waiters get `ClientClosed`."""
+        """Close all connections; pending requests fail with `ClientClosed`."""
         clients = [*self._nodes.values(), *self._bootstrap.values(), *self._retired]
         for client in clients:
             client.abort()

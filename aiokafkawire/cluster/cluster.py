@@ -1,4 +1,4 @@
-"""Many brokers as one: bootstrap, metadata kept fresh, requests brought to the right node."""
+"""Client of a whole cluster: bootstrap, metadata, and requests routed to the right broker."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_
 __all__ = ("MAX_UNKNOWN_TOPIC_RESPONSES", "Cluster")
 
 MAX_UNKNOWN_TOPIC_RESPONSES = 3
-"""So often must a topic be unknown, where it is not to be made, before it counts as missing."""
+"""UNKNOWN_TOPIC_OR_PARTITION responses until `UnknownTopic`, without automatic topic creation."""
 
 R = TypeVar("R", bound=Response)
 
 
 class Cluster:
-    """A client's view of one Kafka cluster.
+    """Client of one Kafka cluster.
 
-    All deadlines are absolute seconds of `runtime.clock`. Tasks run in `host`, which must be
-    running from `start` on.
+    All deadlines are absolute seconds of `runtime.clock`. Tasks run in `supervisor`, which must run from
+    `start` on.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Cluster:
         *,
         handshake: Handshake = PLAINTEXT,
     ) -> None:
-        # Refused here, not in a task that connects later.
+        # Raise for a bad api_version here, not later in a task that connects.
         parse_api_version(config.api_version)
         self.config = config
         self._runtime = runtime
@@ -89,9 +89,13 @@ class Cluster:
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def start(self, deadline: float) -> None:
-        """Find the cluster. Raises `NoBrokerAvailable`, `AuthenticationFailed`.
+        """Fetch the first metadata from the bootstrap addresses.
 
-        Returns at once if `connect_on_start` is off.
+        Without `connect_on_start`, return at once and connect in the background.
+
+        Raises:
+            NoBrokerAvailable: No bootstrap address returned metadata before the deadline.
+            AuthenticationFailed: A broker rejected the credentials.
         """
         if self.config.connect_on_start:
             await self._metadata_updater.start(self._supervisor, deadline)
@@ -99,34 +103,34 @@ class Cluster:
             self._metadata_updater.start_in_background(self._supervisor)
 
     async def aclose(self) -> None:
-        """Close every connection; whoever waits gets `ClientClosed`."""
+        """Close all connections; pending requests fail with `ClientClosed`."""
         await self._broker_clients.aclose()
 
     # --- metadata ---
 
     @property
     def metadata(self) -> MetadataSnapshot:
-        """The cluster as last told."""
+        """Newest snapshot of the metadata."""
         return self._metadata_updater.metadata
 
     @property
     def metadata_source(self) -> str | None:
-        """The broker that `metadata` is from: its address, with its number before it if known."""
+        """Broker that returned `metadata`, as `3 at host:9092` or an address without a node id."""
         return self._metadata_updater.source
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics fresh, once more for each call."""
+        """Include topics in metadata refreshes. Each call counts, until `remove_topics`."""
         fresh = self._metadata_updater.topic_references.add(topics)
         if fresh:
             self._metadata_updater.request_update(fresh, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
-        """Take back one `add_topics` of these topics."""
+        """Undo one `add_topics` of these topics."""
         self._metadata_updater.topic_references.remove(topics)
 
     @property
     def all_topics(self) -> bool:
-        """Whether the metadata is of all topics, for patterns; may be set."""
+        """True if refreshes include all topics, as for subscriptions by pattern; settable."""
         return self._metadata_updater.topic_references.all_topics
 
     @all_topics.setter
@@ -135,37 +139,44 @@ class Cluster:
             self._metadata_updater.request_update(urgent=True)
 
     def request_update(self) -> None:
-        """The metadata has shown itself to be stale; returns at once, with backoff inside."""
+        """Request a metadata refresh, which runs in the background after the retry backoff."""
         self._metadata_updater.request_update()
 
     def metrics(self) -> dict[str, int | float]:
-        """What the connections have done since the start; the names end in their unit.
+        """Return counters of the connections since the start; names end in their unit.
 
         Gauges: `connections_open`. Totals: `connections_made_total`, `connections_lost_total`
         (not closed by this client), `requests_total`, `responses_total`, `bytes_sent_total`,
-        `bytes_received_total`, `throttle_ms_total` (silence that brokers asked for).
-        `request_latency_ms_avg` and `_max` are of all requests, those that a broker holds back on
-        purpose included.
+        `bytes_received_total`, `throttle_ms_total` (throttle time that brokers requested).
+        `request_latency_ms_avg` and `request_latency_ms_max` include requests that a broker delays
+        on purpose, such as long-polling fetches.
         """
         return self._broker_clients.metrics.snapshot()
 
     async def wait_update(self, after_version: int, deadline: float) -> bool:
-        """Wait until `metadata.version` is over `after_version`; False at the deadline."""
+        """Wait until `metadata.version` exceeds `after_version`; return False at the deadline."""
         return await self._metadata_updater.wait_update(after_version, deadline)
 
     def add_metadata_listener(self, callback: Callable[[MetadataUpdate], None]) -> None:
-        """Call back, synchronously, after each change of the metadata."""
+        """Call `callback` synchronously after each metadata change."""
         self._metadata_updater.add_listener(callback)
 
     async def topic_metadata(
         self, name: str, deadline: float, *, keep: bool = False
     ) -> TopicMetadata:
-        """A topic's metadata, waiting until it is known; with `keep` it stays fresh from then on,
-        as after `add_topics`.
+        """Return the metadata of a topic; wait until the topic exists.
 
-        Raises `UnknownTopic` at the deadline, or soon where topics are not to be made on demand;
-        `BrokerError` for a name that is invalid or not authorised; at once what makes it useless to
-        ask again, as `AuthenticationFailed`.
+        Args:
+            name: The topic.
+            deadline: End of the wait.
+            keep: Keep the metadata fresh afterwards, as `add_topics` does.
+
+        Raises:
+            UnknownTopic: The topic does not exist at the deadline; sooner without
+                `allow_auto_create_topics`.
+            BrokerError: The name is invalid or not authorized.
+            AuthenticationFailed: A broker rejected the credentials.
+            RequestTimedOut: No broker returned metadata before the deadline.
         """
         names, topic_references = (name,), self._metadata_updater.topic_references
         fresh = topic_references.add(names)
@@ -183,7 +194,7 @@ class Cluster:
 
     async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
         version = self.metadata.version
-        unknown_answers = 0
+        unknown_responses = 0
         while await self._metadata_updater.wait_update(version, deadline, fail_early=True):
             metadata = self.metadata
             version = metadata.version
@@ -192,10 +203,10 @@ class Cluster:
                 return found
             code = metadata.errors.get(name)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                unknown_answers += 1
+                unknown_responses += 1
                 if (
                     not self.config.allow_auto_create_topics
-                    and unknown_answers >= MAX_UNKNOWN_TOPIC_RESPONSES
+                    and unknown_responses >= MAX_UNKNOWN_TOPIC_RESPONSES
                 ):
                     raise UnknownTopic(
                         f"topic {name!r} does not exist, and allow_auto_create_topics is off",
@@ -214,7 +225,7 @@ class Cluster:
         failure = self._metadata_updater.last_failure
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return UnknownTopic(
-                f"topic {name!r} does not exist, and no broker made it before the deadline (is"
+                f"topic {name!r} does not exist, and no broker created it before the deadline (is"
                 " auto.create.topics.enable off?)",
                 topic=name,
             )
@@ -225,7 +236,7 @@ class Cluster:
             )
         why = f": {failure.reason}" if failure is not None else ""
         return RequestTimedOut(
-            f"nothing was learnt of topic {name!r} before the deadline{why}",
+            f"no broker returned metadata of topic {name!r} before the deadline{why}",
             sent=False,
             topic=name,
             api="Metadata",
@@ -238,7 +249,7 @@ class Cluster:
         leader_epoch: int,
         endpoint: tuple[str, int] | None = None,
     ) -> None:
-        """A broker named a new leader in an error (KIP-951)."""
+        """Apply the new leader that a broker returned with an error (KIP-951)."""
         if endpoint is not None:
             self._metadata_updater.apply(self.metadata.with_node(node_id, *endpoint))
         self._metadata_updater.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
@@ -246,18 +257,26 @@ class Cluster:
     # --- nodes ---
 
     def broker_client(self, node_id: NodeId) -> BrokerClient:
-        """The client of a node. Raises `ConnectionFailed` if the metadata does not list it."""
+        """Return the client of a node.
+
+        Raises:
+            ConnectionFailed: The metadata does not contain the node.
+        """
         node = self._metadata_updater.metadata.nodes.get(node_id)
         if node is None:
-            raise ConnectionFailed(f"the cluster lists no broker {node_id}", broker=str(node_id))
+            raise ConnectionFailed(
+                f"the cluster metadata has no broker {node_id}", broker=str(node_id)
+            )
         return self._broker_clients.for_node(node)
 
     async def find_coordinator(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
     ) -> NodeId:
-        """The node that coordinates a group or transaction, asked for if it is not known.
+        """Return the coordinator of a group or transactional id, cached or by FindCoordinator.
 
-        Raises `BrokerError` for what waiting does not mend, `RequestTimedOut` at the deadline.
+        Raises:
+            BrokerError: A broker returned an error that is not retriable.
+            RequestTimedOut: No coordinator was found before the deadline.
         """
         route = ToCoordinator(key, type)
         known = self._coordinators.get(route)
@@ -283,7 +302,7 @@ class Cluster:
                 if found.node_id in self.metadata.nodes:
                     self._coordinators.put(route, found.node_id)
                     return found.node_id
-                reason = f"the coordinator is said to be {found.node_id} at {found.host!r}"
+                reason = f"its address is invalid: broker {found.node_id} at {found.host!r}"
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             error = error_for(code, api="FindCoordinator", broker=broker, attempt=attempt)
             if reason:
@@ -291,24 +310,23 @@ class Cluster:
             await self._backoff_or_raise(attempt, deadline, error)
 
     def coordinator_versions(self, route: ToCoordinator) -> NodeApiVersions | None:
-        """What a coordinator speaks, while it is known and connected."""
+        """Return the API versions of a coordinator; None unless it is known and connected."""
         node_id = self._coordinators.get(route)
         known = node_id is not None and node_id in self.metadata.nodes
         return self.broker_client(node_id).api_versions if known and node_id is not None else None
 
     def finalized_feature_level(self, feature: str) -> int | None:
-        """The level of a feature of the whole cluster, by the newest that a node has told; None
-        before the first connection."""
+        """Return the finalized level of a cluster feature (KIP-584); None before a connection."""
         return self._broker_clients.finalized_feature_level(feature)
 
     def mark_coordinator_unknown(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP
     ) -> None:
-        """The coordinator has moved or cannot be reached: ask anew next time."""
+        """Forget a coordinator that moved or is unreachable; the next request looks it up."""
         self._coordinators.forget(ToCoordinator(key, type))
 
     def replace_connection(self, node_id: NodeId, connection_kind: ConnectionKind) -> None:
-        """A node has answered nothing there for too long: take another connection from now on."""
+        """Use a new connection to a node whose current one has been silent for too long."""
         if node_id in self.metadata.nodes:
             self.broker_client(node_id).close_connection(connection_kind)
 
@@ -325,12 +343,23 @@ class Cluster:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> R:
-        """Send a request to where it belongs, and again until the deadline while that can help.
+        """Send a request to the broker of a route; retry until the deadline.
 
-        Repeated are failures of the connection and, on the way to the controller or a coordinator,
-        answers that it is elsewhere or not ready; each attempt has request_timeout_ms. With
-        `retry=False` there is one attempt, which may last until `deadline`, and such answers are
-        given back. Raises as `BrokerClient.request` does.
+        Retried are connection failures and, for a controller or coordinator, responses that it
+        moved or is not ready.
+
+        Args:
+            message: The request.
+            to: Route to the broker.
+            deadline: Time at which the call fails.
+            retry: If False, make one attempt that may last until `deadline`, and return such
+                responses. If True, each attempt lasts `request_timeout_ms` at most.
+            connection_kind: Connection to use; by default the one for this API.
+            min_version: Lowest version that can carry the request.
+            max_version: Highest version that can carry the request.
+
+        Raises:
+            KafkaError: As `BrokerClient.request` does, for the last attempt.
         """
         response, _ = await self.request_with_broker(
             message,
@@ -354,7 +383,7 @@ class Cluster:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> tuple[R, str]:
-        """As `request`; gives with the response the name of the broker that it is from."""
+        """Send a request as `request` does; return the response and the name of its broker."""
         api = APIS[ApiKey(message.api_key)].name
         attempt = 0
         error: KafkaError | None = None
@@ -377,7 +406,7 @@ class Cluster:
                 too_old.add(client.node_id)
                 if too_old.issuperset(self.metadata.nodes):
                     raise
-                # While a cluster is upgraded another node may have what this one lacks.
+                # During a rolling upgrade, another node may support the version.
                 continue
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
                 self._on_failure(failure, to, attempt, api)
@@ -424,7 +453,7 @@ class Cluster:
                 message, deadline=deadline, min_version=min_version, max_version=max_version
             )
         except KafkaError:
-            return False  # whoever waits for it hears it
+            return False  # the caller gets the error from `request_with_broker`
         if future is None:
             return False
 
@@ -432,7 +461,7 @@ class Cluster:
             error = future.error
             if error is None:
                 response = future.result()
-                if isinstance(response, Response):  # not what a `RawRequest` has found in order
+                if isinstance(response, Response):  # not the parsed value of a `RawRequest`
                     self._check_route(response, to)
                 on_done(response, client.name)
                 return
@@ -450,7 +479,7 @@ class Cluster:
         failure.api = failure.api or api
 
     def _check_route(self, response: Response, to: Route) -> int | None:
-        """The code by which a node says that another one should have been asked, or later."""
+        """Return the error code that shows a wrong route; invalidate the route if it moved."""
         code = routing_error_code(response, to)
         if code is not None and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._invalidate_route(to)
@@ -459,14 +488,16 @@ class Cluster:
     async def request_all_nodes(
         self, message: Request[R] | VersionedRequest[R], *, deadline: float
     ) -> dict[NodeId, R | KafkaError]:
-        """Send a request to every node at once; each one's response, or why there is none.
+        """Send a request to all nodes concurrently; return the response or error of each.
 
-        A node that is not ready to coordinate anything is asked again until the deadline. Raises
-        `NoBrokerAvailable` if no node is known by then.
+        A node whose coordinator is not ready yet is retried until the deadline.
+
+        Raises:
+            NoBrokerAvailable: No node is known at the deadline.
         """
-        answers: dict[NodeId, R | KafkaError] = {}
+        results: dict[NodeId, R | KafkaError] = {}
 
-        async def ask(node_id: NodeId) -> None:
+        async def send(node_id: NodeId) -> None:
             attempt = 0
             try:
                 while True:
@@ -476,20 +507,20 @@ class Cluster:
                     )
                     code = not_ready_code(response)
                     if code is None:
-                        answers[node_id] = response
+                        results[node_id] = response
                         return
                     api = APIS[ApiKey(message.api_key)].name
                     error = error_for(code, api=api, broker=broker, attempt=attempt)
                     await self._backoff_or_raise(attempt, deadline, error)
             except KafkaError as error:
-                answers[node_id] = error
+                results[node_id] = error
 
         await self._wait_nodes(deadline)
         nodes = sorted(self.metadata.nodes)
         async with anyio.create_task_group() as group:
             for node_id in nodes:
-                group.start_soon(ask, node_id)
-        return {node_id: answers[node_id] for node_id in nodes}
+                group.start_soon(send, node_id)
+        return {node_id: results[node_id] for node_id in nodes}
 
     # --- routing ---
 
@@ -518,14 +549,14 @@ class Cluster:
                 return self.broker_client(chosen)
 
     async def _wait_nodes(self, deadline: float) -> None:
-        """Wait for the first metadata, if the client was started without it."""
+        """Wait for the first metadata; only needed after a start without `connect_on_start`."""
         while not self.metadata.nodes:
             if not await self._metadata_updater.wait_update(
                 self.metadata.version, deadline, fail_early=True
             ):
                 failure = self._metadata_updater.last_failure
                 why = f": {failure.reason}" if failure is not None else ""
-                raise NoBrokerAvailable(f"no broker was reached before the deadline{why}")
+                raise NoBrokerAvailable(f"no broker could be reached before the deadline{why}")
 
     async def _wait_controller(self, deadline: float) -> NodeId:
         while self.metadata.controller_id not in self.metadata.nodes:
@@ -533,12 +564,12 @@ class Cluster:
             self._metadata_updater.request_update()
             if not await self._metadata_updater.wait_update(version, deadline, fail_early=True):
                 raise RequestTimedOut(
-                    "the cluster named no controller before the deadline", sent=False
+                    "the cluster had no controller before the deadline", sent=False
                 )
         return self.metadata.controller_id
 
     def _invalidate_route(self, to: Route) -> None:
-        """What was known of a way has proved wrong."""
+        """Forget the coordinator of a failed route, and refresh the metadata."""
         # mutation: moved-coordinator-not-forgotten
         if isinstance(to, ToCoordinator):
             self._coordinators.forget(to)
@@ -548,11 +579,11 @@ class Cluster:
         return min(deadline, self._runtime.clock.now() + self.config.request_timeout_ms / 1_000)
 
     async def _backoff_or_raise(self, attempt: int, deadline: float, error: KafkaError) -> None:
-        """Wait before the next attempt; raise `error` if it cannot help or would be too late."""
+        """Wait for the retry backoff; raise `error` if it is final or the deadline comes first."""
         if not error.retriable:
             raise error
         clock = self._runtime.clock
-        again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
-        if again_at >= deadline:
+        retry_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+        if retry_at >= deadline:
             raise error
-        await clock.sleep_until(again_at)
+        await clock.sleep_until(retry_at)

@@ -1,4 +1,4 @@
-"""Which node coordinates what: the requests, the answers, and what is known."""
+"""FindCoordinator requests and responses, and the cache of coordinators."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = (
 logger = logging.getLogger("aiokafkawire.cluster")
 
 MAX_COORDINATORS = 10_000
-"""Coordinators remembered; the oldest is forgotten beyond it."""
+"""Size of the coordinator cache; beyond it, the oldest entry is dropped."""
 
 
 class FoundCoordinator(NamedTuple):
-    """An answer to FindCoordinator."""
+    """Coordinator or error in a FindCoordinator response."""
 
     error_code: int
     error_message: str | None
@@ -44,7 +44,7 @@ class FoundCoordinator(NamedTuple):
 def find_coordinator_request(
     route: ToCoordinator,
 ) -> tuple[VersionedRequest[FindCoordinatorResponse], int]:
-    """The request for a coordinator, and the lowest version that can ask for it."""
+    """Return a FindCoordinator request, and the lowest version that can carry it."""
 
     def build(version: int) -> FindCoordinatorRequest:
         if version >= 4:
@@ -56,7 +56,11 @@ def find_coordinator_request(
 
 
 def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundCoordinator:
-    """The answer for `key`, of any version. Raises `ProtocolError` if there is none."""
+    """Return the entry for `key` from a response of any version.
+
+    Raises:
+        ProtocolError: The response has no entry for `key`.
+    """
     if not response.coordinators:
         return FoundCoordinator(
             response.error_code,
@@ -65,16 +69,16 @@ def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundC
             response.host,
             response.port,
         )
-    for told in response.coordinators:
-        if told.key == key:
+    for entry in response.coordinators:
+        if entry.key == key:
             return FoundCoordinator(
-                told.error_code, told.error_message, told.node_id, told.host, told.port
+                entry.error_code, entry.error_message, entry.node_id, entry.host, entry.port
             )
-    raise ProtocolError(f"the broker was asked for {key!r} and answered for others")
+    raise ProtocolError(f"the FindCoordinator response lacks an entry for {key!r}")
 
 
 class CoordinatorCache:
-    """The coordinators found and not failed since."""
+    """Coordinators that were found and have not failed since."""
 
     def __init__(self, fields: Mapping[str, object] = NO_FIELDS) -> None:
         self._known: dict[ToCoordinator, NodeId] = {}

@@ -37,12 +37,12 @@ __all__ = (
 NO_NODE_ID = -1
 
 MAX_MISSING_TOPICS = 1_000
-"""Topics that are missing and would be known again by their ids."""
+"""Limit of `missing_topics`; the topics that are missing longest are dropped first."""
 
 MAX_WARNINGS = 20
-"""Notes of one update; a hostile response could fill a log otherwise."""
+"""Warnings of one update; otherwise, a hostile response could fill the log."""
 
-# The answer says nothing of the topic itself: what was known of it stays.
+# These codes say nothing about the topic itself, so its last metadata stays.
 _INCONCLUSIVE_CODES = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -54,19 +54,19 @@ _INCONCLUSIVE_CODES = frozenset(
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition. The epoch is -1 where brokers do not tell it."""
+    """Leader of a partition; the epoch is -1 if the brokers do not report epochs."""
 
     node: NodeId
     epoch: int
 
 
 _leader = lru_cache(maxsize=4_096)(LeaderAndEpoch)
-"""Many partitions have the same leader in the same epoch: they share one object."""
+"""Partitions with the same leader and epoch share one object."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """Where a broker listens."""
+    """Address and rack of a broker."""
 
     node_id: NodeId
     address: Address
@@ -75,7 +75,7 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Who has a partition. `leader_id` is -1 while it has no leader that is alive."""
+    """Leader and replicas of a partition; `leader_id` is -1 without a live leader."""
 
     partition: int
     leader_id: NodeId
@@ -87,7 +87,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic that exists. `topic_id` is `ZERO_UUID` where the broker has none."""
+    """A topic that exists; `topic_id` is `ZERO_UUID` before Metadata v10."""
 
     name: str
     topic_id: UUID
@@ -121,7 +121,7 @@ class MetadataSnapshot:
     )
 
     def leader(self, tp: TopicPartition) -> LeaderAndEpoch | None:
-        """The leader of a partition; None while it has none that is known."""
+        """Return the leader of a partition; None if it is unknown or not in `nodes`."""
         topic = self.topics.get(tp.topic)
         found = topic.partitions.get(tp.partition) if topic is not None else None
         if found is None or found.leader_id not in self.nodes:
@@ -129,15 +129,15 @@ class MetadataSnapshot:
         return _leader(found.leader_id, found.leader_epoch)
 
     def partitions(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic, ascending; empty if it is not known."""
+        """Return the partition numbers of a topic, ascending; empty if the topic is unknown."""
         known = self.topics.get(topic)
         return tuple(known.partitions) if known is not None else ()
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic, `ZERO_UUID` if it has none or was never known.
+        """Return the id of a topic; `ZERO_UUID` if it has no id or was never known.
 
-        One that is missing keeps its id: what was read of it must not be gone on with, by the mere
-        name, in the next one that bears it.
+        A missing topic keeps its id, so that a recreated topic with the same name is recognized and
+        old positions are not used in it.
         """
         known = self.topics.get(topic) or self.missing_topics.get(topic)
         return known.topic_id if known is not None else ZERO_UUID
@@ -150,17 +150,20 @@ class MetadataSnapshot:
         partial: bool = False,
         unlisted: Mapping[NodeId, NodeInfo] = MappingProxyType({}),
     ) -> MetadataUpdate:
-        """The snapshot after a response that was asked for `wanted` topics, or for all (None).
+        """Return the snapshot after a Metadata response.
 
-        A `partial` one leaves what is known of other topics as it is. `unlisted` are nodes that
-        the broker need not have named.
+        Args:
+            response: The response.
+            wanted: The requested topics; None for all.
+            partial: Keep the metadata of all other topics.
+            unlisted: Nodes to keep even if the response lacks them.
         """
         return _ResponseReader(self).read(response, wanted, partial=partial, unlisted=unlisted)
 
     def with_leader(
         self, tp: TopicPartition, leader_id: NodeId, leader_epoch: int
     ) -> MetadataUpdate:
-        """The snapshot after a broker named a newer leader; unchanged if it is not newer."""
+        """Return the snapshot with a new leader, unchanged unless the epoch is newer (KIP-951)."""
         topic = self.topics.get(tp.topic)
         known = topic.partitions.get(tp.partition) if topic is not None else None
         if topic is None or known is None or leader_id < 0 or leader_epoch <= known.leader_epoch:
@@ -176,11 +179,11 @@ class MetadataSnapshot:
         )
 
     def with_node(self, node_id: NodeId, host: str, port: int) -> MetadataUpdate:
-        """The snapshot after a broker named another's address."""
+        """Return the snapshot with the address of a node that another response contained."""
         address = valid_address(host, port)
         if node_id < 0 or address is None:
             return MetadataUpdate(
-                self, warnings=(f"ignored node {node_id} at {host!r}:{port}: no address",)
+                self, warnings=(f"ignored node {node_id}: invalid address {host!r}:{port}",)
             )
         known = self.nodes.get(node_id)
         if known is not None and known.address == address:
@@ -219,7 +222,7 @@ class MetadataUpdate:
 
 
 def valid_address(host: str, port: int) -> Address | None:
-    """The address, if one can connect to it at all."""
+    """Return the address; None unless a client can connect to it."""
     if not host or not 1 <= port <= 65_535 or any(c.isspace() or c == "\0" for c in host):
         return None
     return Address(host, port)
@@ -229,13 +232,13 @@ _V = TypeVar("_V")
 
 
 def _others(known: Mapping[str, _V], names: Collection[str] | None) -> dict[str, _V]:
-    """What is known, but for some names."""
+    """Return `known` without some names."""
     left_out = frozenset(names or ())
     return {name: value for name, value in known.items() if name not in left_out}
 
 
 class _ResponseReader:
-    """Reads one response against the snapshot before it."""
+    """Builds the next snapshot from a response and the snapshot before it."""
 
     def __init__(self, before: MetadataSnapshot) -> None:
         self._before = before
@@ -253,17 +256,19 @@ class _ResponseReader:
         before = self._before
         nodes = {**unlisted, **self._nodes(response.brokers)}
         if not nodes:
-            self._warn("ignored metadata without a single broker that can be connected to")
+            self._warn("ignored metadata without a broker with a valid address")
             return MetadataUpdate(before, tuple(self._warnings), usable=False)
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, int] = {}
-        asked = None if wanted is None else frozenset(wanted)
-        for told in response.topics:
-            self._topic(told, asked, topics, errors)
+        requested = None if wanted is None else frozenset(wanted)
+        for topic in response.topics:
+            self._topic(topic, requested, topics, errors)
         for name in wanted or ():
             if name not in topics and name not in errors:
                 errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        told_of = tuple(wanted or ()) if partial and nodes.keys() == before.nodes.keys() else None
+        changed_topics = (
+            tuple(wanted or ()) if partial and nodes.keys() == before.nodes.keys() else None
+        )
         if partial:
             topics = _others(before.topics, wanted) | topics
             errors = _others(before.errors, wanted) | errors
@@ -279,14 +284,16 @@ class _ResponseReader:
             ),
         )
         warnings, recreated_topics = tuple(self._warnings), tuple(self._recreated_topics)
-        return MetadataUpdate(snapshot, warnings, recreated_topics, changed=True, topics=told_of)
+        return MetadataUpdate(
+            snapshot, warnings, recreated_topics, changed=True, topics=changed_topics
+        )
 
     def _missing(
-        self, present: Container[str], asked: Container[str] | None
+        self, present: Container[str], requested: Container[str] | None
     ) -> dict[str, TopicMetadata]:
-        """What was known of topics that are missing now, of all that were or of those `asked` for.
+        """Return the last metadata of topics that are missing now, the longest missing first.
 
-        Those that are missing longest come first.
+        A topic that was not in `requested` is not missing.
         """
         known = {**self._before.missing_topics, **self._before.topics}
         missing = [
@@ -294,90 +301,92 @@ class _ResponseReader:
             for name, topic in known.items()
             if name not in present
             and topic.topic_id != ZERO_UUID
-            and (asked is None or name in asked)
+            and (requested is None or name in requested)
         ]
         return {name: known[name] for name in missing[-MAX_MISSING_TOPICS:]}
 
     def _nodes(self, brokers: Iterable[MetadataResponseBroker]) -> dict[NodeId, NodeInfo]:
         nodes: dict[NodeId, NodeInfo] = {}
-        for told in brokers:
-            address = valid_address(told.host, told.port)
-            if told.node_id < 0 or address is None:
-                self._warn(f"ignored broker {told.node_id} at {told.host!r} port {told.port}")
-            elif told.node_id in nodes:
-                self._warn(f"ignored a second entry for broker {told.node_id}")
+        for broker in brokers:
+            address = valid_address(broker.host, broker.port)
+            if broker.node_id < 0 or address is None:
+                self._warn(f"ignored broker {broker.node_id} at {broker.host!r} port {broker.port}")
+            elif broker.node_id in nodes:
+                self._warn(f"ignored a second entry for broker {broker.node_id}")
             else:
-                nodes[told.node_id] = NodeInfo(told.node_id, address, told.rack)
+                nodes[broker.node_id] = NodeInfo(broker.node_id, address, broker.rack)
         return nodes
 
     def _topic(
         self,
-        told: MetadataResponseTopic,
+        topic: MetadataResponseTopic,
         wanted: frozenset[str] | None,
         topics: dict[str, TopicMetadata],
         errors: dict[str, int],
     ) -> None:
-        name = told.name
+        name = topic.name
         if not name or (wanted is not None and name not in wanted):
-            # Version 0 cannot ask for no topic; anything else is the broker's mistake.
+            # A v0 request without topics is for all; any other response is the broker's mistake.
             return
         if name in topics or name in errors:
             self._warn(f"ignored a second entry for topic {name!r}")
             return
         before = self._before.topics.get(name)
-        if told.error_code in _INCONCLUSIVE_CODES and before is not None:
+        if topic.error_code in _INCONCLUSIVE_CODES and before is not None:
             topics[name] = before
-        elif told.error_code != ErrorCode.NONE:
-            errors[name] = told.error_code
+        elif topic.error_code != ErrorCode.NONE:
+            errors[name] = topic.error_code
         else:
             topics[name] = self._existing(
-                name, told, before or self._before.missing_topics.get(name)
+                name, topic, before or self._before.missing_topics.get(name)
             )
 
     def _existing(
-        self, name: str, told: MetadataResponseTopic, before: TopicMetadata | None
+        self, name: str, topic: MetadataResponseTopic, before: TopicMetadata | None
     ) -> TopicMetadata:
         if (
             before is not None
-            and ZERO_UUID not in {before.topic_id, told.topic_id}
-            and before.topic_id != told.topic_id
+            and ZERO_UUID not in {before.topic_id, topic.topic_id}
+            and before.topic_id != topic.topic_id
         ):
-            self._warn(f"topic {name!r} was deleted and made anew: its id is {told.topic_id} now")
+            self._warn(
+                f"topic {name!r} was deleted and created again: its id is now {topic.topic_id}"
+            )
             self._recreated_topics.append(name)
             before = None
         partitions: dict[int, PartitionMetadata] = {}
-        for entry in sorted(told.partitions, key=lambda item: item.partition_index):
+        for entry in sorted(topic.partitions, key=lambda item: item.partition_index):
             index = entry.partition_index
             if index < 0 or index in partitions:
-                self._warn(f"ignored a repeated or impossible partition {index} of {name!r}")
+                self._warn(f"ignored a duplicate or invalid partition {index} of topic {name!r}")
                 continue
             known = before.partitions.get(index) if before is not None else None
-            partitions[index] = self._partition(told, entry, known)
-        return TopicMetadata(name, told.topic_id, MappingProxyType(partitions), told.is_internal)
+            partitions[index] = self._partition(topic, entry, known)
+        return TopicMetadata(name, topic.topic_id, MappingProxyType(partitions), topic.is_internal)
 
     def _partition(
         self,
         topic: MetadataResponseTopic,
-        told: MetadataResponsePartition,
+        partition: MetadataResponsePartition,
         known: PartitionMetadata | None,
     ) -> PartitionMetadata:
-        # Whoever tells ids tells epochs; older brokers may leave them open.
-        comparable = told.leader_epoch >= 0 or topic.topic_id != ZERO_UUID
+        # Brokers with topic ids report epochs; older ones may report -1.
+        comparable = partition.leader_epoch >= 0 or topic.topic_id != ZERO_UUID
         # mutation: stale-metadata-moves-leader-back
-        if known is not None and comparable and told.leader_epoch < known.leader_epoch:
-            # A broker that lags behind; what it says of the leader is out of date.
+        if known is not None and comparable and partition.leader_epoch < known.leader_epoch:
+            # The broker lags behind: its leader is outdated.
             self._warn(
-                f"kept the leader of {topic.name}-{told.partition_index}: its epoch is"
-                f" {known.leader_epoch}, and a broker told of {told.leader_epoch}"
+                f"kept the leader of {topic.name}-{partition.partition_index}: its epoch is"
+                f" {known.leader_epoch}, and a broker returned epoch {partition.leader_epoch}"
             )
             return known
         return PartitionMetadata(
-            told.partition_index,
-            max(told.leader_id, NO_NODE_ID),
-            told.leader_epoch,
-            tuple(told.replica_nodes),
-            tuple(told.isr_nodes),
-            tuple(told.offline_replicas),
+            partition.partition_index,
+            max(partition.leader_id, NO_NODE_ID),
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
         )
 
     def _warn(self, text: str) -> None:

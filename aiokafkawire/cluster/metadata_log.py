@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 def log_change(
-    who: str,
+    log_prefix: str,
     fields: Mapping[str, object],
     before: MetadataSnapshot,
     after: MetadataSnapshot,
@@ -28,20 +28,20 @@ def log_change(
     """Log the first snapshot at INFO, and what changes afterwards at DEBUG.
 
     Args:
-        who: Name of the client.
+        log_prefix: Name of the client.
         fields: Fields of the client.
         before: The snapshot that is replaced.
         after: The new snapshot.
         topics: The topics that may have changed; None for all.
     """
     if not before.nodes:
-        _log_connected(who, fields, after)
+        _log_connected(log_prefix, fields, after)
     if logger.isEnabledFor(logging.DEBUG):
         changes = _changes(before, after, topics)
         if changes:
             logger.debug(
                 "%s: metadata %d: %s",
-                who,
+                log_prefix,
                 after.version,
                 "; ".join(changes),
                 extra=log_fields(fields, cluster_id=after.cluster_id),
@@ -56,11 +56,11 @@ def cluster_id_warning(before: MetadataSnapshot, after: MetadataSnapshot) -> tup
     return (f"the cluster id changed from {ids[0]} to {ids[1]}: brokers are of two clusters",)
 
 
-def _log_connected(who: str, fields: Mapping[str, object], after: MetadataSnapshot) -> None:
+def _log_connected(log_prefix: str, fields: Mapping[str, object], after: MetadataSnapshot) -> None:
     controller = "unknown" if after.controller_id < 0 else str(after.controller_id)
     logger.info(
         "%s: connected to cluster %s: %s, controller %s",
-        who,
+        log_prefix,
         after.cluster_id or "without an id",
         _brokers(after.nodes),
         controller,
@@ -105,8 +105,8 @@ def _addresses(snapshot: MetadataSnapshot) -> dict[NodeId, str]:
     return {node_id: str(node.address) for node_id, node in snapshot.nodes.items()}
 
 
-def _compared(what: str, before: Mapping[K, str], after: Mapping[K, str]) -> list[str]:
+def _compared(label: str, before: Mapping[K, str], after: Mapping[K, str]) -> list[str]:
     added = [f"{key} at {value}" for key, value in after.items() if before.get(key) != value]
     removed = [f"{key} at {value}" for key, value in before.items() if after.get(key) != value]
-    changes = [f"{what} added: {_some(added)}"] if added else []
-    return changes + ([f"{what} removed: {_some(removed)}"] if removed else [])
+    changes = [f"{label} added: {_some(added)}"] if added else []
+    return changes + ([f"{label} removed: {_some(removed)}"] if removed else [])

@@ -1,4 +1,4 @@
-"""Keeps the metadata fresh: on age, on demand, with backoff, for the topics that are used."""
+"""Refreshes the metadata of the topics in use: by age and on request, with backoff."""
 
 from __future__ import annotations
 
@@ -36,30 +36,32 @@ __all__ = ("NEXT_NODE_AFTER_S", "MetadataUpdater")
 logger = logging.getLogger("aiokafkawire.cluster")
 
 MAX_REMEMBERED_WARNINGS = 1_000
-"""Remarks about metadata that are remembered so as not to be made again."""
+"""Warnings about metadata that are remembered, so that each is logged once."""
 
 NEXT_NODE_AFTER_S = 5.0
-"""A node that keeps a metadata request for so long is passed over, while there are others."""
+"""Time without a response after which a Metadata request goes to another node, if possible."""
 
 FIRST_CONNECT_TIMEOUT_S = 3.0
-"""So long a connection to an address may take before the log says that there is none yet, and
-another one is tried; what was begun there goes on."""
+"""Time in which the first connection to an address should be open.
+
+After it, the log says that there is none yet, and the next address is tried. The first attempt
+goes on in the background.
+"""
 
 MAX_START_WARNINGS = 4
-"""Different reasons why a client cannot start that the log tells of."""
+"""Limit of warnings with different reasons while the client cannot start."""
 
 RELEASES_WITH_PARTIAL_METADATA = ("0.8.0", "0.8.1", "0.8.2")
-"""Releases whose metadata need not name every node."""
+"""Releases whose Metadata responses may lack nodes."""
 
 UNKNOWN_NODE: NodeId = -2
-"""The number here of a broker whose own is not known yet."""
+"""Node id that stands for a broker whose own id is unknown."""
 
 
 class MetadataUpdater:
-    """Owns the metadata, and the one task that asks for it.
+    """Owns the metadata and the task that refreshes it.
 
-    `metadata` is the newest snapshot, `source` the broker that told it. Whoever waits for a change
-    awaits `wait_update`.
+    `metadata` is the newest snapshot, `source` the broker that returned it.
     """
 
     def __init__(self, config: ClientConfig, runtime: Runtime, brokers: BrokerClients) -> None:
@@ -69,7 +71,7 @@ class MetadataUpdater:
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
         self._config = config
-        self._who = config.client_id
+        self._log_prefix = config.client_id
         self._fields: Mapping[str, object] = log_fields(client_id=config.client_id)
         self._runtime = runtime
         self._broker_clients = brokers
@@ -82,66 +84,72 @@ class MetadataUpdater:
         self._wake = AutoResetEvent()
         self._changed: Future[None] = Future()
         self._listeners: list[Callable[[MetadataUpdate], None]] = []
-        # Nodes that did not answer when they were last asked: all others are asked before.
+        # Nodes whose last metadata request failed; all others are preferred.
         self._avoided: set[NodeId] = set()
         self._logged_warnings: set[str] = set()
         self._missing_topic_log = MissingTopicLog()
-        self._answered_since = math.inf
+        self._responding_since = math.inf
 
-    # --- for the rest of the room ---
+    # --- interface of the package ---
 
     async def start(self, supervisor: Supervisor, deadline: float) -> None:
-        """Find the cluster by its bootstrap addresses, then keep the metadata fresh in a task.
+        """Fetch the first metadata from the bootstrap addresses, then refresh it in a task.
 
-        Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
+        Raises:
+            NoBrokerAvailable: No address returned metadata before the deadline, or none of the
+                failures is retriable.
         """
-        self._who, self._fields = supervisor.name, supervisor.fields
+        self._log_prefix, self._fields = supervisor.name, supervisor.fields
         attempt = 0
         failures: dict[Address, KafkaError] = {}
-        told: list[str] = []
+        logged: list[str] = []
         clock = self._runtime.clock
         while True:
             try:
                 self._schedule.begin(clock.now())
-                patience_s = NEXT_NODE_AFTER_S if attempt else FIRST_CONNECT_TIMEOUT_S
-                await self._refresh_from_bootstrap(deadline, failures, patience_s)
+                address_timeout_s = NEXT_NODE_AFTER_S if attempt else FIRST_CONNECT_TIMEOUT_S
+                await self._refresh_from_bootstrap(deadline, failures, address_timeout_s)
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
-                again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
-                if not error.retriable or again_at >= deadline:
+                retry_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+                if not error.retriable or retry_at >= deadline:
                     raise
-                if error.reason not in told and len(told) < MAX_START_WARNINGS:
-                    told.append(error.reason)
+                if error.reason not in logged and len(logged) < MAX_START_WARNINGS:
+                    logged.append(error.reason)
                     logger.warning(
-                        "%s: %s; trying again",
-                        self._who,
+                        "%s: %s; retrying",
+                        self._log_prefix,
                         error.reason,
                         extra=log_fields(self._fields, error=error),
                     )
-            # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
-            await clock.sleep_until(again_at)
-        self._answered_since = clock.now()
-        self._schedule.succeeded(self._answered_since, self._runtime.rng)
+            # Outside the handler, so that the traceback of a Ctrl-C does not include the error.
+            await clock.sleep_until(retry_at)
+        self._responding_since = clock.now()
+        self._schedule.succeeded(self._responding_since, self._runtime.rng)
         supervisor.spawn(self._run, name="metadata")
 
     def start_in_background(self, supervisor: Supervisor) -> None:
-        """Find the cluster in the task that keeps the metadata fresh, which tries until it can."""
-        self._who, self._fields = supervisor.name, supervisor.fields
+        """Start the task that refreshes the metadata, beginning with the bootstrap addresses."""
+        self._log_prefix, self._fields = supervisor.name, supervisor.fields
         supervisor.spawn(self._run, name="metadata")
 
     def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
-        """The metadata, or that of `topics` alone, is stale; returns at once. `urgent`: for what
-        was never asked before."""
-        self._schedule.ask(topics, urgent=urgent)
+        """Request a refresh in the background.
+
+        Args:
+            topics: Refresh only these topics (KIP-526). Default: all topics in use.
+            urgent: Skip the backoff, for topics that were never requested before.
+        """
+        self._schedule.request(topics, urgent=urgent)
         self._wake.set()
 
     async def wait_update(
         self, after_version: int, deadline: float, *, fail_early: bool = False
     ) -> bool:
-        """Wait for a snapshot newer than `after_version`; False if the deadline came first.
+        """Wait for a snapshot newer than `after_version`; return False at the deadline.
 
-        With `fail_early` an error of a refresh that trying again will not mend is raised at once.
+        With `fail_early`, raise the error of a failed refresh if it is not retriable.
         """
         while self.metadata.version <= after_version:
             try:
@@ -154,21 +162,23 @@ class MetadataUpdater:
         return True
 
     def add_listener(self, callback: Callable[[MetadataUpdate], None]) -> None:
-        """Call back, synchronously, after each change."""
+        """Call `callback` synchronously after each change."""
         self._listeners.append(callback)
 
     def apply(self, update: MetadataUpdate) -> None:
-        """Take over a snapshot, if it is a new one."""
-        for note in (*update.warnings, *cluster_id_warning(self.metadata, update.snapshot)):
-            # Once, though it is told again and again.
-            if note not in self._logged_warnings:
+        """Replace the snapshot if it changed, and log warnings."""
+        for warning in (*update.warnings, *cluster_id_warning(self.metadata, update.snapshot)):
+            # Each refresh repeats the same warnings; log them once.
+            if warning not in self._logged_warnings:
                 if len(self._logged_warnings) >= MAX_REMEMBERED_WARNINGS:
                     self._logged_warnings.clear()
-                self._logged_warnings.add(note)
-                logger.warning("%s: metadata: %s", self._who, note, extra=dict(self._fields))
+                self._logged_warnings.add(warning)
+                logger.warning(
+                    "%s: metadata: %s", self._log_prefix, warning, extra=dict(self._fields)
+                )
         if not update.changed:
             return
-        log_change(self._who, self._fields, self.metadata, update.snapshot, update.topics)
+        log_change(self._log_prefix, self._fields, self.metadata, update.snapshot, update.topics)
         self.metadata = update.snapshot
         self._broker_clients.keep(update.snapshot.nodes)
         self._notify_waiters()
@@ -189,7 +199,7 @@ class MetadataUpdater:
         clock = self._runtime.clock
         try:
             while True:
-                due = self._schedule.next_at()
+                due = self._schedule.next_refresh_at()
                 if due > clock.now():
                     await self._wake.wait(due)
                 else:
@@ -199,54 +209,59 @@ class MetadataUpdater:
 
     async def _refresh(self) -> None:
         now = self._runtime.clock.now
-        some = self._still_used(self._schedule.begin(now()))
+        topics = self._partial_topics(self._schedule.begin(now()))
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
-                some = None
+                topics = None
                 await self._refresh_from_bootstrap(self._deadline(), {})
             else:
-                await self._refresh_from_nodes_or_bootstrap(some)
+                await self._refresh_from_nodes_or_bootstrap(topics)
         except KafkaError as error:
             self.last_failure = error
-            self._answered_since = math.inf
+            self._responding_since = math.inf
             extra = log_fields(self._fields, error=error)
-            logger.debug("%s: metadata refresh failed: %s", self._who, error, extra=extra)
+            logger.debug("%s: metadata refresh failed: %s", self._log_prefix, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
-            if self._schedule.should_log(now()):
+            if self._schedule.outage_log_due(now()):
                 logger.warning(
-                    "%s: no broker can be reached: %s; trying again", self._who, error, extra=extra
+                    "%s: no broker can be reached: %s; retrying",
+                    self._log_prefix,
+                    error,
+                    extra=extra,
                 )
             if not error.retriable:
                 self._notify_waiters()
         else:
             self.last_failure = None
             outage_s = self._schedule.outage_s(now())
-            if self._schedule.succeeded(now(), self._runtime.rng, partial=some is not None):
+            if self._schedule.succeeded(now(), self._runtime.rng, partial=topics is not None):
                 logger.info(
                     "%s: brokers can be reached again after %.3f s",
-                    self._who,
+                    self._log_prefix,
                     outage_s,
                     extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
                 )
-            missing = self._missing(self.topic_references.users() if some is None else some)
+            missing = self._incomplete_topics(
+                self.topic_references.topics() if topics is None else topics
+            )
             if missing:
-                self._schedule.ask(missing)
+                self._schedule.request(missing)
             self._log_missing_topics()
-            self._answered_since = min(self._answered_since, now())
-            self._broker_clients.log_unreachable(self._answered_since)
+            self._responding_since = min(self._responding_since, now())
+            self._broker_clients.log_unreachable(self._responding_since)
 
     def _log_missing_topics(self) -> None:
-        """Who waits for a topic whose name is wrong shall see why nothing happens."""
+        """Log topics in use that are missing for a while: their names may be wrong."""
         reasons = {
             name: error_for(code)
             for name, code in self.metadata.errors.items()
-            if self.topic_references.uses(name)
+            if self.topic_references.contains(name)
         }
-        absent = [name for name, reason in reasons.items() if reason.retriable]
-        for name in self._missing_topic_log.late(absent, self._runtime.clock.now()):
+        missing = [name for name, reason in reasons.items() if reason.retriable]
+        for name in self._missing_topic_log.names_to_log(missing, self._runtime.clock.now()):
             logger.warning(
-                "%s: topic %r does not exist or is not available: %s; trying again",
-                self._who,
+                "%s: topic %r does not exist or is not available: %s; retrying",
+                self._log_prefix,
                 name,
                 reasons[name].reason,
                 extra=log_fields(self._fields, error=reasons[name], topic=name),
@@ -255,49 +270,48 @@ class MetadataUpdater:
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
-    async def _refresh_from_nodes_or_bootstrap(self, some: Sequence[str] | None) -> None:
-        """Ask the known nodes; the bootstrap addresses too when no known node can be reached.
+    async def _refresh_from_nodes_or_bootstrap(self, topics: Sequence[str] | None) -> None:
+        """Refresh from the known nodes; from the bootstrap addresses if all nodes are unreachable.
 
-        The snapshot may be of a time when few nodes were up, and those may be down now, while
-        others came back.
+        The snapshot may date from a time when few nodes were up; others may be up now.
         """
         try:
-            await self._refresh_from_nodes(self._deadline(), some)
+            await self._refresh_from_nodes(self._deadline(), topics)
         except (AuthenticationFailed, ClientClosed):
             raise
         except KafkaError:
             if not self._broker_clients.unreachable(self.metadata.nodes):
                 raise
             logger.debug(
-                "%s: no known broker can be reached: trying the bootstrap addresses",
-                self._who,
+                "%s: no known broker can be reached; trying the bootstrap addresses",
+                self._log_prefix,
                 extra=dict(self._fields),
             )
             await self._refresh_from_bootstrap(self._deadline(), {})
 
-    async def _refresh_from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
-        """Ask one node after the other until one answers, or all have failed."""
+    async def _refresh_from_nodes(self, deadline: float, topics: Sequence[str] | None) -> None:
+        """Request metadata from one node after the other until one responds or all have failed."""
         clock = self._runtime.clock
         left = dict(self.metadata.nodes)
         self._avoided.intersection_update(left)
         while True:
             loads = self._broker_clients.loads(left)
-            fit = [load for load in loads if load.node_id not in self._avoided]
-            node_id = least_loaded_node(fit or loads, clock.now(), self._runtime.rng)
+            preferred = [load for load in loads if load.node_id not in self._avoided]
+            node_id = least_loaded_node(preferred or loads, clock.now(), self._runtime.rng)
             assert node_id is not None
             node = left.pop(node_id)
             until = min(deadline, clock.now() + NEXT_NODE_AFTER_S) if left else deadline
             self._avoided.add(node_id)
             try:
-                await self._refresh_from_node(node, until, some)
+                await self._refresh_from_node(node, until, topics)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
                 if not left or clock.now() >= deadline:
                     raise
                 logger.debug(
-                    "%s: asking another broker for metadata: %s",
-                    self._who,
+                    "%s: metadata request failed, trying another broker: %s",
+                    self._log_prefix,
                     error,
                     extra=log_fields(self._fields, error=error),
                 )
@@ -306,61 +320,61 @@ class MetadataUpdater:
                 return
 
     async def _refresh_from_node(
-        self, node: NodeInfo, deadline: float, some: Sequence[str] | None
+        self, node: NodeInfo, deadline: float, topics: Sequence[str] | None
     ) -> None:
         client = self._broker_clients.for_node(node)
-        wanted = self.topic_references.wanted() if some is None else some
+        wanted = self.topic_references.topics_to_request() if topics is None else topics
         request = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info(
-                "%s: broker %s asks for a rebootstrap (REBOOTSTRAP_REQUIRED): starting from the"
-                " bootstrap addresses",
-                self._who,
+                "%s: broker %s requires a rebootstrap (REBOOTSTRAP_REQUIRED); trying the bootstrap"
+                " addresses",
+                self._log_prefix,
                 client.name,
                 extra=log_fields(self._fields, broker=client.name),
             )
             await self._refresh_from_bootstrap(deadline, {})
         else:
-            self._take(response, wanted, client, partial=some is not None)
+            self._apply_response(response, wanted, client, partial=topics is not None)
 
     async def _refresh_from_bootstrap(
         self,
         deadline: float,
         failures: dict[Address, KafkaError],
-        patience_s: float = NEXT_NODE_AFTER_S,
+        address_timeout_s: float = NEXT_NODE_AFTER_S,
     ) -> None:
-        """Ask each bootstrap address in turn. `failures` has those of earlier rounds."""
+        """Request metadata from each bootstrap address; `failures` are those of earlier rounds."""
         now = self._runtime.clock.now
         servers = self._config.bootstrap_addresses
-        request_s = answer_s = self._config.request_timeout_ms / 1_000
-        if len(servers) > 1 or patience_s < NEXT_NODE_AFTER_S:
-            answer_s = min(request_s, NEXT_NODE_AFTER_S)
+        request_s = response_s = self._config.request_timeout_ms / 1_000
+        if len(servers) > 1 or address_timeout_s < NEXT_NODE_AFTER_S:
+            response_s = min(request_s, NEXT_NODE_AFTER_S)
         else:
-            patience_s = request_s
+            address_timeout_s = request_s
         for server in servers:
             address = Address(*server)
             client = self._broker_clients.for_address(address)
-            wanted = self.topic_references.wanted()
+            wanted = self.topic_references.topics_to_request()
             request = metadata_request(wanted, allow_creation=self._may_create)
-            until = min(deadline, now() + min(patience_s, request_s))
+            until = min(deadline, now() + min(address_timeout_s, request_s))
             try:
                 await client.ready(ApiKey.METADATA, until)
-                until = min(deadline, now() + answer_s)
+                until = min(deadline, now() + response_s)
                 response = await client.request(request, deadline=until)
-                self._take(response, wanted, client)
+                self._apply_response(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
                 if isinstance(error, RequestTimedOut) and until < deadline:
-                    error.reason = "no answer yet"
+                    error.reason = "no response yet"
                 failures[address] = with_previous_reason(error, failures.get(address))
             else:
                 self._broker_clients.retire_bootstrap()
                 return
         raise no_broker_available(list(failures.values()))
 
-    def _take(
+    def _apply_response(
         self,
         response: MetadataResponse,
         wanted: Sequence[str] | None,
@@ -370,22 +384,22 @@ class MetadataUpdater:
     ) -> None:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Metadata", broker=client.name)
-        unlisted = self._unlisted(response, client)
+        unlisted = self._unlisted_nodes(response, client)
         update = self.metadata.with_response(response, wanted, partial=partial, unlisted=unlisted)
         self.source = client.name
         self.apply(update)
         if not update.usable:
             raise NoBrokerAvailable(
-                "the broker answers with metadata that names no usable broker", broker=client.name
+                "the Metadata response has no broker with a valid address", broker=client.name
             )
 
-    def _unlisted(
+    def _unlisted_nodes(
         self, response: MetadataResponse, client: BrokerClient
     ) -> Mapping[NodeId, NodeInfo]:
-        """The nodes that a broker of 0.8 leaves out.
+        """Return the nodes that the response of a 0.8 broker may lack.
 
-        0.8.0 and 0.8.1 name the nodes of the topics in the answer alone, and all of 0.8 name none
-        before there is a topic: then the broker that answers has to do, under a number of our own.
+        0.8.0 and 0.8.1 list only the nodes of the topics in the response. 0.8 lists no node before
+        a topic exists; then the responding broker is used, as `UNKNOWN_NODE`.
         """
         release = client.api_versions.release if client.api_versions is not None else None
         if release not in RELEASES_WITH_PARTIAL_METADATA:
@@ -397,19 +411,21 @@ class MetadataUpdater:
             return {}
         return {node_id: node for node_id, node in nodes.items() if node_id != UNKNOWN_NODE}
 
-    def _still_used(self, topics: Sequence[str] | None) -> list[str] | None:
-        """The topics to ask for alone; None where all in use are to be asked for."""
+    def _partial_topics(self, topics: Sequence[str] | None) -> list[str] | None:
+        """Return the topics of a partial refresh; None if all topics in use are requested."""
         if topics is None or self.topic_references.all_topics or not self.metadata.nodes:
             return None
-        return [name for name in topics if self.topic_references.uses(name)] or None
+        return [name for name in topics if self.topic_references.contains(name)] or None
 
-    def _missing(self, names: Iterable[str]) -> list[str]:
-        """The topics in use of which something is still missing that may come soon."""
+    def _incomplete_topics(self, names: Iterable[str]) -> list[str]:
+        """Return the topics in use whose metadata is incomplete but may soon be complete."""
         return [
-            name for name in names if self.topic_references.uses(name) and not self._complete(name)
+            name
+            for name in names
+            if self.topic_references.contains(name) and not self._is_complete(name)
         ]
 
-    def _complete(self, name: str) -> bool:
+    def _is_complete(self, name: str) -> bool:
         metadata = self.metadata
         topic = metadata.topics.get(name)
         if topic is None:

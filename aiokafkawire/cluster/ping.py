@@ -1,4 +1,4 @@
-"""`ping`: ask brokers now whether they answer, with nothing taken from what is cached."""
+"""`ping`: check now that brokers respond, without cached results."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ from aiokafkawire.wire.messages.offset_fetch import (
 __all__ = ("NEXT_BROKER_AFTER_S", "Pinger")
 
 NEXT_BROKER_AFTER_S = 0.25
-"""A broker that has not answered for this long is not waited for alone: the next one is asked too.
+"""Time without a response after which the next broker gets the request too.
 
-Less where the timeout is short for the number of brokers, so that half of it is left for the last.
+It is shorter if the timeout is short for the number of brokers: half of the timeout is left for
+the last one.
 """
 
 FIRST_WITH_GROUP_ERROR = 2
-"""Version of OffsetFetch from which the coordinator reports an error of the group as a whole."""
+"""OffsetFetch version from which the coordinator reports an error of the whole group."""
 
 R = TypeVar("R", bound=Response)
 
 
 class _Attempt(Generic[R]):
-    """One request to one broker, sent by a task of the client. Ended when one of both is set."""
+    """One request to one broker, sent by a task. It is done once `response` or `error` is set."""
 
     def __init__(self, client: BrokerClient, api: str, node_id: NodeId | None) -> None:
         self.client = client
@@ -71,40 +72,40 @@ class _Attempt(Generic[R]):
         return self.response is not None or self.error is not None
 
     @property
-    def answer(self) -> R:
-        """The response, which must be there."""
+    def result(self) -> R:
+        """Response of a successful attempt."""
         assert self.response is not None
         return self.response
 
 
 class _Ping:
-    """One `ping`: its deadline, the tasks that it started, and the brokers that answered it."""
+    """State of one `ping`: deadline, tasks, and the brokers that responded."""
 
     def __init__(self, timeout_ms: float, deadline: float) -> None:
         self.timeout_ms = timeout_ms
         self.deadline = deadline
         self.changed = AutoResetEvent()
         self.attempts: list[_Attempt[Any]] = []
-        self.answered: dict[str, float] = {}
+        self.latencies_s: dict[str, float] = {}
 
-    def note(self, attempt: _Attempt[Any]) -> None:
-        """Count a broker as one that answered."""
-        before = self.answered.get(attempt.name, 0.0)
-        self.answered[attempt.name] = max(before, attempt.latency_s)
+    def record(self, attempt: _Attempt[Any]) -> None:
+        """Record the latency of a broker that responded."""
+        before = self.latencies_s.get(attempt.name, 0.0)
+        self.latencies_s[attempt.name] = max(before, attempt.latency_s)
 
     def error_of(self, attempt: _Attempt[Any]) -> KafkaError:
-        """Why an attempt gave no answer. Raises what is no `KafkaError`."""
+        """Return the error of a failed or late attempt; raise it unless it is a `KafkaError`."""
         if isinstance(attempt.error, KafkaError):
             attempt.error.broker = attempt.name
             return attempt.error
         if attempt.error is not None:
             raise attempt.error
         return RequestTimedOut(
-            f"no answer within {self.timeout_ms:g} ms", broker=attempt.name, api=attempt.api
+            f"no response within {self.timeout_ms:g} ms", broker=attempt.name, api=attempt.api
         )
 
     def cancel(self) -> None:
-        """End the tasks that still run."""
+        """Cancel the tasks that still run."""
         for attempt in self.attempts:
             if attempt.task is not None and not attempt.done:
                 attempt.task.cancel()
@@ -113,8 +114,8 @@ class _Ping:
 class Pinger:
     """Sends the requests of `ping`.
 
-    They go out in tasks of the client, so that neither a cancellation nor a broker that hangs
-    holds up the caller.
+    Each request runs in a task of the client, so that neither a cancellation nor a hanging broker
+    blocks the caller.
     """
 
     def __init__(
@@ -134,34 +135,41 @@ class Pinger:
     async def ping(
         self, timeout_ms: float, *, topic: str | None = None, group: str | None = None
     ) -> PingResult:
-        """Return which brokers answered, or raise why one that had to did not."""
+        """Return the brokers that responded; raise an error if a required broker did not.
+
+        Args:
+            timeout_ms: Time for all requests, in milliseconds.
+            topic: Require all leaders of this topic.
+            group: Require the coordinator of this group.
+        """
         if not timeout_ms >= 0:  # NaN is not either
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
         call = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:
             if topic is not None:
-                await self._leaders(call, topic)
+                await self._ping_leaders(call, topic)
             if group is not None:
-                await self._coordinator(call, group)
+                await self._ping_coordinator(call, group)
             if topic is None and group is None:
-                call.note(await self._first_answer(call, _no_topics()))
+                call.record(await self._first_response(call, _empty_metadata_request()))
         finally:
             call.cancel()
-        return PingResult(tuple(call.answered), max(call.answered.values()) * 1_000)
+        return PingResult(tuple(call.latencies_s), max(call.latencies_s.values()) * 1_000)
 
-    async def _leaders(self, call: _Ping, topic: str) -> None:
-        """Ask for the leaders of a topic, then each of them."""
-        found = await self._first_answer(call, metadata_request((topic,), allow_creation=False))
-        snapshot = EMPTY_SNAPSHOT.with_response(found.answer, (topic,)).snapshot
-        led = _led(snapshot, topic, found.name)
+    async def _ping_leaders(self, call: _Ping, topic: str) -> None:
+        """Look up the leaders of a topic and ping each."""
+        found = await self._first_response(call, metadata_request((topic,), allow_creation=False))
+        snapshot = EMPTY_SNAPSHOT.with_response(found.result, (topic,)).snapshot
+        led = _partitions_by_leader(snapshot, topic, found.name)
         attempts = {
-            node_id: self._begin_at(call, snapshot.nodes[node_id], _no_topics()) for node_id in led
+            node_id: self._start_at_node(call, snapshot.nodes[node_id], _empty_metadata_request())
+            for node_id in led
         }
-        await self._all_ended(call, list(attempts.values()))
+        await self._wait_done(call, list(attempts.values()))
         errors: list[KafkaError] = []
         for node_id, attempt in attempts.items():
             if attempt.response is not None:
-                call.note(attempt)
+                call.record(attempt)
             else:
                 error = call.error_of(attempt)
                 if isinstance(error, ClientClosed):
@@ -170,13 +178,13 @@ class Pinger:
                 error.reason += f"; broker {node_id} leads partition {partitions}"
                 errors.append(error)
         if errors:
-            raise _one_error(errors, topic)
+            raise _merged_error(errors, topic)
 
-    async def _coordinator(self, call: _Ping, group: str) -> None:
-        """Ask for the coordinator of a group, then the coordinator whether it has the group."""
+    async def _ping_coordinator(self, call: _Ping, group: str) -> None:
+        """Find the coordinator of a group and verify that it coordinates the group."""
         request, min_version = find_coordinator_request(ToCoordinator(group))
-        attempt = await self._first_answer(call, request, min_version)
-        found = read_find_coordinator(attempt.answer, group)
+        attempt = await self._first_response(call, request, min_version)
+        found = read_find_coordinator(attempt.result, group)
         context: dict[str, Any] = {"broker": attempt.name, "group": group}
         if found.error_code != ErrorCode.NONE:
             error = error_for(found.error_code, api="FindCoordinator", **context)
@@ -187,28 +195,31 @@ class Pinger:
         if address is None:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, api="FindCoordinator", **context)
         node = NodeInfo(found.node_id, address)
-        asked = self._begin_at(call, node, _no_offsets(group), FIRST_WITH_GROUP_ERROR)
-        await self._all_ended(call, [asked])
-        if isinstance(asked.error, UnsupportedVersion):
-            asked = self._begin_at(call, node, _no_topics())
-            await self._all_ended(call, [asked])
-        if asked.response is None:
-            failure = call.error_of(asked)
+        verification = self._start_at_node(
+            call, node, _empty_offset_fetch_request(group), FIRST_WITH_GROUP_ERROR
+        )
+        await self._wait_done(call, [verification])
+        if isinstance(verification.error, UnsupportedVersion):
+            verification = self._start_at_node(call, node, _empty_metadata_request())
+            await self._wait_done(call, [verification])
+        if verification.response is None:
+            failure = call.error_of(verification)
             failure.group = group
             raise failure
-        call.note(asked)
-        for code in error_codes(asked.response):
-            raise error_for(code, api="OffsetFetch", broker=asked.name, group=group)
+        call.record(verification)
+        for code in error_codes(verification.response):
+            raise error_for(code, api="OffsetFetch", broker=verification.name, group=group)
 
     # --- requests ---
 
-    async def _first_answer(
+    async def _first_response(
         self, call: _Ping, message: Request[R] | VersionedRequest[R], min_version: int = 0
     ) -> _Attempt[R]:
-        """Ask one broker after the other, without waiting long for each; the first answer counts.
+        """Send a request to one broker after the other; return the first successful attempt.
 
-        Raises `NoBrokerAvailable` with what is known of each, when all have failed or the deadline
-        comes; `AuthenticationFailed` if that is why.
+        Raises:
+            NoBrokerAvailable: All attempts failed or the deadline came; with the reason of each.
+            AuthenticationFailed: A broker rejected the credentials.
         """
         waiting = deque(self._candidates())
         now = self._runtime.clock.now
@@ -221,38 +232,38 @@ class Pinger:
                     return attempt
             ended = all(attempt.done for attempt in attempts)
             if (ended and not waiting) or now() >= call.deadline:
-                raise _no_answer(call, attempts)
+                raise _no_response_error(call, attempts)
             if waiting and (ended or now() >= next_at):
-                attempts.append(self._begin(call, waiting.popleft(), message, min_version))
+                attempts.append(self._start(call, waiting.popleft(), message, min_version))
                 next_at = now() + step_s
             else:
                 await call.changed.wait(min(next_at, call.deadline) if waiting else call.deadline)
 
-    async def _all_ended(self, call: _Ping, attempts: Sequence[_Attempt[Any]]) -> None:
-        """Wait until each attempt has an answer or has failed, or the deadline comes."""
+    async def _wait_done(self, call: _Ping, attempts: Sequence[_Attempt[Any]]) -> None:
+        """Wait until all attempts are done or the deadline comes."""
         while not all(attempt.done for attempt in attempts):
             if not await call.changed.wait(call.deadline):
                 return
 
-    def _begin_at(
+    def _start_at_node(
         self,
         call: _Ping,
         node: NodeInfo,
         message: Request[R] | VersionedRequest[R],
         min_version: int = 0,
     ) -> _Attempt[R]:
-        """Ask a node that a broker has just named.
+        """Start an attempt at a node from a response.
 
-        Where the metadata has another address of it, or lacks it, the metadata stays as it is.
+        The cached metadata does not change if it lacks the node or has another address for it.
         """
         known = self._metadata_updater.metadata.nodes.get(node.node_id)
         if known is not None and known.address == node.address:
             client = self._broker_clients.for_node(known)
         else:
             client = self._broker_clients.for_address(node.address)
-        return self._begin(call, client, message, min_version, node.node_id)
+        return self._start(call, client, message, min_version, node.node_id)
 
-    def _begin(
+    def _start(
         self,
         call: _Ping,
         client: BrokerClient,
@@ -266,11 +277,11 @@ class Pinger:
             attempt.error = ClientClosed("the client is closed")
             return attempt
         attempt.task = self._supervisor.spawn(
-            self._ask, call, attempt, message, min_version, name=f"ping {client.name}"
+            self._send, call, attempt, message, min_version, name=f"ping {client.name}"
         )
         return attempt
 
-    async def _ask(
+    async def _send(
         self,
         call: _Ping,
         attempt: _Attempt[R],
@@ -278,19 +289,19 @@ class Pinger:
         min_version: int,
     ) -> None:
         now = self._runtime.clock.now
-        began_at = now()
+        started_at = now()
         try:
             response = await attempt.client.probe(
                 message, deadline=call.deadline, min_version=min_version
             )
             if isinstance(response, MetadataResponse) and response.error_code != ErrorCode.NONE:
                 raise error_for(response.error_code, api=attempt.api, broker=attempt.name)
-            attempt.response, attempt.latency_s = response, now() - began_at
+            attempt.response, attempt.latency_s = response, now() - started_at
         except Exception as error:
-            # The caller of `ping` raises it. A connection may end before this task when the client
-            # does.
+            # `ping` raises it in the calling task. When the client closes, the connection may end
+            # before this task is cancelled.
             attempt.error = (
-                error if self._supervisor.is_running else ClientClosed("the client is closed")
+                error if self._supervisor.running else ClientClosed("the client is closed")
             )
         except BaseException:
             attempt.error = ClientClosed("the client is closed")
@@ -301,7 +312,7 @@ class Pinger:
     # --- brokers ---
 
     def _candidates(self) -> list[BrokerClient]:
-        """Every known broker, the one most likely to answer first, then the bootstrap addresses."""
+        """Return the known brokers, least loaded first, then the bootstrap addresses."""
         nodes = self._metadata_updater.metadata.nodes
         loads = self._broker_clients.loads(nodes)
         self._runtime.rng.shuffle(loads)
@@ -319,16 +330,16 @@ def _rank(load: NodeLoad) -> tuple[bool, float, int]:
     return not load.connected, load.ready_at, load.requests
 
 
-def _no_topics() -> VersionedRequest[Any]:
-    """Metadata of no topic: the least that shows that a broker handles requests.
+def _empty_metadata_request() -> VersionedRequest[Any]:
+    """Build a Metadata request without topics, the cheapest request that a broker handles.
 
-    Version 0 (Kafka 0.8 and 0.9) cannot ask for none, and lists all.
+    v0 (Kafka 0.8 and 0.9) cannot request no topics, so it requests all.
     """
     return metadata_request((), allow_creation=False)
 
 
-def _no_offsets(group: str) -> VersionedRequest[OffsetFetchResponse]:
-    """OffsetFetch of no partition: a broker refuses it unless it coordinates the group now."""
+def _empty_offset_fetch_request(group: str) -> VersionedRequest[OffsetFetchResponse]:
+    """Build an OffsetFetch request without partitions: only the current coordinator accepts it."""
 
     def build(version: int) -> OffsetFetchRequest:
         if version >= 8:
@@ -338,8 +349,10 @@ def _no_offsets(group: str) -> VersionedRequest[OffsetFetchResponse]:
     return VersionedRequest(ApiKey.OFFSET_FETCH, build)
 
 
-def _led(snapshot: MetadataSnapshot, topic: str, broker: str) -> dict[int, list[int]]:
-    """The partitions of a topic by their leader. Raises what the broker says instead."""
+def _partitions_by_leader(
+    snapshot: MetadataSnapshot, topic: str, broker: str
+) -> dict[int, list[int]]:
+    """Return the partitions of a topic by leader; raise if the topic or a leader is missing."""
     found = snapshot.topics.get(topic)
     if found is None or not found.partitions:
         code = snapshot.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -362,8 +375,8 @@ def _led(snapshot: MetadataSnapshot, topic: str, broker: str) -> dict[int, list[
     return led
 
 
-def _one_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
-    """The error of the first leader that does not answer, which names the others too."""
+def _merged_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
+    """Return the error of the first failed leader, with the reasons of the others appended."""
     error = copy_error(errors[0])
     error.topic = topic
     others = "; ".join(f"{other.broker}: {other.reason}" for other in errors[1:])
@@ -372,8 +385,8 @@ def _one_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
     return error
 
 
-def _no_answer(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
-    """Why no broker answered: the one reason that matters, or that of each."""
+def _no_response_error(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
+    """Return the error for a request without a response from any broker."""
     errors = [call.error_of(attempt) for attempt in attempts]
     for error in errors:
         if isinstance(error, ClientClosed | AuthenticationFailed):
@@ -384,11 +397,11 @@ def _no_answer(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
         else f"{error.broker}: {error.reason}"
         for error in errors
     )
-    # If every attempt has failed before, the time that the call had is no reason.
+    # If all attempts failed before the deadline, the timeout is not the reason.
     timed_out = not errors or any(isinstance(error, RequestTimedOut) for error in errors)
     within = f" within {call.timeout_ms:g} ms" if timed_out else ""
     return NoBrokerAvailable(
-        f"no broker answered{within}" + (f": {reasons}" if reasons else ""),
+        f"no broker responded{within}" + (f": {reasons}" if reasons else ""),
         api=attempts[0].api if attempts else None,
         retriable=not errors or any(error.retriable for error in errors),
     )

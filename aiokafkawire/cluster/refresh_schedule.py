@@ -1,4 +1,4 @@
-"""When to ask for metadata. A machine: the time is an argument."""
+"""Schedule of metadata refreshes, without I/O: the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,176 +13,177 @@ from aiokafkawire.wire.primitives import check_string
 __all__ = ("NO_BROKER_LOG_AFTER_S", "MissingTopicLog", "RefreshSchedule", "TopicReferences")
 
 NO_BROKER_LOG_AFTER_S = 5.0
-"""After so long without any broker the log says so, once. A restart takes less.
+"""Time without a reachable broker after which one warning is logged; a restart takes less.
 
-Counted from the first refresh that failed, and looked at after each one that does.
+It counts from the first failed refresh and is checked after each failed one.
 """
 
 MISSING_TOPIC_LOG_AFTER_S = 2.0
-"""A topic that somebody uses and that stays away for so long is told of in the log, once. One that
-is made on demand takes less."""
+"""Time after which a missing topic in use is logged, once; automatic creation takes less."""
 
 BACKOFF_RESET_FACTOR = 2.0
-"""A refresh is the first of a new row when none was for this many times the longest backoff."""
+"""The backoff resets after this many maximum backoffs without a refresh."""
 
 
 class RefreshSchedule:
-    """Decides when the next refresh is due.
+    """Decides when the next refresh is due, and for which topics.
 
-    At `max_age_s` after the last success; at once when asked for, but refreshes in a row keep the
-    backoff between them, whether they succeed or fail. What is asked for is everything that is in
-    use, or some topics alone (KIP-526).
+    A refresh is due `max_age_s` after the last success, or when requested. Consecutive refreshes
+    keep the backoff between them, whether they succeed or fail. A refresh is for all topics in use
+    or, if partial, for some of them (KIP-526).
     """
 
     def __init__(self, *, backoff: Backoff, max_age_s: float, rebootstrap_s: float) -> None:
         self._backoff = backoff
         self._max_age_s = max_age_s
         self._rebootstrap_s = rebootstrap_s
-        self._asked = False
+        self._requested = False
         self._urgent = False
-        self._some: dict[str, None] | None = {}
+        self._topics: dict[str, None] | None = {}
         self._succeeded_at = -math.inf
         self._ended_at = -math.inf
-        self._in_a_row = 0
-        self._earliest = -math.inf
+        self._consecutive = 0
+        self._not_before = -math.inf
         self._unreachable_since = math.inf
-        self._logged = False
+        self._outage_logged = False
 
-    def ask(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
-        """A refresh is needed, of `topics` alone or of all; `urgent` ones (something never asked
-        before) skip the backoff."""
-        self._asked = True
+    def request(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
+        """Request a refresh of `topics`, or of all if None; `urgent` skips the backoff."""
+        self._requested = True
         self._urgent = self._urgent or urgent
         if topics is None:
-            self._some = None
-        elif self._some is not None:
-            self._some.update(dict.fromkeys(topics))
+            self._topics = None
+        elif self._topics is not None:
+            self._topics.update(dict.fromkeys(topics))
 
-    def next_at(self) -> float:
-        """When the next refresh is due."""
+    def next_refresh_at(self) -> float:
+        """Return the time at which the next refresh is due."""
         if self._urgent:
             return -math.inf
-        due = -math.inf if self._asked else self._succeeded_at + self._max_age_s
-        return max(due, self._earliest)
+        due = -math.inf if self._requested else self._succeeded_at + self._max_age_s
+        return max(due, self._not_before)
 
     def begin(self, now: float) -> tuple[str, ...] | None:
-        """A refresh begins: what is asked for from now on needs another one.
+        """Begin a refresh and return its topics; None for all in use.
 
-        Returns the topics that it is for, None for all in use.
+        Requests from now on need another refresh.
         """
         if self._urgent:
-            # What comes of a new topic is awaited from the shortest backoff on.
-            self._in_a_row = 0
-        some = self._some
-        if not self._asked or now - self._succeeded_at >= self._max_age_s:
-            some = None
-        self._asked = False
+            # Wait for a new topic with the shortest backoff first.
+            self._consecutive = 0
+        topics = self._topics
+        if not self._requested or now - self._succeeded_at >= self._max_age_s:
+            topics = None
+        self._requested = False
         self._urgent = False
-        self._some = {}
-        return None if some is None else tuple(some)
+        self._topics = {}
+        return None if topics is None else tuple(topics)
 
     def succeeded(self, now: float, rng: random.Random, *, partial: bool = False) -> bool:
-        """A refresh came through; whether that ends an outage which was logged."""
-        outage_is_over = self._logged
+        """Record a successful refresh; return True if it ends a logged outage."""
+        outage_is_over = self._outage_logged
         if not partial:
             self._succeeded_at = now
         self._unreachable_since = math.inf
-        self._logged = False
+        self._outage_logged = False
         self._ended(now, rng)
         return outage_is_over
 
     def failed(self, now: float, rng: random.Random) -> None:
+        """Record a failed refresh and request another."""
         self._unreachable_since = min(self._unreachable_since, now)
         # mutation: failed-metadata-not-requested-again
-        self.ask()
+        self.request()
         self._ended(now, rng)
 
     def outage_s(self, now: float) -> float:
-        """How long no broker has been reachable; 0 while one is."""
+        """Return the seconds without a reachable broker; 0 without an outage."""
         return max(0.0, now - self._unreachable_since)
 
     def rebootstrap_due(self, now: float) -> bool:
-        """Whether no broker was reachable for so long that the known ones are given up."""
+        """Return True if the outage is long enough for a rebootstrap (KIP-899, KIP-1102)."""
         return now - self._unreachable_since >= self._rebootstrap_s
 
-    def should_log(self, now: float) -> bool:
-        """True once in each time that no broker is reachable."""
-        if self._logged or now - self._unreachable_since < NO_BROKER_LOG_AFTER_S:
+    def outage_log_due(self, now: float) -> bool:
+        """Return True once per outage, when it lasted for `NO_BROKER_LOG_AFTER_S`."""
+        if self._outage_logged or now - self._unreachable_since < NO_BROKER_LOG_AFTER_S:
             return False
-        self._logged = True
+        self._outage_logged = True
         return True
 
     def _ended(self, now: float, rng: random.Random) -> None:
-        quiet = now - self._ended_at > BACKOFF_RESET_FACTOR * self._backoff.max_s
-        self._in_a_row = 1 if quiet else self._in_a_row + 1
+        reset = now - self._ended_at > BACKOFF_RESET_FACTOR * self._backoff.max_s
+        self._consecutive = 1 if reset else self._consecutive + 1
         self._ended_at = now
-        self._earliest = now + self._backoff.delay(self._in_a_row, rng)
+        self._not_before = now + self._backoff.delay(self._consecutive, rng)
 
 
 class TopicReferences:
-    """Which topics the metadata is for: those that somebody uses, or all of them."""
+    """Topics that metadata refreshes include: reference counts of topics, or all topics."""
 
     def __init__(self) -> None:
-        self._users: Counter[str] = Counter()
+        self._references: Counter[str] = Counter()
         self.all_topics = False
 
     def add(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Count one more user of each; those that must be asked for because of that.
+        """Add one reference to each topic; return the topics that need a refresh.
 
-        Raises `TypeError` or `ValueError` for what cannot be a topic's name in any request: one
-        such name would make every later request for metadata fail.
+        Raises:
+            TypeError: A name is not a string.
+            ValueError: A name does not fit into a request. It would make every later Metadata
+                request fail.
         """
         topics = tuple(topics)
         for topic in topics:
             check_string(topic)
             if not topic:
-                # Brokers answer for it as for a topic of which only the id is told.
+                # Brokers take an empty name for a request by topic id.
                 raise ValueError("topic must not be empty")
         new: list[str] = []
         for topic in topics:
-            if not self._users[topic]:
+            if not self._references[topic]:
                 new.append(topic)
-            self._users[topic] += 1
+            self._references[topic] += 1
         return () if self.all_topics else tuple(new)
 
     def remove(self, topics: Iterable[str]) -> None:
-        """Count one user less of each."""
+        """Remove one reference from each topic."""
         for topic in topics:
-            if self._users[topic] <= 1:
-                del self._users[topic]
+            if self._references[topic] <= 1:
+                del self._references[topic]
             else:
-                self._users[topic] -= 1
+                self._references[topic] -= 1
 
-    def set_all_topics(self, wanted: bool) -> bool:
-        """Ask for all topics, or no more; whether that is news."""
-        changed = wanted != self.all_topics
-        self.all_topics = wanted
-        return changed and wanted
+    def set_all_topics(self, included: bool) -> bool:
+        """Include all topics or not; return True if all topics are newly included."""
+        changed = included != self.all_topics
+        self.all_topics = included
+        return changed and included
 
-    def uses(self, topic: str) -> bool:
-        """Whether somebody uses a topic by name."""
-        return topic in self._users
+    def contains(self, topic: str) -> bool:
+        """Return True if the topic has a reference by name."""
+        return topic in self._references
 
-    def users(self) -> Iterable[str]:
-        """The topics that somebody uses by name."""
-        return tuple(self._users)
+    def topics(self) -> Iterable[str]:
+        """Return the topics with a reference by name."""
+        return tuple(self._references)
 
-    def wanted(self) -> tuple[str, ...] | None:
-        """The topics to ask for, None for all; in the order in which they were added."""
-        return None if self.all_topics else tuple(self._users)
+    def topics_to_request(self) -> tuple[str, ...] | None:
+        """Return the topics to request in the order of their addition; None for all."""
+        return None if self.all_topics else tuple(self._references)
 
 
 class MissingTopicLog:
-    """Says which topics stay away, each once until it was there. Bound: as many as are absent."""
+    """Decides which missing topics to log: each once until it exists."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def late(self, absent: Iterable[str], now: float) -> list[str]:
-        """Those to be told of, given all that are absent now."""
-        self._since = {name: self._since.get(name, now) for name in absent}
-        late = [
+    def names_to_log(self, missing: Iterable[str], now: float) -> list[str]:
+        """Return the topics to log now, given all that are missing."""
+        self._since = {name: self._since.get(name, now) for name in missing}
+        due = [
             name for name, since in self._since.items() if now - since >= MISSING_TOPIC_LOG_AFTER_S
         ]
-        self._since.update(dict.fromkeys(late, math.inf))
-        return late
+        self._since.update(dict.fromkeys(due, math.inf))
+        return due

@@ -1,4 +1,4 @@
-"""Where a request goes, and which answers show that it went to the wrong place."""
+"""Routes of requests, and the error codes that show that a route is outdated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = (
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated, as FindCoordinator's key type has it."""
+    """Key type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -36,24 +36,24 @@ class CoordinatorType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToNode:
-    """A given broker."""
+    """Route to one broker."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class ToAnyNode:
-    """The broker with the least to do."""
+    """Route to the least loaded broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToController:
-    """The broker that changes topics."""
+    """Route to the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToCoordinator:
-    """The broker that keeps a group or a transaction."""
+    """Route to the coordinator of a group or a transactional id."""
 
     key: str
     type: CoordinatorType = CoordinatorType.GROUP
@@ -67,13 +67,16 @@ _NOT_READY_CODES = frozenset(
 )
 _COORDINATOR_CODES = _NOT_READY_CODES | {ErrorCode.NOT_COORDINATOR}
 
-# The fields under which responses keep an error code for each of what was asked.
+# Fields of responses whose elements have an error code each.
 _NESTED_FIELDS = ("topics", "responses", "groups", "partitions", "members", "coordinators")
-_NESTED_FIELDS_OF: dict[type[Any], tuple[str, ...]] = {}  # as many as there are structs
+_NESTED_FIELDS_OF: dict[type[Any], tuple[str, ...]] = {}  # bounded by the number of structs
 
 
 class NodeLoad(NamedTuple):
-    """How busy a broker is. `ready_at`: no connection is tried before, as earlier ones failed."""
+    """Load of a broker.
+
+    `ready_at` is the earliest time of the next connection attempt, after the reconnect backoff.
+    """
 
     node_id: NodeId
     connected: bool
@@ -82,10 +85,10 @@ class NodeLoad(NamedTuple):
 
 
 def least_loaded_node(loads: Sequence[NodeLoad], now: float, rng: random.Random) -> NodeId | None:
-    """The node for a request that any can answer.
+    """Return the node for a request that any node can handle; None if there is no node.
 
-    A connected one with the fewest requests; else one that may be connected to now; else the one
-    that may be first. Equals are drawn by lot.
+    Prefer the connected node with the fewest requests in flight, then a node without reconnect
+    backoff, then the node whose backoff ends first. Ties are broken at random.
     """
     if not loads:
         return None
@@ -102,24 +105,27 @@ def least_loaded_node(loads: Sequence[NodeLoad], now: float, rng: random.Random)
 
 
 def error_codes(response: Response) -> Iterator[int]:
-    """Every error code in a response, its own and those of what it lists."""
+    """Yield every error code in a response, top-level and nested."""
     yield from _codes([response])
 
 
 def routing_error_code(response: Response, route: Route) -> int | None:
-    """The code by which a node says that another one should have been asked, or asked later."""
+    """Return the error code that shows that the request belongs to another node; None without one.
+
+    Codes that say that a coordinator is not ready count too.
+    """
     match route:
         case ToController():
-            with_previous_reason = _CONTROLLER_CODES
+            codes = _CONTROLLER_CODES
         case ToCoordinator():
-            with_previous_reason = _COORDINATOR_CODES
+            codes = _COORDINATOR_CODES
         case _:
             return None
-    return _first(response, with_previous_reason)
+    return _first(response, codes)
 
 
 def not_ready_code(response: Response) -> int | None:
-    """The code by which a node says that it does not coordinate anything yet."""
+    """Return the error code that says that a coordinator is not ready yet; None without one."""
     return _first(response, _NOT_READY_CODES)
 
 
@@ -139,7 +145,7 @@ def _codes(items: Iterable[Any]) -> Iterator[int]:
 
 
 def _nested_in(kind: type[Any]) -> tuple[str, ...]:
-    """Those of the fields that a struct has: most have none, and to look in vain costs most."""
+    """Return the fields of `_NESTED_FIELDS` that a struct has, cached: most structs have none."""
     names = _NESTED_FIELDS_OF.get(kind)
     if names is None:
         names = _NESTED_FIELDS_OF[kind] = tuple(

@@ -228,7 +228,7 @@ def test_a_failure_that_was_reported_is_not_said_again() -> None:
     first, last = done.stderr.decode().splitlines()
     assert f"no broker of bootstrap_servers could be used: 127.0.0.1:{port}" in first
     assert "connection refused" in first
-    assert first.endswith("trying again")
+    assert first.endswith("retrying")
     assert last == "aiokafkawire: given up; check -b and that the broker is running"
 
 

@@ -105,7 +105,7 @@ async def test_aclose_ends_all_clients():
                 await client.get_api_versions(soon())
 
 
-def with_previous_reason(level: int, epoch: int) -> ScriptedBroker:
+def broker_with_feature(level: int, epoch: int) -> ScriptedBroker:
     """One that says at which level transactions are; an epoch of -1: it does not know."""
 
     async def answer(_: object, __: object) -> ApiVersionsResponse:
@@ -127,7 +127,7 @@ async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
         for number, (level, epoch, expected) in enumerate(
             [(0, -1, 0), (1, 5, 1), (2, 7, 2), (0, -1, 2), (1, 6, 2), (0, 9, 0)], start=1
         ):
-            server = await stack.enter_async_context(serve(with_previous_reason(level, epoch)))
+            server = await stack.enter_async_context(serve(broker_with_feature(level, epoch)))
             client = brokers.for_node(NodeInfo(number, server.address))
             await client.get_api_versions(soon())
             assert brokers.finalized_feature_level("transaction.version") == expected, number
@@ -136,8 +136,8 @@ async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
 
 async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
     async with (
-        serve(with_previous_reason(2, 7)) as one,
-        serve(with_previous_reason(0, -1)) as two,
+        serve(broker_with_feature(2, 7)) as one,
+        serve(broker_with_feature(0, -1)) as two,
         registry() as brokers,
     ):
         first = NodeInfo(1, one.address)

@@ -298,7 +298,9 @@ async def test_without_an_answer_the_deadline_says_why():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
-        with pytest.raises(RequestTimedOut, match=r"nothing was learnt of topic 't'.*closed"):
+        with pytest.raises(
+            RequestTimedOut, match=r"no broker returned metadata of topic 't'.*closed"
+        ):
             await cluster.topic_metadata("t", soon(0.5))
 
 

@@ -146,7 +146,7 @@ def test_a_snapshot_never_changes():
 def test_epochs_of_one_topic_never_go_back(topic_id: uuid.UUID):
     update = after(led(5, 1, topic_id), led(4, 2, topic_id))
     assert update.snapshot.leader(T0) == (1, 5)
-    assert any("kept the leader of t-0" in note for note in update.warnings)
+    assert any("kept the leader of t-0" in text for text in update.warnings)
     assert after(led(5, 1, topic_id), led(6, 2, topic_id)).snapshot.leader(T0) == (2, 6)
 
 
@@ -164,7 +164,7 @@ def test_a_new_id_starts_afresh():
     assert update.recreated_topics == ("t",)
     assert update.snapshot.leader(T0) == (2, 0)
     assert update.snapshot.topic_id("t") == SECOND
-    assert sum("deleted and made anew" in note for note in update.warnings) == 1
+    assert sum("deleted and created again" in text for text in update.warnings) == 1
 
 
 def test_without_ids_a_topic_unknown_in_between_starts_afresh():
@@ -220,7 +220,7 @@ def test_impossible_ports_are_never_connected_to(port: int):
     bad = MetadataResponseBroker(node_id=9, host="h", port=port)
     update = after(response(brokers=[bad, *brokers_at(*HOSTS)]))
     assert sorted(update.snapshot.nodes) == [1, 2]
-    assert any(f"port {port}" in note for note in update.warnings)
+    assert any(f"port {port}" in text for text in update.warnings)
 
 
 @pytest.mark.parametrize("host", ["", " ", "a b", "a\nb", "a\0b"])

@@ -143,7 +143,7 @@ async def test_an_address_that_says_nothing_is_told_of_soon(
         with anyio.fail_after(20):
             await cluster.start(soon())
     (told,) = caplog.records
-    assert f"{scripted.bootstrap}: no answer yet; trying again" in told.getMessage()
+    assert f"{scripted.bootstrap}: no response yet; retrying" in told.getMessage()
 
 
 async def test_each_reason_why_a_client_cannot_start_is_told_once(
@@ -166,7 +166,7 @@ async def test_each_reason_why_a_client_cannot_start_is_told_once(
         with anyio.fail_after(20):
             await cluster.start(soon())
     first, *others = [text for text in caplog.messages if "bootstrap_servers" in text]
-    assert "no answer yet" in first
+    assert "no response yet" in first
     assert len(others) == 1
     assert "the broker closed the connection" in others[0]
 

@@ -85,7 +85,7 @@ async def test_brokers_that_all_fail_at_once_are_not_called_slow():
     async with cluster_client(bootstrap_servers="127.0.0.1:1") as cluster:
         cluster._metadata_updater.start_in_background(cluster._supervisor)
         with pytest.raises(
-            NoBrokerAvailable, match=r"^no broker answered: 127\.0\.0\.1:1"
+            NoBrokerAvailable, match=r"^no broker responded: 127\.0\.0\.1:1"
         ) as caught:
             await cluster.pinger.ping(10_000)
         assert "connection refused" in str(caught.value)

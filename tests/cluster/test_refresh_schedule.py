@@ -23,139 +23,139 @@ RNG = Middle()
 
 
 def schedule() -> RefreshSchedule:
-    made = RefreshSchedule(backoff=Backoff(0.1, 1.0), max_age_s=300.0, rebootstrap_s=300.0)
-    made.begin(100.0)
-    made.succeeded(100.0, RNG)
-    return made
+    refreshes = RefreshSchedule(backoff=Backoff(0.1, 1.0), max_age_s=300.0, rebootstrap_s=300.0)
+    refreshes.begin(100.0)
+    refreshes.succeeded(100.0, RNG)
+    return refreshes
 
 
 def test_it_is_due_at_its_age():
-    assert schedule().next_at() == 400.0
+    assert schedule().next_refresh_at() == 400.0
 
 
 def test_asked_for_after_a_while_it_is_due_at_once():
-    made = schedule()
-    made.ask()
-    assert made.next_at() == pytest.approx(100.1)
-    made.begin(100.0)
-    assert made.next_at() == 400.0
+    refreshes = schedule()
+    refreshes.request()
+    assert refreshes.next_refresh_at() == pytest.approx(100.1)
+    refreshes.begin(100.0)
+    assert refreshes.next_refresh_at() == 400.0
 
 
 def test_in_a_row_refreshes_keep_growing_distances():
-    made, now, gaps = schedule(), 100.0, []
+    refreshes, now, gaps = schedule(), 100.0, []
     for _ in range(6):
-        made.ask()
-        gaps.append(made.next_at() - now)
-        now = made.next_at()
-        made.begin(100.0)
-        made.succeeded(now, RNG)
+        refreshes.request()
+        gaps.append(refreshes.next_refresh_at() - now)
+        now = refreshes.next_refresh_at()
+        refreshes.begin(100.0)
+        refreshes.succeeded(now, RNG)
     assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
 def test_after_quiet_the_distances_begin_anew():
-    made = schedule()
+    refreshes = schedule()
     for now in (100.1, 100.3, 100.7):
-        made.begin(100.0)
-        made.succeeded(now, RNG)
-    made.begin(100.0)
-    made.succeeded(110.0, RNG)
-    made.ask()
-    assert made.next_at() == pytest.approx(110.1)
+        refreshes.begin(100.0)
+        refreshes.succeeded(now, RNG)
+    refreshes.begin(100.0)
+    refreshes.succeeded(110.0, RNG)
+    refreshes.request()
+    assert refreshes.next_refresh_at() == pytest.approx(110.1)
 
 
 def test_what_was_never_asked_before_does_not_wait():
-    made = schedule()
-    made.ask(urgent=True)
-    assert made.next_at() < 100.0
-    made.begin(100.0)
-    made.ask()
-    assert made.next_at() == pytest.approx(100.1)
+    refreshes = schedule()
+    refreshes.request(urgent=True)
+    assert refreshes.next_refresh_at() < 100.0
+    refreshes.begin(100.0)
+    refreshes.request()
+    assert refreshes.next_refresh_at() == pytest.approx(100.1)
 
 
 def test_some_topics_may_be_asked_for_alone():
-    made = schedule()
-    made.ask(["a"], urgent=True)
-    made.ask(["b", "a"])
-    assert made.begin(101.0) == ("a", "b")
-    made.succeeded(101.0, RNG, partial=True)
-    assert made.next_at() == 400.0  # the others are as old as they were
-    made.ask(["c"])
-    made.ask()
-    made.ask(["d"])
-    assert made.begin(102.0) is None
-    made.ask(["e"])
-    assert made.begin(400.0) is None  # all are due by now
+    refreshes = schedule()
+    refreshes.request(["a"], urgent=True)
+    refreshes.request(["b", "a"])
+    assert refreshes.begin(101.0) == ("a", "b")
+    refreshes.succeeded(101.0, RNG, partial=True)
+    assert refreshes.next_refresh_at() == 400.0  # the others are as old as they were
+    refreshes.request(["c"])
+    refreshes.request()
+    refreshes.request(["d"])
+    assert refreshes.begin(102.0) is None
+    refreshes.request(["e"])
+    assert refreshes.begin(400.0) is None  # all are due by now
 
 
 def test_a_failed_refresh_of_some_topics_is_followed_by_one_of_all():
-    made = schedule()
-    made.ask(["a"])
-    made.begin(101.0)
-    made.failed(101.0, RNG)
-    assert made.begin(102.0) is None
+    refreshes = schedule()
+    refreshes.request(["a"])
+    refreshes.begin(101.0)
+    refreshes.failed(101.0, RNG)
+    assert refreshes.begin(102.0) is None
 
 
 def test_a_new_topic_is_not_held_up_by_what_was_asked_before():
-    made, now = schedule(), 100.0
+    refreshes, now = schedule(), 100.0
     for _ in range(6):
-        made.ask()
-        now = made.next_at()
-        made.begin(now)
-        made.succeeded(now, RNG)
-    made.ask(["new"], urgent=True)
-    made.begin(now)
-    made.succeeded(now, RNG, partial=True)
-    made.ask(["new"])
-    assert made.next_at() == pytest.approx(now + 0.1)
+        refreshes.request()
+        now = refreshes.next_refresh_at()
+        refreshes.begin(now)
+        refreshes.succeeded(now, RNG)
+    refreshes.request(["new"], urgent=True)
+    refreshes.begin(now)
+    refreshes.succeeded(now, RNG, partial=True)
+    refreshes.request(["new"])
+    assert refreshes.next_refresh_at() == pytest.approx(now + 0.1)
 
 
 def test_a_failure_is_repeated_with_backoff():
-    made = schedule()
-    made.begin(100.0)
-    made.failed(500.0, RNG)
-    assert made.next_at() == pytest.approx(500.1)
+    refreshes = schedule()
+    refreshes.begin(100.0)
+    refreshes.failed(500.0, RNG)
+    assert refreshes.next_refresh_at() == pytest.approx(500.1)
 
 
 def test_what_is_asked_during_a_refresh_needs_another_one():
-    made = schedule()
-    made.begin(100.0)
-    made.ask()
-    made.succeeded(500.0, RNG)
-    assert made.next_at() == pytest.approx(500.1)
+    refreshes = schedule()
+    refreshes.begin(100.0)
+    refreshes.request()
+    refreshes.succeeded(500.0, RNG)
+    assert refreshes.next_refresh_at() == pytest.approx(500.1)
 
 
 def test_the_known_brokers_are_given_up_after_a_while():
-    made = schedule()
-    made.failed(500.0, RNG)
-    made.failed(700.0, RNG)
-    assert not made.rebootstrap_due(799.0)
-    assert made.rebootstrap_due(800.0)
-    made.succeeded(800.0, RNG)
-    assert not made.rebootstrap_due(5_000.0)
+    refreshes = schedule()
+    refreshes.failed(500.0, RNG)
+    refreshes.failed(700.0, RNG)
+    assert not refreshes.rebootstrap_due(799.0)
+    assert refreshes.rebootstrap_due(800.0)
+    refreshes.succeeded(800.0, RNG)
+    assert not refreshes.rebootstrap_due(5_000.0)
 
 
 def test_the_log_is_told_once_in_each_outage():
-    made = schedule()
+    refreshes = schedule()
     for start in (500.0, 5_000.0):
-        made.failed(start, RNG)
-        assert not made.should_log(start + NO_BROKER_LOG_AFTER_S - 1)
-        assert made.should_log(start + NO_BROKER_LOG_AFTER_S)
-        assert not made.should_log(start + NO_BROKER_LOG_AFTER_S + 1)
-        assert made.succeeded(start + 100, RNG)
-        assert not made.succeeded(start + 200, RNG)
+        refreshes.failed(start, RNG)
+        assert not refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S - 1)
+        assert refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S)
+        assert not refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S + 1)
+        assert refreshes.succeeded(start + 100, RNG)
+        assert not refreshes.succeeded(start + 200, RNG)
 
 
 def test_topics_are_wanted_while_somebody_uses_them():
     topic_references = TopicReferences()
-    assert topic_references.wanted() == ()
+    assert topic_references.topics_to_request() == ()
     assert topic_references.add(["b", "a"]) == ("b", "a")
     assert not topic_references.add(["a"])
-    assert topic_references.wanted() == ("b", "a")
+    assert topic_references.topics_to_request() == ("b", "a")
     topic_references.remove(["a", "b"])
-    assert topic_references.wanted() == ("a",)
+    assert topic_references.topics_to_request() == ("a",)
     topic_references.remove(["a"])
     topic_references.remove(["a"])
-    assert topic_references.wanted() == ()
+    assert topic_references.topics_to_request() == ()
 
 
 @pytest.mark.parametrize("name", [7, "", "\ud800", "t" * 32_768])
@@ -163,25 +163,25 @@ def test_what_no_request_can_name_is_refused_and_leaves_no_trace(name: object):
     topic_references = TopicReferences()
     with pytest.raises((TypeError, ValueError)):
         topic_references.add(["good", name])
-    assert topic_references.wanted() == ()
+    assert topic_references.topics_to_request() == ()
 
 
 def test_everything_may_be_wanted():
     topic_references = TopicReferences()
     assert topic_references.set_all_topics(True)
     assert not topic_references.set_all_topics(True)
-    assert topic_references.wanted() is None
+    assert topic_references.topics_to_request() is None
     assert not topic_references.add(["a"])
     assert not topic_references.set_all_topics(False)
-    assert topic_references.wanted() == ("a",)
-    assert list(topic_references.users()) == ["a"]
+    assert topic_references.topics_to_request() == ("a",)
+    assert list(topic_references.topics()) == ["a"]
 
 
 def test_a_topic_is_told_of_once_in_each_absence():
-    absences, late = MissingTopicLog(), 10.0 + MISSING_TOPIC_LOG_AFTER_S
-    assert absences.late(["a", "b"], 10.0) == []
-    assert absences.late(["a"], late) == ["a"]
-    assert absences.late(["a", "b"], late) == []
-    assert absences.late(["b"], late + MISSING_TOPIC_LOG_AFTER_S) == ["b"]
-    assert absences.late(["a", "b"], 100.0) == []
-    assert absences.late(["a", "b"], 100.0 + MISSING_TOPIC_LOG_AFTER_S) == ["a"]
+    missing, late = MissingTopicLog(), 10.0 + MISSING_TOPIC_LOG_AFTER_S
+    assert missing.names_to_log(["a", "b"], 10.0) == []
+    assert missing.names_to_log(["a"], late) == ["a"]
+    assert missing.names_to_log(["a", "b"], late) == []
+    assert missing.names_to_log(["b"], late + MISSING_TOPIC_LOG_AFTER_S) == ["b"]
+    assert missing.names_to_log(["a", "b"], 100.0) == []
+    assert missing.names_to_log(["a", "b"], 100.0 + MISSING_TOPIC_LOG_AFTER_S) == ["a"]

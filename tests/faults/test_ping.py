@@ -151,7 +151,7 @@ async def test_the_leader_that_does_not_answer_is_named_with_its_partitions(
         assert isinstance(error, RequestTimedOut)
         assert error.topic == spread
         assert "broker 2 leads partition 1" in str(error)
-        assert f"no answer within {TIMEOUT_MS} ms" in str(error) or "deadline" in str(error)
+        assert f"no response within {TIMEOUT_MS} ms" in str(error) or "deadline" in str(error)
         broker.pause(3)
         assert "broker 3 leads partition 2" in str(await refused(client, topic=spread))
 
