@@ -1,8 +1,8 @@
-"""Every error that this package raises.
+"""All errors of this package.
 
-All derive from `KafkaError`. An error carries where it happened (broker, API, topic, partition,
-offset, attempt: whichever are known) and `retriable`, which says whether the same call can succeed
-when it is made again unchanged.
+All derive from `KafkaError`. An error carries its context as far as it is known (broker, API,
+topic, partition, offset, attempt) and `retriable`: whether the same call can succeed if it is
+repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = (
 )
 
 __path__: list[str] = []
-"""Makes `from aiokafkawire.errors import …` raise what `__getattr__` says, as a package does."""
+"""Makes `from aiokafkawire.errors import …` raise the error of `__getattr__` unchanged."""
 
 
 def __getattr__(name: str) -> object:
@@ -72,7 +72,7 @@ _CONTEXT = (
 
 
 def _mentions(text: str, name: str, value: Any) -> bool:
-    """Return whether a text names a value: as `topic orders`, or by itself if that is clear."""
+    """Return True if a text mentions a value, as `topic orders` or unambiguously by itself."""
     forms = [re.escape(f"{name} {value}")]
     if isinstance(value, str):
         forms.append(re.escape(repr(value)))
@@ -82,14 +82,14 @@ def _mentions(text: str, name: str, value: Any) -> bool:
 
 
 class KafkaError(Exception):
-    """The root of all errors of this package.
+    """Base class of all errors of this package.
 
-    `reason` is the sentence without the context; `str()` appends the context that is known and that
-    the sentence does not name: `broker`, `api`, `transactional_id`, `group`, `topic`, `partition`,
-    `offset`, `attempt` (None where it is not known or does not apply). `retriable` says whether the
-    same call, made again unchanged, can succeed.
+    `reason` is the message without context. `str()` appends the known context that the message does
+    not mention: `broker`, `api`, `transactional_id`, `group`, `topic`, `partition`, `offset`,
+    `attempt` (None if unknown or not applicable). `retriable` is True if the same call can succeed
+    when it is repeated unchanged.
 
-    What to do: as the text says; it is raised itself only for what no other class tells better.
+    What to do: follow the message. `KafkaError` itself is raised only if no subclass fits.
     """
 
     retriable: bool = False
@@ -126,7 +126,7 @@ class KafkaError(Exception):
         known = {name: value for name in _CONTEXT if (value := getattr(self, name)) is not None}
         rest = {name: value for name, value in known.items() if not _mentions(text, name, value)}
         if "topic" in rest and "partition" in known:
-            # The partition that the text names may be one of another topic.
+            # A partition that the text mentions may belong to another topic.
             rest = {name: value for name, value in known.items() if name in {*rest, "partition"}}
         if not rest:
             return text
@@ -147,32 +147,32 @@ def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
 class InvalidOption(KafkaError, ValueError):
     """An option is unknown, or its value is out of range or contradicts another.
 
-    What to do: correct the call. The text names the option, what it may be, and for an unknown one
-    the nearest that exists.
+    What to do: correct the call. The message names the option and its valid values; for an unknown
+    option, the most similar name.
     """
 
 
 class IllegalState(KafkaError, RuntimeError):
-    """The call does not fit the state of the client, as `assign` while topics are subscribed to.
+    """The call is not allowed in the current state, such as `assign` after `subscribe`.
 
-    What to do: correct the program; the text says what the state is and which call changes it.
+    What to do: correct the program; the message names the state and the call that changes it.
     """
 
 
 class ClientClosed(KafkaError):
-    """The client was closed, or was never entered.
+    """The client is closed or was not started.
 
-    What to do: call it inside of its `async with`, or between `start` and `stop`. A client does
-    not open again: make a new one.
+    What to do: use the client inside its `async with` block, or between `start` and `stop`. A
+    closed client cannot be started again: create a new one.
     """
 
 
 class WrongEventLoop(KafkaError):
-    """The client was called in another event loop than the one in which it was started.
+    """The client was called in a different event loop from the one in which it was started.
 
-    What to do: start it in the loop that uses it. With pytest-asyncio, give the fixture that makes
-    it and the test the same `loop_scope`. From another thread, as in a `def` endpoint, hand the
-    call over: `anyio.from_thread.run` or `asyncio.run_coroutine_threadsafe`.
+    What to do: start the client in the loop that uses it. With pytest-asyncio, use the same
+    `loop_scope` for the test and the fixture that creates the client. From another thread, such as
+    a `def` endpoint, use `anyio.from_thread.run` or `asyncio.run_coroutine_threadsafe`.
     """
 
 
@@ -180,32 +180,31 @@ class WrongEventLoop(KafkaError):
 
 
 class NoBrokerAvailable(KafkaError):
-    """None of the known or bootstrap addresses answered before the deadline.
+    """No known broker or bootstrap address responded before the deadline.
 
-    What to do: check `bootstrap_servers`, that a broker listens there, and that the names and ports
-    that it advertises (`advertised.listeners`) can be reached from here.
+    What to do: check `bootstrap_servers`, that a broker listens there, and that its advertised
+    names and ports (`advertised.listeners`) can be reached from the client.
     """
 
     retriable = True
 
 
 class ConnectionFailed(KafkaError):
-    """A connection to a broker could not be made: name, port, network or protocol.
+    """A connection to a broker could not be opened: name, port, network or protocol.
 
-    What to do: nothing was sent, so the call can be made again; the text says what failed.
+    What to do: nothing was sent, so the call can be repeated; the message says what failed.
     """
 
     retriable = True
 
 
 class ConnectionLost(KafkaError):
-    """A connection ended while a request was waiting on it.
+    """The connection was lost while a request was pending.
 
-    `sent` tells whether bytes of the request may have reached the broker: if not, it surely was
-    not carried out.
+    `sent` is True if bytes of the request may have reached the broker. If False, the broker did not
+    handle the request.
 
-    What to do: make the call again, if it does no harm that the first one may have been carried
-    out.
+    What to do: repeat the call if it does no harm that the broker may have handled the first one.
     """
 
     retriable = True
@@ -216,13 +215,12 @@ class ConnectionLost(KafkaError):
 
 
 class RequestTimedOut(KafkaError, TimeoutError):
-    """A call met its deadline.
+    """A call did not complete before its deadline.
 
-    `sent` tells whether bytes of the request may have reached the broker: if so, it may have been
-    carried out.
+    `sent` is True if bytes of the request may have reached the broker, which may have handled it.
 
-    What to do: make the call again later, or give it more time (`default_api_timeout_ms`,
-    `request_timeout_ms`); the text tells what the call was waiting for.
+    What to do: repeat the call later, or raise its timeout (`default_api_timeout_ms`,
+    `request_timeout_ms`); the message says what the call was waiting for.
     """
 
     retriable = True
@@ -233,9 +231,9 @@ class RequestTimedOut(KafkaError, TimeoutError):
 
 
 class AuthenticationFailed(KafkaError):
-    """The broker refused the credentials, or proved not to be who it should be.
+    """The broker rejected the credentials, or could not prove its identity.
 
-    What to do: correct the credentials, or find out who answers at that address.
+    What to do: correct the credentials, or check what listens at that address.
     """
 
 
@@ -243,27 +241,27 @@ class AuthenticationFailed(KafkaError):
 
 
 class ProtocolError(KafkaError):
-    """The peer broke the protocol; its connection is of no further use.
+    """The broker violated the protocol; the connection is closed.
 
-    What to do: check that what listens there is Kafka; if it is, report a defect.
+    What to do: check that a Kafka broker listens at that address; if so, report a bug.
     """
 
 
 class MalformedFrame(ProtocolError):
-    """The length before a frame is impossible, or larger than allowed.
+    """The length prefix of a frame is invalid or above the limit.
 
-    What to do: check that the port is Kafka's and expects plaintext; for a response that is really
+    What to do: check that the port is a plaintext listener of Kafka; for a response that really is
     that large, raise `max_response_bytes`.
     """
 
 
 class MalformedMessage(ProtocolError):
-    """The bytes are not a message of the expected class and version.
+    """Bytes could not be decoded as the expected message and version.
 
-    `message`, `version`, `field` (a dotted path) and `position` (byte offset in the message) say
+    `message`, `version`, `field` (a dotted path) and `position` (byte offset in the message) show
     where decoding stopped.
 
-    What to do: as for `ProtocolError`.
+    What to do: see `ProtocolError`.
     """
 
     def __init__(
@@ -294,19 +292,19 @@ class MalformedMessage(ProtocolError):
 
 
 class UnsupportedVersion(KafkaError):
-    """The broker, or the version in use, lacks what was asked for.
+    """The broker or the negotiated API version does not support the call.
 
-    What to do: do without it, or use a newer broker; the text names what is missing.
+    What to do: avoid the feature or upgrade the broker; the message names what is missing.
     """
 
 
 class BrokerError(KafkaError):
     """A broker answered with an error code.
 
-    `code` is its number (an `ErrorCode` where this package knows it), `name` Kafka's name of it;
+    `code` is the number (an `ErrorCode` if this package knows it), `name` is Kafka's name for it;
     `retriable` is as Kafka defines it for the code.
 
-    What to do: what Kafka's documentation says of the code; most often rights are missing.
+    What to do: see the code in Kafka's documentation; the most common cause is missing permissions.
     """
 
     def __init__(
@@ -324,9 +322,9 @@ class BrokerError(KafkaError):
 
 
 class UnknownServerError(BrokerError):
-    """The broker failed inside (error -1), or sent a code that this package does not know.
+    """The broker had an internal error (code -1), or returned a code unknown to this package.
 
-    What to do: look into the broker's log.
+    What to do: check the broker's log.
     """
 
 
@@ -334,13 +332,13 @@ class UnknownServerError(BrokerError):
 
 
 class CorruptRecord(KafkaError):
-    """Stored bytes are not valid records: checksum, lengths, counts or compression lie.
+    """Stored records are corrupt: a checksum, length, count or compressed block is invalid.
 
-    `next_offset` is where the damaged batch ends, as far as what is around it can be trusted; None
-    if that is not known.
+    `next_offset` is the offset after the corrupt batch as far as its header can be trusted; None if
+    unknown.
 
-    What to do: the consumer stands before them and raises this again; `seek` to `next_offset` (or
-    else past `offset`) to go on. The damage may reach to the end of a batch.
+    What to do: the consumer stays before the records and raises this again; to continue, `seek` to
+    `next_offset`, or past `offset` without it. The rest of the batch may be corrupt too.
     """
 
     def __init__(self, reason: str = "", *, next_offset: int | None = None, **context: Any) -> None:
@@ -349,10 +347,11 @@ class CorruptRecord(KafkaError):
 
 
 class RecordTooLarge(KafkaError):
-    """A record or batch is over a size limit; `size_bytes` is what it takes, if known.
+    """A record or batch exceeds a size limit; `size_bytes` is its size, if known.
 
-    What to do: send less, or raise the limit that the text names (`max_request_size_bytes` here,
-    `max.message.bytes` of the topic). When reading: raise `max_response_bytes`, or `seek` past it.
+    What to do: send less, or raise the limit in the message (`max_request_size_bytes` of the
+    producer, `max.message.bytes` of the topic). When reading, raise `max_response_bytes`, or `seek`
+    past the record.
     """
 
     def __init__(self, reason: str = "", *, size_bytes: int | None = None, **context: Any) -> None:
@@ -364,7 +363,7 @@ class RecordTooLarge(KafkaError):
 
 
 class BufferFull(KafkaError):
-    """`send_nowait` found no room in the buffer; `send` waits for it up to `max_block_ms`.
+    """The send buffer is full. `send` waits up to `max_block_ms`; `send_nowait` does not wait.
 
     What to do: send more slowly: the brokers do not keep up, or none can be reached.
     """
@@ -373,29 +372,29 @@ class BufferFull(KafkaError):
 
 
 class DeliveryTimedOut(KafkaError, TimeoutError):
-    """A record's `delivery_timeout_ms` passed, and no broker has it.
+    """`delivery_timeout_ms` expired for a record, and no broker stored it.
 
-    What to do: send it again, which cannot make a duplicate; the text tells what it failed of.
+    What to do: send it again, which cannot cause a duplicate; the message gives the last failure.
     """
 
     retriable = True
 
 
 class DeliveryUnknown(KafkaError):
-    """A record was sent and no answer came in time: the log may hold it or not.
+    """A record was sent without an acknowledgement in time; the log may contain it.
 
-    What to do: the client does not send it again. Send it again if a duplicate does no harm, else
-    look into the log first.
+    What to do: the client does not retry. Send the record again if a duplicate does no harm;
+    otherwise, check the topic first.
     """
 
 
 class DeliveriesFailed(KafkaError):
-    """Records failed and nobody awaited their `Delivery`.
+    """Records failed whose `Delivery` was never awaited.
 
-    Raised by `flush` and by leaving the producer. `count` is how many, `counts` how many of each
-    topic and partition; `first` is the first record's error.
+    Raised by `flush` and when the producer is closed. `count` is the number of records, `counts`
+    the number per topic and partition; `first` is the error of the first record.
 
-    What to do: await each `Delivery` whose outcome matters; for these records look at `first`.
+    What to do: await each `Delivery` whose result matters; for these records, check `first`.
     """
 
     def __init__(
@@ -413,36 +412,36 @@ class DeliveriesFailed(KafkaError):
 
 
 class ProducerFenced(KafkaError):
-    """Another producer with the same `transactional_id` took over, or the coordinator took it for
-    gone and ended its transaction, as `transaction_timeout_ms` had passed.
+    """A newer producer with the same `transactional_id` replaced this one, or its transaction
+    exceeded `transaction_timeout_ms` and the coordinator aborted it.
 
-    The transaction that was open is aborted, unless its commit was under way, which the text says.
+    The open transaction is aborted, unless its commit was in progress, which the message says.
 
-    What to do: close this producer; every further call raises it. If no other one took over, make a
-    new one and do the work of the transaction again.
+    What to do: close this producer; all further calls raise this error. If no other producer took
+    over, create a new one and repeat the transaction.
     """
 
 
 class InvalidTxnState(KafkaError):
-    """A call does not fit where the transaction stands: nothing is open, or something is.
+    """The call is not allowed in the current state of the transaction.
 
-    What to do: correct the program; the text says what came and what was expected. One producer has
-    one transaction at a time: for several at once make several producers.
+    What to do: correct the program; the message gives the call and the state. A producer has one
+    transaction at a time: for concurrent transactions, create several producers.
     """
 
 
 class TransactionFailed(KafkaError):
-    """The transaction cannot be committed any more; the cause (`__cause__`) tells why.
+    """The transaction can no longer be committed; `__cause__` is the reason.
 
-    What to do: abort it (leaving `async with producer.transaction()` does), and do its work again
-    in a new one.
+    What to do: abort it, which leaving `async with producer.transaction()` does, and repeat its
+    work in a new transaction.
     """
 
 
 class TransactionAborted(KafkaError):
-    """The record's transaction was aborted, so that no reader of committed records will see it.
+    """The transaction of the record was aborted: `read_committed` consumers never see the record.
 
-    What to do: nothing for the single record; do the work of the transaction again.
+    What to do: repeat the transaction as a whole.
     """
 
 
@@ -450,18 +449,19 @@ class TransactionAborted(KafkaError):
 
 
 class UnknownTopic(KafkaError):
-    """A topic does not exist, and was not made on demand before the deadline.
+    """A topic does not exist and was not created automatically before the deadline.
 
-    What to do: make it, or check its name. A consumer that raised this reads on when it is there.
+    What to do: create the topic, or check its name. A consumer continues once the topic exists.
     """
 
     retriable = True
 
 
 class NoOffsetForPartition(KafkaError):
-    """A position is missing or out of range, and `auto_offset_reset` is "none".
+    """A partition has no committed offset or its position is out of range, and `auto_offset_reset`
+    is "none".
 
-    `partitions` are those that it is about.
+    `partitions` are the affected partitions.
 
     What to do: `seek` each of them, or choose another `auto_offset_reset`.
     """
@@ -472,13 +472,13 @@ class NoOffsetForPartition(KafkaError):
 
 
 class LogTruncated(KafkaError):
-    """The log was cut behind the position: records that were read no longer exist (KIP-320).
+    """The log was truncated below the position: records that were read no longer exist (KIP-320).
 
-    `offset` is the position. From `diverging_offset` on the log holds other records than those that
-    were read; `leader_epoch` is the last epoch before it. Both are None if that is not known.
+    `offset` is the position. From `diverging_offset` on, the log contains other records than those
+    that were read; `leader_epoch` is the last epoch before it. Both are None if unknown.
 
-    What to do: decide what the effects of those records are worth, then `seek` to where reading
-    shall go on.
+    What to do: decide how to handle the effects of the lost records, then `seek` to the offset at
+    which reading continues.
     """
 
     def __init__(
@@ -495,24 +495,24 @@ class LogTruncated(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """Offsets were not committed: this member does not own the partitions, or lost them.
+    """Offsets were not committed, because this member does not own the partitions any more.
 
-    What was read from a lost partition is delivered again to its new owner.
+    The uncommitted records are delivered again to the new owner of the partition.
 
-    What to do: go on reading, and do not repeat the commit; undo the work, or make it such that
-    doing it twice does no harm.
+    What to do: continue reading, and do not repeat the commit; undo the work on these records, or
+    make it idempotent.
     """
 
 
 class GroupFailed(KafkaError):
-    """The group cannot be joined: its protocol, its id or its limits do not fit this member.
+    """The member cannot join the group: its protocol, ids or timeouts are not accepted.
 
-    What to do: make the options of all its members fit together; the text names what does not.
+    What to do: make the options of all members compatible; the message names the conflict.
     """
 
 
 class FencedInstanceId(GroupFailed):
     """Another member joined with the same `group_instance_id`.
 
-    What to do: close this one, and give each member an id of its own.
+    What to do: close this member, and give each member a different `group_instance_id`.
     """

@@ -1,4 +1,4 @@
-"""Small values that stand in the public interface."""
+"""Value types of the public interface."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = (
 NodeId = int
 
 NO_LEADER_EPOCH = -1
-"""A leader epoch that is not known; brokers then do not check it."""
+"""Unknown leader epoch, which brokers do not validate (Kafka's NO_PARTITION_LEADER_EPOCH)."""
 
 MAX_PARTITION = 2**31 - 1
 MAX_TOPIC_BYTES = 2**15 - 1
 
 NO_TIMESTAMP = -1
-"""The timestamp of records of message format 0, in milliseconds."""
+"""Timestamp of records in message format 0, which has none; in milliseconds."""
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class TopicPartition(NamedTuple):
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions grouped by topic, in the order in which they come."""
+    """Group partitions by topic and keep their order."""
     grouped: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
         grouped.setdefault(tp.topic, []).append(tp)
@@ -60,16 +60,17 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 
 AnyPartition = TopicPartition | tuple[str, int]
-"""One partition as an application may give it."""
+"""A partition as applications may pass it."""
 
 PartitionArgument = AnyPartition | Iterable[AnyPartition]
 
 
 def parse_topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
-    """The partitions of a call that takes them one by one, or all in one iterable.
+    """Parse the arguments of a call that takes partitions one by one or as an iterable.
 
-    Raises TypeError for anything that is not a topic's name and a partition's number, and
-    ValueError for what no request can carry.
+    Raises:
+        TypeError: An argument is not a topic name with a partition number.
+        ValueError: A name or number does not fit into a request.
     """
     found: list[TopicPartition] = []
     for argument in given:
@@ -79,13 +80,17 @@ def parse_topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPart
 
 
 def parse_topic_partition(given: tuple[str, int]) -> TopicPartition:
-    """One partition. Raises TypeError for anything that is not a topic's name and a number, and
-    ValueError for what no request can carry."""
+    """Parse a partition.
+
+    Raises:
+        TypeError: The argument is not a topic name with a partition number.
+        ValueError: The name or number does not fit into a request.
+    """
     if not _is_pair(given) or isinstance(given[1], bool) or not isinstance(given[1], int):
-        raise TypeError(f"a partition is (topic, number), not {given!r}")
+        raise TypeError(f"a partition must be a (topic, number) tuple, not {given!r}")
     topic, number = given
     if not -MAX_PARTITION <= number <= MAX_PARTITION:
-        raise ValueError(f"a partition's number is at most {MAX_PARTITION}, not {number}")
+        raise ValueError(f"a partition number must be at most {MAX_PARTITION}, not {number}")
     if not (topic.isascii() and len(topic) <= MAX_TOPIC_BYTES):
         _check_topic(topic)
     return TopicPartition(topic, number)
@@ -95,9 +100,11 @@ def _check_topic(topic: str) -> None:
     try:
         size = len(topic.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"{topic!r:.80} has no UTF-8 form: {error.reason}") from None
+        raise ValueError(
+            f"topic {topic!r:.80} cannot be encoded as UTF-8: {error.reason}"
+        ) from None
     if size > MAX_TOPIC_BYTES:
-        raise ValueError(f"a topic's name takes at most {MAX_TOPIC_BYTES} bytes, not {size}")
+        raise ValueError(f"a topic name must have at most {MAX_TOPIC_BYTES} bytes, not {size}")
 
 
 def _is_pair(value: Any) -> bool:
@@ -111,7 +118,7 @@ def _members(argument: Any) -> Iterable[Any]:
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp (bit 3 of a batch's attributes)."""
+    """Source of a record's timestamp: bit 3 of the batch attributes."""
 
     NONE = -1
     CREATE_TIME = 0
@@ -119,18 +126,22 @@ class TimestampType(IntEnum):
 
 
 def no_timestamp_text(of: object) -> str:
-    """Return the text of an `AttributeError` for `timestamp`, the name in other clients."""
+    """Return the `AttributeError` text for `timestamp`, the attribute's name in other clients."""
     return (
-        f"{type(of).__name__!r} object has no attribute 'timestamp': timestamp_ms has milliseconds"
-        " since 1970"
+        f"{type(of).__name__!r} object has no attribute 'timestamp': use timestamp_ms,"
+        " milliseconds since 1970"
     )
 
 
 class RecordMetadata(NamedTuple):
-    """Where a produced record stands in the log.
+    """Position of a produced record in the log.
 
-    `offset` is -1 when it is not known (acks=0, or a duplicate whose offset the broker forgot).
-    `timestamp_ms` is the time of the record as stored, in milliseconds since 1970.
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        offset: Offset of the record; -1 if unknown: with `acks=0`, or for a duplicate whose offset
+            the broker no longer knows.
+        timestamp_ms: Stored timestamp, in milliseconds since 1970.
     """
 
     topic: str
@@ -140,6 +151,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Topic and partition as `TopicPartition`."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -149,7 +161,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who numbers the batches of an idempotent producer; a higher epoch fences a lower one."""
+    """Id and epoch of an idempotent producer; a higher epoch fences lower ones."""
 
     producer_id: int
     epoch: int
@@ -157,7 +169,13 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed position: the offset of the next record to read, and the application's note."""
+    """Committed offset of a partition.
+
+    Attributes:
+        offset: Offset of the next record to read.
+        metadata: Text of the application that is stored with the offset.
+        leader_epoch: Leader epoch of the last record read (KIP-320); -1 if unknown.
+    """
 
     offset: int
     metadata: str = ""
@@ -168,12 +186,18 @@ class OffsetAndMetadata:
 PartitionT = TypeVar("PartitionT", bound=tuple[str, int])
 
 OffsetsArgument = Mapping[PartitionT, int | OffsetAndMetadata]
-"""Offsets by partition as an application may give them."""
+"""Offsets by partition as applications may pass them."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """The first offset at or after a timestamp (milliseconds since 1970)."""
+    """Offset of the first record at or after a timestamp.
+
+    Attributes:
+        offset: Offset of the record.
+        timestamp_ms: Timestamp of the record, in milliseconds since 1970.
+        leader_epoch: Leader epoch of the record; -1 if unknown.
+    """
 
     offset: int
     timestamp_ms: int
@@ -187,10 +211,16 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A member's place in its group, which a transaction that commits its offsets names (KIP-447).
+    """Membership of a consumer, for offsets that a transaction commits (KIP-447).
 
-    A coordinator refuses the offsets of a member that is not in this generation any more. Without a
-    generation and a member id it checks nothing.
+    The coordinator rejects offsets from a member that is no longer in the generation. It checks
+    nothing without a generation and a member id.
+
+    Attributes:
+        group_id: The group.
+        generation_id: Generation of the group; -1 without one.
+        member_id: Member id that the coordinator assigned.
+        group_instance_id: Id of a static member (KIP-345).
     """
 
     group_id: str
@@ -201,13 +231,13 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PingResult:
-    """The brokers that answered a `ping`.
+    """Brokers that responded to a `ping`.
 
     Attributes:
-        brokers: Each broker that was asked and answered, named as in errors and log lines
+        brokers: Each broker that responded, named as in errors and log lines
             (`"1 at 10.0.0.5:9092"`; a bootstrap address without a node id).
-        latency_ms: Time that the slowest of them took, including the time to connect where no
-            connection was open.
+        latency_ms: Latency of the slowest broker, in milliseconds. It includes the time to connect
+            if no connection was open.
     """
 
     brokers: tuple[str, ...]

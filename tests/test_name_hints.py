@@ -123,7 +123,7 @@ def test_looking_up_what_exists_goes_the_plain_way() -> None:
     ],
 )
 def test_a_timestamp_has_its_unit_in_its_name(made: Any) -> None:
-    with pytest.raises(AttributeError, match="timestamp_ms has milliseconds since 1970"):
+    with pytest.raises(AttributeError, match="use timestamp_ms, milliseconds since 1970"):
         _ = made.timestamp
     assert not hasattr(made, "timestamp")
     assert hasattr(made, "timestamp_ms")

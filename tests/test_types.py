@@ -52,7 +52,7 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
     [
         (("a", 2**31), "at most 2147483647, not 2147483648"),
         (("a", -(2**31)), "not -2147483648"),
-        (("\ud800", 0), "no UTF-8 form"),
+        (("\ud800", 0), "cannot be encoded as UTF-8"),
         (("a" * 2**15, 0), "at most 32767 bytes, not 32768"),
         (("\xe9" * 2**14, 0), "at most 32767 bytes, not 32768"),
     ],

@@ -63,8 +63,8 @@ R = TypeVar("R", bound=Response)
 class Cluster:
     """Client of one Kafka cluster.
 
-    All deadlines are absolute seconds of `runtime.clock`. Tasks run in `supervisor`, which must run from
-    `start` on.
+    All deadlines are absolute seconds of `runtime.clock`. Tasks run in `supervisor`, which must run
+    from `start` on.
     """
 
     def __init__(

@@ -301,7 +301,7 @@ class Pinger:
             # `ping` raises it in the calling task. When the client closes, the connection may end
             # before this task is cancelled.
             attempt.error = (
-                error if self._supervisor.running else ClientClosed("the client is closed")
+                error if self._supervisor.is_running else ClientClosed("the client is closed")
             )
         except BaseException:
             attempt.error = ClientClosed("the client is closed")

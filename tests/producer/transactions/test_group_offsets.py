@@ -40,7 +40,7 @@ def test_a_negative_offset_is_refused() -> None:
         ({TP: OffsetAndMetadata(5, "\ud800")}, GROUP, "committed_metadata"),
         ({TP: OffsetAndMetadata(5, "x" * 2**15)}, GROUP, "committed_metadata"),
         ({("t", 2**31): 5}, GROUP, "a partition's number"),
-        ({("\ud800", 0): 5}, GROUP, "no UTF-8 form"),
+        ({("\ud800", 0): 5}, GROUP, "cannot be encoded as UTF-8"),
         ({TP: 5}, GroupMetadata("g", 2**31), "generation_id"),
         ({TP: 5}, GroupMetadata(None), "group_id"),  # type: ignore[arg-type]
     ],
