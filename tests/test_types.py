@@ -36,14 +36,14 @@ def test_none_is_none():
 
 @pytest.mark.parametrize("given", ["orders", 3, ("orders",), [3], ["orders"], ("a", 0, 1), None])
 def test_what_is_no_partition_is_named(given: object):
-    with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
+    with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not"):
         parse_topic_partitions([given])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("given", ["a", ("a", "0"), ("a", True), ("a", 0.0), ["a", 0], (*A, 1)])
 def test_a_partition_is_a_name_and_a_whole_number(given: object):
     for check in (parse_topic_partition, lambda one: parse_topic_partitions([one])):
-        with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
+        with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not"):
             check(given)  # type: ignore[arg-type]
 
 

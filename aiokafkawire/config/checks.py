@@ -28,10 +28,10 @@ __all__ = (
 DEFAULT_PORT = 9092
 PLAINTEXT = "PLAINTEXT"
 MAX_TEXT_BYTES = 32_767
-"""What any string of Kafka's protocol may have."""
+"""Maximum size of a string in Kafka's protocol."""
 
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
-"""The lowest and the highest level, as Kafka has them; the other codecs have none."""
+"""Lowest and highest level of each codec, as in Kafka; the other codecs have no levels."""
 
 MAX_HOST = 253
 """Characters of a host name (RFC 1035)."""
@@ -40,7 +40,7 @@ MAX_ACKS = 2**15 - 1
 """Highest `acks` in a Produce request, an int16."""
 
 MAX_DURATION_MS = 2**53
-"""Far more than the age of any record; keeps the arithmetic of timestamps in 64 bits."""
+"""Upper limit of a duration; it keeps timestamp arithmetic within 64 bits."""
 
 _BY_DURATION = re.compile(
     r"by_duration:P(?=.)(?:([0-9]{1,18})D)?"
@@ -50,7 +50,7 @@ _BY_DURATION = re.compile(
 
 
 def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
-    """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
+    """Split and check bootstrap servers: "host:port,host:port" or a list of addresses."""
     given: Any = servers.split(",") if isinstance(servers, str) else servers
     parts = list(given) if isinstance(given, Iterable) else [given]
     if isinstance(given, Mapping | bytes) or not all(isinstance(part, str) for part in parts):
@@ -61,14 +61,14 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     for server in cleaned:
         parse_address(server)
     if not cleaned:
-        raise InvalidOption("bootstrap_servers is empty: give 'host:port', or several of them")
+        raise InvalidOption("bootstrap_servers is empty: pass 'host:port' or a list of them")
     return cleaned
 
 
 def parse_address(server: str) -> tuple[str, int]:
     """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092.
 
-    Before it may stand the name of a listener without encryption, as in Kafka's own settings.
+    A prefix "PLAINTEXT://", as in Kafka's listener settings, is allowed.
     """
     scheme, found, bare = server.rpartition("://")
     if found and scheme.upper() != PLAINTEXT:
@@ -128,8 +128,8 @@ def reset_duration_ms(policy: Any) -> int | None:
 def check_field(field: dataclasses.Field[Any], value: Any) -> None:
     """Check a value against the declaration of its option.
 
-    None is valid exactly where it is the default. Types are strict: a bool is no number, and a
-    number no bool.
+    None is valid only if it is the default. Types are strict: a bool is not a number, and a number
+    is not a bool.
 
     Raises:
         InvalidOption: The value has the wrong type or is out of range.
@@ -168,7 +168,7 @@ def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
     if not isinstance(value, str):
         raise InvalidOption(f"{name} must be a string, not {value!r:.80}")
     if not value and not may_be_empty:
-        raise InvalidOption(f"{name} must not be empty: leave it out for none")
+        raise InvalidOption(f"{name} must not be empty; omit it for none")
     if not _fits(value):
         raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
 
@@ -181,9 +181,9 @@ def _fits(text: str) -> bool:
 
 
 def check_acks(acks: Any, api_version: str | None) -> None:
-    """Raise `InvalidOption` for acks that no broker takes.
+    """Raise `InvalidOption` for acks that no broker accepts.
 
-    Only Kafka 0.8 takes a number of replicas above 1, so that needs an `api_version` of 0.8.
+    Only Kafka 0.8 accepts a number of replicas above 1, which requires an `api_version` of 0.8.
     """
     hint = ""
     if isinstance(acks, int) and not isinstance(acks, bool):
@@ -191,14 +191,14 @@ def check_acks(acks: Any, api_version: str | None) -> None:
         if -1 <= acks <= (MAX_ACKS if of_kafka08 else 1):
             return
         if acks > 1 and not of_kafka08:
-            hint = "; more is for Kafka 0.8 alone: give its release as api_version"
+            hint = "; only Kafka 0.8 accepts more: set its release as api_version"
     elif isinstance(acks, str) and acks == "all":
         return
     raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {acks!r:.80}{hint}")
 
 
 def check_level(codec: str, level: Any) -> None:
-    """Raise `InvalidOption` for a level that the codec does not have."""
+    """Raise `InvalidOption` for a compression level that the codec lacks."""
     if codec not in COMPRESSION_LEVELS:
         raise InvalidOption(f"compression_level: compression_type {codec!r} has no levels")
     low, high = COMPRESSION_LEVELS[codec]
@@ -210,7 +210,7 @@ def check_level(codec: str, level: Any) -> None:
 
 
 def check_order(config: object, low: str, high: str) -> None:
-    """Raise `InvalidOption` if one option's number is above that of another."""
+    """Raise `InvalidOption` if option `low` is above option `high`."""
     if getattr(config, low) > getattr(config, high):
         raise InvalidOption(
             f"{low} ({getattr(config, low)}) must not be above {high} ({getattr(config, high)})"

@@ -1,8 +1,8 @@
-"""Names of other Kafka clients that do not exist here, and what stands for each.
+"""Names of other Kafka clients that this package lacks, with the alternative for each.
 
-A newcomer types what aiokafka, confluent-kafka, kafka-python or Java call a thing; the
-`AttributeError` then says where it is. `AbsentAttribute` costs nothing where names do exist, unlike
-`__getattr__`, which makes every look-up of an attribute slower (CPython 3.11).
+A user of aiokafka, confluent-kafka, kafka-python or Java who tries a familiar name gets an
+`AttributeError` with the alternative. `AbsentAttribute` costs nothing for existing names, unlike
+`__getattr__`, which slows down every attribute lookup (CPython 3.11).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = (
     "absent_name_error",
 )
 
-TIMEOUT = "the wait is an argument: getmany(timeout_ms=…), getone(timeout_ms=…)"
+TIMEOUT = "pass the timeout: getmany(timeout_ms=…), getone(timeout_ms=…)"
 TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
 NO_ADMIN = (
     "there is no admin client yet; `aiokafkawire topics` and `aiokafkawire groups` do this from a"
     " shell, and a Broker in tests has create_topic()"
 )
-SECURITY = "TLS and SASL are not there yet"
+SECURITY = "TLS and SASL are not supported yet"
 NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
 STOP = "await stop(), or leave 'async with'"
 START = "await start(), or enter 'async with'"
@@ -33,7 +33,7 @@ CLIENT_HINTS: Mapping[str, str] = {
     "bootstrap": START,
     "bootstrap_connected": START,
     "close": STOP,
-    "cluster_id": "there is no call for it",
+    "cluster_id": "there is no such call",
     "list_topics": TOPICS,
     "set_sasl_credentials": SECURITY,
 }
@@ -41,14 +41,14 @@ CLIENT_HINTS: Mapping[str, str] = {
 PRODUCER_HINTS: Mapping[str, str] = {
     **CLIENT_HINTS,
     "client": "use the calls of the producer itself",
-    "create_batch": "await send_many(topic, values) makes batches by itself",
+    "create_batch": "await send_many(topic, values) creates the batches",
     "init_transactions": START + ", with a transactional_id",
     "max_usable_produce_magic": "the format of records is negotiated",
     "partitions_for_topic": "await partitions_for(topic)",
-    "poll": "nothing needs to be polled: await the Delivery that send() returns, or flush()",
+    "poll": "no polling is needed: await the Delivery that send() returns, or flush()",
     "produce": "await send(topic, value, key), or send_nowait()",
     "produce_batch": "await send_many(topic, values)",
-    "purge": "stop() waits close_timeout_ms; what is left then fails",
+    "purge": "stop() waits close_timeout_ms; unsent records then fail",
     "send_async": "await send(), which returns a Delivery",
     "send_batch": "await send_many(topic, values, partition=…)",
     "send_offsets": "await send_offsets_to_transaction(consumer)",
@@ -57,20 +57,20 @@ PRODUCER_HINTS: Mapping[str, str] = {
 
 CONSUMER_HINTS: Mapping[str, str] = {
     **CLIENT_HINTS,
-    "commit_async": "await commit(), in a task of its own where it must not hold up the caller",
+    "commit_async": "await commit(), in a separate task if the caller must not wait",
     "commit_sync": "await commit()",
     "consume": "await getmany(timeout_ms=…), or iterate: async for record in consumer",
     "consumer_group_metadata": "group_metadata()",
-    "enforce_rebalance": "there is no call for it",
+    "enforce_rebalance": "there is no such call",
     "get_watermark_offsets": "await beginning_offsets(tp), end_offsets(tp); cached: highwater(tp)",
     "incremental_assign": "assign(*partitions) keeps the positions of partitions that stay",
     "incremental_unassign": "assign(*partitions) keeps the positions of partitions that stay",
-    "last_poll_timestamp": "metrics() has its numbers",
+    "last_poll_timestamp": "see metrics()",
     "list_partitions": TOPICS,
     "memberid": "group_metadata().member_id",
     "partitions_for_topic": "await partitions_for(topic)",
     "poll": "await getmany(timeout_ms=…) or getone(timeout_ms=…); or async for record in consumer",
-    "store_offsets": "await commit(…); auto-commit takes what the application has processed",
+    "store_offsets": "await commit(…); auto-commit uses processed records",
     "unassign": "unsubscribe()",
     "wakeup": "cancel the task that waits",
 }
@@ -116,12 +116,12 @@ MODULE_HINTS: Mapping[str, str] = {
     "OffsetOutOfRangeError": "use NoOffsetForPartition",
     "OffsetSpec": "await Consumer.beginning_offsets(), end_offsets() or offsets_for_times()",
     "ProducerClosed": "use ClientClosed",
-    "ProducerRecord": "give its parts to Producer.send(topic, value, key, partition)",
+    "ProducerRecord": "pass its parts to Producer.send(topic, value, key, partition)",
     "RebalanceInProgressError": "use CommitFailed",
     "RequestTimedOutError": "use RequestTimedOut, DeliveryTimedOut or DeliveryUnknown",
     "Serializer": NO_SERIALIZERS,
     "SerializingProducer": NO_SERIALIZERS,
-    "ShareConsumer": "there are no share groups yet",
+    "ShareConsumer": "share groups are not supported yet",
     "TopicAuthorizationFailedError": "use BrokerError; its name is TOPIC_AUTHORIZATION_FAILED",
     "UnknownMemberIdError": "use CommitFailed",
     "UnknownTopicOrPartitionError": "use UnknownTopic",
@@ -130,7 +130,7 @@ MODULE_HINTS: Mapping[str, str] = {
 
 
 class AbsentAttribute:
-    """A class attribute that is not there: looking it up raises `AttributeError` with a hint."""
+    """A missing class attribute: looking it up raises `AttributeError` with a hint."""
 
     __slots__ = ("hint", "name")
 
@@ -139,7 +139,7 @@ class AbsentAttribute:
         self.hint = hint
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # With `obj` given Python does not add a "Did you mean" of its own.
+        # With `obj`, Python does not add its own "Did you mean".
         raise AttributeError(
             f"{owner.__name__!r} object has no attribute {self.name!r}: {self.hint}",
             name=self.name,
@@ -148,11 +148,11 @@ class AbsentAttribute:
 
 
 def absent_name_error(module: str, name: str, caller: str) -> Exception:
-    """Return the error for a name that a module lacks, with what stands for it if that is known.
+    """Return the error for a name that a module lacks, with the alternative if there is one.
 
     Args:
         module: Name of the module.
-        name: The name, maybe of another client's package.
+        name: The name, perhaps of another client's package.
         caller: Name of the function that looks it up.
     """
     text = f"module {module!r} has no attribute {name!r}"
@@ -160,6 +160,6 @@ def absent_name_error(module: str, name: str, caller: str) -> Exception:
     if hint is None:
         return AttributeError(text)
     if caller == "_handle_fromlist":
-        # `from module import name` would put a text without the hint in place of this.
+        # `from module import name` would replace an AttributeError and drop its hint.
         return ImportError(f"{text}: {hint}", name=module)
     return AttributeError(f"{text}: {hint}", name=name, obj=None)

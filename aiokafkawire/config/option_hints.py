@@ -1,7 +1,7 @@
-"""Hints for options that do not exist here: the names of other Kafka clients, then near spellings.
+"""Hints for unknown options: names of other Kafka clients first, then similar spellings.
 
 The other clients are aiokafka, kafka-python, librdkafka (confluent-kafka) and Kafka's Java client.
-Names are compared in lower case with underscores, so `linger.ms` and `linger-ms` are `linger_ms`.
+Names are compared in lower case with underscores: `linger.ms` and `linger-ms` match `linger_ms`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Collection, Mapping, Sequence
 __all__ = ("did_you_mean", "option_hint")
 
 BYTES_ONLY = "keys and values are bytes: encode before you send, decode what you get"
-SECURITY = "TLS and SASL are not there yet: connect without them"
-CALLBACK = "there are no callbacks in options: errors are raised by the calls"
+SECURITY = "TLS and SASL are not supported yet: connect without them"
+CALLBACK = "options have no callbacks: the calls raise errors"
 LOGGING = 'set the level of logging.getLogger("aiokafkawire")'
-METRICS = "metrics() of the client has its numbers"
+METRICS = "see metrics() of the client"
 SOCKETS = "sockets keep the defaults of the operating system"
 LOOP = "a client belongs to the event loop in which it is started"
-WAIT = "the wait is an argument of the call: getmany(timeout_ms=…), getone(timeout_ms=…)"
-STORED = "commit() and auto-commit take what the application has processed"
+WAIT = "pass the timeout to the call: getmany(timeout_ms=…), getone(timeout_ms=…)"
+STORED = "commit() and auto-commit use the records that the application has processed"
 CLASSIC = "groups use the classic protocol"
 INTERNAL = "a pattern matches no internal topic; subscribe to one by its name"
 NEGOTIATED = "versions are negotiated with each broker; api_version='0.8.2' skips that"
-SESSIONS = "fetch sessions are used where the broker has them"
-NO_COUNT_LIMIT = "bytes and time alone end a batch: batch_size_bytes, linger_ms"
+SESSIONS = "fetch sessions are used if the broker supports them"
+NO_COUNT_LIMIT = "only size and time limit a batch: batch_size_bytes, linger_ms"
 LEVEL = "compression_level"
 NO_PLUGINS = "there are no plug-ins: wrap the calls of the client instead"
-EVENTS = "errors and end of partition are no events here: errors are raised, lag() says how far"
+EVENTS = "there are no events: calls raise errors, and lag() shows the end of a partition"
 
 RENAMED: Mapping[str, str] = {
     # Every client
@@ -106,13 +106,13 @@ RENAMED: Mapping[str, str] = {
     "rebalance_timeout_ms": "max_poll_interval_ms",
     "static_member_id": "group_instance_id",
 }
-"""Options of other clients, and the option that stands for each."""
+"""Options of other clients, with the corresponding option of this package."""
 
 ABSENT: Mapping[str, str] = {
     # aiokafka and kafka-python
     "loop": LOOP,
     "consumer_timeout_ms": WAIT,
-    "default_offset_commit_callback": "await commit(), which raises what went wrong",
+    "default_offset_commit_callback": "await commit(), which raises errors",
     "enable_incremental_fetch_sessions": SESSIONS,
     "exclude_internal_topics": INTERNAL,
     "kafka_client": SOCKETS,
@@ -120,20 +120,20 @@ ABSENT: Mapping[str, str] = {
     "socket_options": SOCKETS,
     "receive_buffer_bytes": SOCKETS,
     "send_buffer_bytes": SOCKETS,
-    "proxy_url": "there is no support for proxies",
-    "socks5_proxy": "there is no support for proxies",
+    "proxy_url": "proxies are not supported",
+    "socks5_proxy": "proxies are not supported",
     "topics": "topics are positional arguments: Consumer('orders', …); or call subscribe()",
     "topic": "topics are positional arguments: Consumer('orders', …); or call subscribe()",
     # Java
     "auto_include_jmx_reporter": METRICS,
-    "client_dns_lookup": "all addresses of a name are tried",
+    "client_dns_lookup": "all addresses of a host name are tried",
     "config_providers": NO_PLUGINS,
     "enable_metrics_push": METRICS,
     "group_protocol": CLASSIC,
     "group_remote_assignor": CLASSIC,
     "interceptor_classes": NO_PLUGINS,
-    "metadata_recovery_strategy": "it is rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
-    "share_acknowledgement_mode": "there are no share groups",
+    "metadata_recovery_strategy": "always rebootstrap: metadata_recovery_rebootstrap_trigger_ms",
+    "share_acknowledgement_mode": "share groups are not supported",
     "transaction_two_phase_commit_enable": (
         "see Producer.detach_transaction() and end_detached_transaction()"
     ),
@@ -146,50 +146,50 @@ ABSENT: Mapping[str, str] = {
     "background_event_cb": CALLBACK,
     "batch_num_messages": NO_COUNT_LIMIT,
     "broker_address_family": "addresses of both families are tried",
-    "broker_address_ttl": "names are resolved for each connection",
-    "builtin_features": "aiokafkawire.about() says what is installed",
+    "broker_address_ttl": "host names are resolved for each connection",
+    "builtin_features": "aiokafkawire.about() shows what is installed",
     "consume_callback_max_messages": CALLBACK,
     "debug": LOGGING,
     "delivery_report_only_error": "each send() returns a Delivery: await it",
     "enable_auto_offset_store": STORED,
     "enable_gapless_guarantee": "a batch whose outcome is unknown fails with DeliveryUnknown",
     "enable_partition_eof": EVENTS,
-    "enable_random_seed": "random numbers need no seed",
-    "enable_sparse_connections": "connections are made on demand",
+    "enable_random_seed": "no seed is needed",
+    "enable_sparse_connections": "connections are opened on demand",
     "enabled_events": EVENTS,
-    "fetch_error_backoff_ms": "retry_backoff_ms is the pause before any retry",
-    "fetch_queue_backoff_ms": "a fetch waits for room by itself: fetch_max_bytes",
+    "fetch_error_backoff_ms": "retry_backoff_ms applies to all retries",
+    "fetch_queue_backoff_ms": "a fetch waits until the buffer has space: fetch_max_bytes",
     "group_protocol_type": CLASSIC,
-    "internal_termination_signal": "no threads run that would need a signal",
+    "internal_termination_signal": "the client has no threads that need a signal",
     "log_level": LOGGING,
     "log_queue": LOGGING,
     "log_thread_name": LOGGING,
     "logger": LOGGING,
     "max_in_flight_per_connection": "max_in_flight_requests_per_connection of Producer",
-    "message_copy_max_bytes": "records are copied once, into their batch",
+    "message_copy_max_bytes": "each record is copied once, into its batch",
     "msg_order_cmp": "records of a partition are sent in the order of the calls",
     "on_delivery": "each send() returns a Delivery: await it",
-    "offset_store_method": "offsets are stored by the group's coordinator: commit()",
+    "offset_store_method": "the group coordinator stores offsets: commit()",
     "opaque": CALLBACK,
     "plugin_library_paths": NO_PLUGINS,
     "produce_offset_report": "a Delivery always has the offset",
-    "queue_buffering_backpressure_threshold": "send() waits for room: buffer_memory_bytes",
+    "queue_buffering_backpressure_threshold": "send() waits for memory: buffer_memory_bytes",
     "queuing_strategy": "records of a partition are sent in the order of the calls",
     "reconnect_backoff_jitter_ms": "jitter is always on; see reconnect_backoff_ms",
     "socket_blocking_max_ms": SOCKETS,
     "socket_keepalive_enable": SOCKETS,
-    "socket_max_fails": "a connection ends with its first failure",
+    "socket_max_fails": "a connection closes on its first failure",
     "socket_nagle_disable": "Nagle's algorithm is off",
     "socket_receive_buffer_bytes": SOCKETS,
     "socket_send_buffer_bytes": SOCKETS,
     "statistics_interval_ms": METRICS,
-    "sticky_partitioning_linger_ms": "records without a key fill one batch at a time by themselves",
-    "topic_blacklist": "a pattern can leave topics out: subscribe(pattern=…)",
-    "topic_metadata_refresh_fast_cnt": "metadata_max_age_ms says when metadata is renewed",
-    "topic_metadata_refresh_fast_interval_ms": "retry_backoff_ms is the pause before any retry",
-    "topic_metadata_refresh_sparse": "only topics in use are asked for",
+    "sticky_partitioning_linger_ms": "records without a key always fill one batch at a time",
+    "topic_blacklist": "a pattern can exclude topics: subscribe(pattern=…)",
+    "topic_metadata_refresh_fast_cnt": "metadata_max_age_ms sets the refresh interval",
+    "topic_metadata_refresh_fast_interval_ms": "retry_backoff_ms applies to all retries",
+    "topic_metadata_refresh_sparse": "only topics in use are requested",
 }
-"""Options of other clients that have no counterpart, and why, or what to use instead."""
+"""Options of other clients without a counterpart, with the reason or an alternative."""
 
 FAMILIES: Sequence[tuple[str, str]] = (
     ("security_", SECURITY),
@@ -204,18 +204,18 @@ FAMILIES: Sequence[tuple[str, str]] = (
     ("metric", METRICS),
     ("schema_registry", BYTES_ONLY),
 )
-"""Options of other clients by the begin of their name."""
+"""Options of other clients by prefix."""
 
 
 def option_hint(
     name: str, known: Sequence[str], others: Mapping[str, Collection[str]] | None = None
 ) -> str:
-    """Return the end of a sentence about an unknown option; empty if nothing is like it.
+    """Return the end of an error message about an unknown option; empty if nothing is similar.
 
     Args:
-        name: The option as it was given.
+        name: The option that was passed.
         known: The options of the client.
-        others: The options of other clients here, by the name of their class.
+        others: The options of this package's other clients, by class name.
     """
     plain = name.lower().replace(".", "_").replace("-", "_")
     target = RENAMED.get(plain, plain)
@@ -235,7 +235,7 @@ def option_hint(
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return "; did you mean …?" with the option that is spelled most like `name`, or nothing."""
+    """Return "; did you mean …?" with the most similar option, or an empty string."""
     candidates = [candidate for candidate in known if candidate.startswith(name)]
     candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
     return f"; did you mean {candidates[0]!r}?" if candidates else ""

@@ -1,8 +1,8 @@
 """Options of the clients.
 
-Names are Kafka's in snake_case; where Kafka's name hides the unit it is appended
-(`batch.size` is `batch_size_bytes`). Each client has a frozen class, checked when it is made, and
-a TypedDict of the same names for its constructor's keyword arguments.
+Names are Kafka's in snake_case, with the unit appended where Kafka's name lacks it (`batch.size` is
+`batch_size_bytes`). Each client has a frozen class, which validates its values, and a TypedDict of
+the same names for the keyword arguments of its constructor.
 """
 
 from __future__ import annotations
@@ -72,75 +72,80 @@ def _option(default: Any, meaning: str, **checks: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Options that every client has. Times are in milliseconds, sizes in bytes."""
+    """Options of all clients. Times are in milliseconds, sizes in bytes."""
 
     bootstrap_servers: str | Sequence[str] = _option(
         dataclasses.MISSING,
-        "Where to find the cluster: `host:port`, several with commas between, or a list of them.",
+        "Addresses of brokers to connect to first: `host:port`, comma-separated, or a list.",
     )
-    client_id: str = _text(
-        "aiokafkawire", meaning="How the client is called in the brokers' logs and quotas."
-    )
+    client_id: str = _text("aiokafkawire", meaning="Client name used in broker logs and quotas.")
     client_rack: str = _text(
-        "", meaning="Rack or zone of this client, for assignors and replicas that are near."
+        "",
+        meaning="Rack or zone of this client, for rack-aware assignors and for fetching from the"
+        " closest replica (KIP-392).",
     )
     api_version: str | None = _text(
         None,
-        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on brokers'
-        ' report their versions; below "2.4" the client uses none that is newer than Kafka 2.3, as'
+        meaning='Kafka release of the brokers, such as "0.8.2". Brokers from "0.10" on report their'
+        ' versions. Below "2.4", the client uses no API version that is newer than Kafka 2.3, which'
         " some mock brokers need.",
     )
     request_timeout_ms: int = _number(
-        30_000, 1, meaning="How long the answer to one request is awaited, before another attempt."
+        30_000,
+        1,
+        meaning="Time to wait for the response to a request before it fails or is retried.",
     )
     default_api_timeout_ms: int = _number(
-        60_000, 1, meaning="How long a call may take that has no deadline of its own."
+        60_000, 1, meaning="Timeout of calls that have no timeout of their own."
     )
     close_timeout_ms: int = _number(
-        30_000, meaning="How long closing may take: what is unsent, commits, leaving the group."
+        30_000, meaning="Time to close the client: send buffered records, commit, leave the group."
     )
     retry_backoff_ms: int = _number(
-        100, meaning="Pause before the first repeat of what failed; it doubles, with jitter."
+        100, meaning="Backoff before the first retry of a request; it doubles, with jitter."
     )
-    retry_backoff_max_ms: int = _number(1_000, meaning="The longest pause before a repeat.")
+    retry_backoff_max_ms: int = _number(1_000, meaning="Maximum backoff before a retry.")
     reconnect_backoff_ms: int = _number(
-        50, meaning="Pause before a broker is connected to again; it doubles, with jitter."
+        50, meaning="Backoff before the first reconnect to a broker; it doubles, with jitter."
     )
-    reconnect_backoff_max_ms: int = _number(
-        1_000, meaning="The longest pause before a broker is connected to again."
-    )
+    reconnect_backoff_max_ms: int = _number(1_000, meaning="Maximum backoff before a reconnect.")
     socket_connection_setup_timeout_ms: int = _number(
-        10_000, 1, meaning="How long the first attempt to connect may take; later ones longer."
+        10_000,
+        1,
+        meaning="Timeout of the first attempt to connect; it grows with each failed attempt.",
     )
     socket_connection_setup_timeout_max_ms: int = _number(
-        30_000, 1, meaning="The longest that an attempt to connect may take."
+        30_000, 1, meaning="Maximum timeout of an attempt to connect."
     )
     connections_max_idle_ms: int = _number(
-        540_000, 1, meaning="A connection without traffic for this time is closed."
+        540_000, 1, meaning="Close a connection after this time without traffic."
     )
     metadata_max_age_ms: int = _number(
-        300_000, 1, meaning="The cluster's metadata is refreshed after this time."
+        300_000, 1, meaning="Refresh the metadata after this time, even without a change."
     )
     metadata_recovery_rebootstrap_trigger_ms: int = _number(
         300_000,
-        meaning="After this time without a reachable broker, `bootstrap_servers` are tried again.",
+        meaning="Time without a reachable broker before the client returns to `bootstrap_servers`"
+        " (KIP-1102).",
     )
     max_response_bytes: int = _number(
         100 * 1024 * 1024,
         1024,
-        meaning="A larger response is refused and its connection closed"
-        " (a consumer's `fetch_max_bytes` comes on top).",
+        meaning="Maximum size of a response; the connection closes on a larger one. A consumer adds"
+        " `fetch_max_bytes`.",
     )
     max_decompressed_bytes: int = _number(
-        128 * 1024 * 1024, 1024, meaning="The most that one compressed batch may unpack to."
+        128 * 1024 * 1024, 1024, meaning="Maximum decompressed size of one batch."
     )
     allow_auto_create_topics: bool = _switch(
-        True, "Whether asking for an unknown topic may make it, where the brokers do that."
+        True,
+        "Let a metadata request create an unknown topic, if the brokers have"
+        " `auto.create.topics.enable`.",
     )
     connect_on_start: bool = _switch(
         True,
-        "Whether `start` waits for a broker and fails without one; off, it returns at once and the"
-        " client connects in the background.",
+        "Wait for a broker in `start`, and fail without one. If False, `start` returns at once and"
+        " the client connects in the background.",
     )
 
     def __post_init__(self) -> None:
@@ -152,7 +157,7 @@ class ClientConfig:
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse options that contradict each other."""
+        """Raise `InvalidOption` for options that contradict each other."""
         for low, high in (
             ("retry_backoff_ms", "retry_backoff_max_ms"),
             ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
@@ -167,7 +172,7 @@ class ClientConfig:
 
     @property
     def max_frame_bytes(self) -> int:
-        """The longest response of any kind; one that claims more ends its connection."""
+        """Maximum size of a response frame."""
         return self.max_response_bytes
 
 
@@ -176,86 +181,87 @@ class ProducerConfig(ClientConfig):
     """Options of `Producer`; the defaults are the Java producer's."""
 
     acks: Acks = _option(
-        "all", "Who must have a record before it counts: all replicas in sync, the leader, nobody."
+        "all",
+        "Required acknowledgements of a record: all in-sync replicas, the leader (1), none (0).",
     )
     enable_idempotence: bool | None = _switch(
         None,
-        "Whether batches are numbered, so that each is written once and in order;"
-        " on by default, unless `acks` or the requests in flight rule it out.",
+        "Number the batches, so that each is written exactly once and in order. On by default,"
+        " unless `acks` or `max_in_flight_requests_per_connection` rules it out.",
     )
     max_in_flight_requests_per_connection: int = _number(
-        5, 1, 1_000, meaning="Requests to one broker that may be unanswered at a time."
+        5, 1, 1_000, meaning="Maximum number of requests in flight to one broker."
     )
-    linger_ms: int = _number(5, meaning="How long a batch waits for more records.")
+    linger_ms: int = _number(5, meaning="Time that a batch waits for more records.")
     batch_size_bytes: int = _number(
-        16_384, 1, meaning="A batch is sent when it holds this much, before compression."
+        16_384, 1, meaning="Size before compression at which a batch is full and is sent."
     )
     buffer_memory_bytes: int = _number(
-        32 * 1024 * 1024, 1, meaning="What all records that are not acknowledged yet may take."
+        32 * 1024 * 1024, 1, meaning="Memory for all records that are not acknowledged yet."
     )
     max_request_size_bytes: int = _number(
-        1024 * 1024, 1, meaning="The largest record, and the most that one request carries."
+        1024 * 1024, 1, meaning="Maximum size of a record, and of a Produce request."
     )
     max_block_ms: int = _number(
-        60_000, meaning="How long `send` waits for room in the buffer or for an unknown topic."
+        60_000, meaning="Time that `send` waits for buffer memory or for the metadata of a topic."
     )
     delivery_timeout_ms: int = _number(
-        120_000, 1, meaning="How long a record may take to be acknowledged, repeats included."
+        120_000,
+        1,
+        meaning="Time from `send` to the acknowledgement of a record, including retries.",
     )
     retries: int = _number(
-        MAX_INT32, meaning="How often a batch is repeated, within `delivery_timeout_ms`."
+        MAX_INT32, meaning="Maximum number of retries of a batch within `delivery_timeout_ms`."
     )
     compression_type: CompressionName = _choice(
-        *get_args(CompressionName), meaning="The codec in which batches are sent and stored."
+        *get_args(CompressionName), meaning="Compression codec of batches."
     )
     compression_level: int | None = _number(
         None,
         -131_072,
         22,
-        meaning="How hard the codec tries: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22;"
-        " its own default unless set.",
+        meaning="Compression level: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22. Default: that of"
+        " the codec.",
     )
     partitioner: Callable[..., int] | None = _option(
         None,
-        "A function that chooses the partition of each record; see `Partitioner`.",
+        "Function that returns the partition of a record; see `Partitioner`.",
         callable=True,
     )
-    partitioner_ignore_keys: bool = _switch(
-        False, "Spread records with a key as those without: a key decides nothing."
-    )
+    partitioner_ignore_keys: bool = _switch(False, "Ignore keys when choosing a partition.")
     partitioner_adaptive_partitioning_enable: bool = _switch(
-        True, "Without a key: let partitions with short queues have more records (KIP-794)."
+        True, "For records without a key: send more records to faster brokers (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = _number(
         0,
-        meaning="Without a key: avoid partitions whose broker has accepted nothing for this time;"
-        " 0: never.",
+        meaning="For records without a key: avoid a broker that has accepted no batch for this time"
+        " (KIP-794). 0 turns it off.",
     )
     metadata_max_idle_ms: int = _number(
         300_000,
         5_000,
-        meaning="How long metadata of a topic that nothing is sent to is kept fresh.",
+        meaning="Time after the last `send` to a topic during which its metadata is refreshed.",
     )
     transactional_id: str | None = _text(
         None,
-        meaning="The name under which transactions are made; of two producers with one name the"
-        " older is fenced.",
+        meaning="Id of a transactional producer. A newer producer with the same id fences the older"
+        " one.",
     )
     transaction_timeout_ms: int = _number(
         60_000,
         1,
-        meaning="The coordinator aborts a transaction that is open longer; at most the"
-        " brokers' `transaction.max.timeout.ms`.",
+        meaning="The coordinator aborts a transaction that is open for longer. At most the brokers'"
+        " `transaction.max.timeout.ms`.",
     )
 
     @property
     def required_acks(self) -> int:
-        """acks as it stands in a Produce request: -1 for all."""
+        """`acks` as in a Produce request: -1 for `all`."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def idempotent(self) -> bool:
-        """Return True if the producer is idempotent: the default unless `acks` is lowered."""
+        """True if the producer is idempotent: set, or by default with `acks="all"`."""
         if self.enable_idempotence is None:
             if self.transactional_id is not None:
                 return True
@@ -269,7 +275,7 @@ class ProducerConfig(ClientConfig):
             self._check_idempotence("enable_idempotence=True")
         if self.transactional_id is not None:
             if self.enable_idempotence is False:
-                raise InvalidOption("transactional_id needs idempotence: enable_idempotence is off")
+                raise InvalidOption("transactional_id needs enable_idempotence, which is False")
             self._check_idempotence("transactional_id")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise InvalidOption(
@@ -294,75 +300,76 @@ class ConsumerConfig(ClientConfig):
     """Options of `Consumer`; the defaults are the Java consumer's."""
 
     group_id: str | None = _text(
-        None, meaning="The group that shares the topics and keeps the offsets; none by default."
+        None,
+        meaning="Consumer group that shares partitions and stores offsets; none by default.",
     )
     group_instance_id: str | None = _text(
         None,
-        meaning="Name of a static member: it keeps its partitions through a restart (KIP-345).",
+        meaning="Id of a static member, which keeps its partitions across a restart (KIP-345).",
     )
     session_timeout_ms: int | None = _number(
         None,
         1,
-        meaning="A member without a heartbeat for this time leaves the group; 45 s unless set.",
+        meaning="The coordinator removes a member without a heartbeat for this time; default 45 s.",
     )
-    heartbeat_interval_ms: int = _number(3_000, 1, meaning="Time between two heartbeats.")
+    heartbeat_interval_ms: int = _number(3_000, 1, meaning="Interval between heartbeats.")
     max_poll_interval_ms: int = _number(
         300_000,
         1,
-        meaning="A member whose application asks for no records for this time loses its"
+        meaning="Maximum time between two calls for records; after it, the member loses its"
         " partitions.",
     )
     rebalance_callback_timeout_ms: int = _number(
-        60_000, 1, meaning="How long a method of the `RebalanceListener` may take."
+        60_000, 1, meaning="Timeout of a method of the `RebalanceListener`."
     )
     max_poll_records: int = _number(
-        500, 1, meaning="The most records that one `getmany` or one batch gives."
+        500, 1, meaning="Maximum number of records that one `getmany` call or batch returns."
     )
     fetch_min_bytes: int = _number(
-        1, meaning="A broker answers a fetch when it has this much, or the wait is over."
+        1, meaning="Size of data at which a broker responds to a fetch before `fetch_max_wait_ms`."
     )
     fetch_max_bytes: int = _number(
-        50 * 1024 * 1024, 1, meaning="The most that one fetch brings from one broker."
+        50 * 1024 * 1024, 1, meaning="Maximum size of one fetch response."
     )
     fetch_max_wait_ms: int = _number(
-        500, meaning="How long a broker may wait for `fetch_min_bytes`."
+        500, meaning="Maximum time that a broker waits for `fetch_min_bytes`."
     )
     max_partition_fetch_bytes: int = _number(
-        1024 * 1024, 1, meaning="The most that one fetch brings of one partition."
+        1024 * 1024, 1, meaning="Maximum size of one partition in a fetch response."
     )
     enable_auto_commit: bool = _switch(
-        True, "Whether what was processed is committed by itself, also before a rebalance."
+        True, "Commit processed records periodically, before a rebalance and on close."
     )
-    auto_commit_interval_ms: int = _number(5_000, 1, meaning="Time between two such commits.")
+    auto_commit_interval_ms: int = _number(5_000, 1, meaning="Interval between automatic commits.")
     auto_offset_reset: str = _option(
         "latest",
-        "Where to begin without a committed offset, or where the log has not the offset any more:"
-        ' "earliest", "latest", "by_duration:PnDTnHnMnS" (that long ago, as "by_duration:P7D"), or'
-        ' "none" (`NoOffsetForPartition` is raised).',
+        "Start position without a committed offset, or if the position is out of range:"
+        ' "earliest", "latest", "by_duration:PnDTnHnMnS" (that long ago, such as "by_duration:P7D";'
+        ' KIP-1106), or "none" (raise `NoOffsetForPartition`).',
         text=True,
     )
     offsets_storage: Literal["kafka", "zookeeper"] = _choice(
-        "kafka", "zookeeper", meaning="Where offsets are committed to (ZooKeeper: Kafka 0.8.1-2.8)."
+        "kafka", "zookeeper", meaning="Storage of committed offsets. ZooKeeper: Kafka 0.8.1 to 2.8."
     )
-    check_crcs: bool = _switch(True, "Whether the checksum of each batch is verified.")
+    check_crcs: bool = _switch(True, "Verify the CRC-32C of each batch.")
     isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
         "read_uncommitted",
         "read_committed",
-        meaning="Whether records of open and aborted transactions are given or passed over.",
+        meaning="With `read_committed`, skip records of open and aborted transactions.",
     )
     partition_assignment_strategy: Sequence[Any] = _option(
         ("range", "cooperative-sticky"),
-        "The assignors that this member can work with, by name or as `Assignor`s.",
+        "Assignors that this member supports, in order of preference: names or `Assignor`s.",
     )
 
     @property
     def effective_session_timeout_ms(self) -> int:
-        """The session timeout to ask for: Java's 45 s unless set."""
+        """Session timeout in milliseconds: Java's default of 45 s unless set."""
         return 45_000 if self.session_timeout_ms is None else self.session_timeout_ms
 
     @property
     def max_frame_bytes(self) -> int:
-        """A fetch brings up to `fetch_max_bytes`, and one batch that is as long as any response."""
+        """Maximum size of a response frame: `fetch_max_bytes` plus one batch of any size."""
         return self.max_response_bytes + self.fetch_max_bytes
 
     def _check_together(self) -> None:
@@ -371,7 +378,7 @@ class ConsumerConfig(ClientConfig):
         if policy not in ("earliest", "latest", "none") and reset_duration_ms(policy) is None:
             raise InvalidOption(
                 "auto_offset_reset must be 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMnS'"
-                f" (as 'by_duration:P7D'), not {policy!r}"
+                f" (such as 'by_duration:P7D'), not {policy!r}"
             )
         if self.heartbeat_interval_ms >= self.effective_session_timeout_ms:
             raise InvalidOption(
@@ -390,7 +397,7 @@ class ConsumerConfig(ClientConfig):
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of every client; see `ClientConfig`."""
+    """Keyword arguments of all clients; see `ClientConfig`."""
 
     bootstrap_servers: Required[str | Sequence[str]]
     client_id: str
@@ -415,7 +422,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """The keyword arguments of `Producer`; see `ProducerConfig`."""
+    """Keyword arguments of `Producer`; see `ProducerConfig`."""
 
     acks: Acks
     enable_idempotence: bool | None
@@ -439,7 +446,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """The keyword arguments of `Consumer`; see `ConsumerConfig`."""
+    """Keyword arguments of `Consumer`; see `ConsumerConfig`."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -465,20 +472,20 @@ def make_config(config_class: type[_Config], options: Mapping[str, Any]) -> _Con
     """Build an option class from keyword arguments.
 
     Raises:
-        InvalidOption: An option is unknown or has a wrong value. For an unknown one the text says
-            which option was meant, also for names of other Kafka clients.
+        InvalidOption: An option is unknown or its value is invalid. For an unknown option, the
+            message suggests the right name, also for names of other Kafka clients.
     """
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
             raise InvalidOption(f"unknown option {name!r}{unknown_option_hint(name, config_class)}")
     if "bootstrap_servers" not in options:
-        raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
+        raise InvalidOption("bootstrap_servers is missing: pass 'host:port' or a list of them")
     return config_class(**options)
 
 
 def unknown_option_hint(name: str, config_class: type[Any]) -> str:
-    """Return the end of a sentence about an option that `config_class` does not have."""
+    """Return the end of an error message about an option that `config_class` lacks."""
     return option_hint(
         name,
         [field.name for field in dataclasses.fields(config_class)],
@@ -490,10 +497,9 @@ def unknown_option_hint(name: str, config_class: type[Any]) -> str:
 
 
 class Option(NamedTuple):
-    """One option as it is declared.
+    """Declaration of an option.
 
-    `default` is `dataclasses.MISSING` for what must be given; `range` and `unit` are those of a
-    number.
+    `default` is `dataclasses.MISSING` for a required option; `range` and `unit` apply to numbers.
     """
 
     name: str
@@ -510,7 +516,7 @@ class Option(NamedTuple):
 
 
 def list_options(config_class: type[Any]) -> list[Option]:
-    """The options of a class, in the order of their declaration, those of its base first."""
+    """Return the options of a class in declaration order, those of its base class first."""
     return [
         Option(
             field.name,
@@ -531,7 +537,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 
 
 def _list_options(options: type, config_class: type[ClientConfig]) -> None:
-    """Add the options to the docstring that help() shows."""
+    """Add the options to the docstring for `help()`."""
     lines = "\n".join(f"    {option}" for option in list_options(config_class))
     options.__doc__ = f"{options.__doc__}\n\n{lines}"
 

@@ -118,7 +118,7 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ({"allow_auto_create_topics": 1}, "must be True or False"),
         ({"acks": "some"}, "acks must be"),
         ({"acks": -2}, "acks must be"),
-        ({"acks": 2}, "acks must be .*, not 2; more is for Kafka 0.8 alone"),
+        ({"acks": 2}, "acks must be .*, not 2; only Kafka 0.8 accepts more"),
         ({"acks": 2, "api_version": "0.9"}, "acks must be .*, not 2"),
         ({"acks": 2**15, "api_version": "0.8.2"}, "acks must be"),
         ({"acks": True}, "acks must be .*, not True"),
@@ -135,7 +135,10 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ({"transactional_id": ""}, "transactional_id must not be empty"),
         ({"transactional_id": 7}, "transactional_id must be a string"),
         ({"transactional_id": "t", "acks": 1}, "transactional_id needs acks='all'"),
-        ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence is off"),
+        (
+            {"transactional_id": "t", "enable_idempotence": False},
+            "enable_idempotence, which is False",
+        ),
         (
             {"transactional_id": "t", "max_in_flight_requests_per_connection": 6},
             "transactional_id allows at most 5",
@@ -162,7 +165,7 @@ def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, obj
     [
         ({"auto_offset_reset": "first"}, "auto_offset_reset must be"),
         ({"auto_offset_reset": ["latest"]}, "auto_offset_reset must be"),
-        ({"group_id": ""}, "group_id must not be empty: leave it out for none"),
+        ({"group_id": ""}, "group_id must not be empty; omit it for none"),
         ({"group_id": "g", "group_instance_id": ""}, "group_instance_id must not be empty"),
         ({"partition_assignment_strategy": 5}, "must be a list of assignors, not 5"),
         ({"isolation_level": ["read_committed"]}, "isolation_level must be one of"),

@@ -75,7 +75,7 @@ def test_other_types_raise() -> None:
         with pytest.raises(TypeError, match=r"^commit takes a batch of .*, or offsets"):
             parse_commit_argument(ConsumerAssignment(), given)
     by_topic: Any = {"orders": 5}
-    with pytest.raises(TypeError, match=r"a partition is .topic, number., not 'orders'"):
+    with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not 'orders'"):
         parse_commit_argument(ConsumerAssignment(), by_topic)
 
 
@@ -127,7 +127,7 @@ def test_timestamps_are_given_by_partition() -> None:
         ([P0], "timestamps must be a mapping"),
         ({P0: "5"}, "a timestamp must be a whole number of milliseconds, not '5'"),
         ({P0: 5.0}, "a timestamp must be a whole number of milliseconds, not 5.0"),
-        ({"orders": 5}, "a partition is"),
+        ({"orders": 5}, "a partition must be"),
     ],
 )
 def test_invalid_timestamps_raise(given: Any, message: str) -> None:

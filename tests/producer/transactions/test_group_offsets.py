@@ -39,7 +39,7 @@ def test_a_negative_offset_is_refused() -> None:
         ({TP: OffsetAndMetadata(5, leader_epoch=2**31)}, GROUP, "committed_leader_epoch"),
         ({TP: OffsetAndMetadata(5, "\ud800")}, GROUP, "committed_metadata"),
         ({TP: OffsetAndMetadata(5, "x" * 2**15)}, GROUP, "committed_metadata"),
-        ({("t", 2**31): 5}, GROUP, "a partition's number"),
+        ({("t", 2**31): 5}, GROUP, "a partition number"),
         ({("\ud800", 0): 5}, GROUP, "cannot be encoded as UTF-8"),
         ({TP: 5}, GroupMetadata("g", 2**31), "generation_id"),
         ({TP: 5}, GroupMetadata(None), "group_id"),  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_what_no_request_can_carry_is_refused(
 
 
 def test_what_is_no_partition_is_refused() -> None:
-    with pytest.raises(TypeError, match="a partition is"):
+    with pytest.raises(TypeError, match="a partition must be"):
         validate_offsets({"t": 5}, GROUP)
 
 
