@@ -95,7 +95,8 @@ def validate_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPa
     for argument in partitions:
         if isinstance(argument, int | float):
             raise TypeError(
-                f"a partition must be a (topic, number) tuple, not {argument!r}: pass a timeout as timeout_ms="
+                f"a partition must be a (topic, number) tuple, not {argument!r}: pass a timeout as"
+                " timeout_ms="
                 f"{argument!r}, a number of records as max_records={argument!r}"
             )
     return parse_topic_partitions(partitions)

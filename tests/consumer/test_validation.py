@@ -75,7 +75,7 @@ def test_other_types_raise() -> None:
         with pytest.raises(TypeError, match=r"^commit takes a batch of .*, or offsets"):
             parse_commit_argument(ConsumerAssignment(), given)
     by_topic: Any = {"orders": 5}
-    with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not 'orders'"):
+    with pytest.raises(TypeError, match=r"must be a .topic, number. tuple, not 'orders'"):
         parse_commit_argument(ConsumerAssignment(), by_topic)
 
 
