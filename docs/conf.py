@@ -41,13 +41,13 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
-    (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionScope)"),
+    (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
     # Errors that a docstring lists under "Raises": errors.md describes them.
     (r"py:exc", r"\w+"),
 ]
 
-NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "MessageStream", "Records"}
+NOT_FOR_USERS = {"Delivery", "Fault", "FetchResult", "MessageStream", "Records"}
 """Classes that only the package instantiates: their constructors are not shown."""
 
 
