@@ -257,7 +257,7 @@ class RebalanceHandler:
 
         Includes the application's own commits that are not acknowledged yet.
         """
-        tickets: list[int] = []
+        commit_ids: list[int] = []
         count = 0
         async for chunk in in_slices(partitions):
             owned = [p for p in chunk if self._is_owned(p)]
@@ -265,14 +265,14 @@ class RebalanceHandler:
             if self._config.enable_auto_commit:
                 offsets |= offsets_to_commit(owned, offsets)
             if offsets:
-                tickets.append(self._offsets.submit(offsets, before_revocation=True))
+                commit_ids.append(self._offsets.submit(offsets, before_revocation=True))
                 count += len(offsets)
-        if not tickets:
+        if not commit_ids:
             return
         timeout_s = self._config.request_timeout_ms / 1000
         deadline = min(self._clock.now() + timeout_s, self.close_deadline)
         try:
-            await self._offsets.wait_acknowledged(tickets, deadline)
+            await self._offsets.wait_acknowledged(commit_ids, deadline)
         except KafkaError as error:
             self._callbacks.counters.commit_failures += 1
             logger.warning(

@@ -574,15 +574,15 @@ class ConsumerSession(Session):
         while True:
             due = max(due + interval_s, clock.now())
             await clock.sleep_until(due)
-            tickets: list[int] = []
+            commit_ids: list[int] = []
             count = 0
             async for partitions in in_slices(self.assignment.values()):
                 offsets = self._uncommitted(group, partitions)
                 if offsets:
-                    tickets.append(group.offsets.submit(offsets))
+                    commit_ids.append(group.offsets.submit(offsets))
                     count += len(offsets)
-            if tickets:
-                await self._commit_quietly(group, tickets, count)
+            if commit_ids:
+                await self._commit_quietly(group, commit_ids, count)
 
     def _uncommitted(
         self, group: GroupSession, partitions: Iterable[AssignedPartition]
@@ -600,13 +600,13 @@ class ConsumerSession(Session):
         return offsets_to_commit(owned, group.offsets.pending_offsets(p.tp for p in owned))
 
     async def _commit_quietly(
-        self, group: GroupSession, tickets: Sequence[int], count: int
+        self, group: GroupSession, commit_ids: Sequence[int], count: int
     ) -> None:
         """Wait for commits of `count` partitions. A failure is logged, not raised."""
         clock = self.runtime.clock
         deadline = clock.now() + self.config.default_api_timeout_ms / 1000
         try:
-            await group.offsets.wait_acknowledged(tickets, deadline)
+            await group.offsets.wait_acknowledged(commit_ids, deadline)
         except KafkaError as error:
             self.counters.commit_failures += 1
             logger.log(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafkawire.types import NodeId
 
-from .states import Assignment, Generation, JoinResponseMember
+from .states import Assignment, Generation, JoinedMember
 
 __all__ = (
     "AssignPartitions",
@@ -62,14 +62,14 @@ class SendJoin(MembershipEffect):
 class ComputeAssignment(MembershipEffect):
     request: int
     protocol: str
-    members: tuple[JoinResponseMember, ...]
+    members: tuple[JoinedMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPartitionCounts(MembershipEffect):
     """Watch the topics without an assignment: the coordinator keeps the previous one (KIP-814)."""
 
-    members: tuple[JoinResponseMember, ...]
+    members: tuple[JoinedMember, ...]
 
 
 @dataclass(frozen=True, slots=True)

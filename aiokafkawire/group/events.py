@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import NodeId
 
-from .states import Assignment, JoinResponseMember
+from .states import Assignment, JoinedMember
 
 __all__ = (
     "AssignmentComputed",
@@ -22,8 +22,8 @@ __all__ = (
     "CoordinatorNotFound",
     "CoordinatorUnavailable",
     "DeadlineReached",
-    "ErrorReported",
     "FatalErrorOccurred",
+    "GroupErrorReported",
     "GroupLeft",
     "HeartbeatSucceeded",
     "IllegalGeneration",
@@ -86,7 +86,7 @@ class CommitRejected(MembershipEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorReported(MembershipEvent):
+class GroupErrorReported(MembershipEvent):
     """The final error was reported to the application."""
 
 
@@ -131,7 +131,7 @@ class JoinedAsLeader(RequestCompleted):
     member_id: str
     generation: int
     protocol: str
-    members: tuple[JoinResponseMember, ...]
+    members: tuple[JoinedMember, ...]
     skip_assignment: bool = False
 
 

@@ -56,7 +56,7 @@ class GroupLeader:
         self._counts: dict[str, int] = {}
 
     async def assign(
-        self, protocol: str, joined: Sequence[states.JoinResponseMember]
+        self, protocol: str, joined: Sequence[states.JoinedMember]
     ) -> dict[str, bytes]:
         """Return the encoded assignment per member id.
 
@@ -68,7 +68,7 @@ class GroupLeader:
         racks = replica_racks(self._cluster.metadata, counts)
         return compute_assignments(self._assignors[protocol], counts, members, racks)
 
-    async def watch(self, joined: Sequence[states.JoinResponseMember]) -> None:
+    async def watch(self, joined: Sequence[states.JoinedMember]) -> None:
         """Watch the members' topics without computing an assignment."""
         await self._count_partitions(subscribed_topics(self._decode(joined)))
 
@@ -88,7 +88,7 @@ class GroupLeader:
                 return f"topic {topic!r} has {now} partitions instead of {count}"
         return None
 
-    def _decode(self, joined: Sequence[states.JoinResponseMember]) -> list[MemberSubscription]:
+    def _decode(self, joined: Sequence[states.JoinedMember]) -> list[MemberSubscription]:
         members, unreadable = decode_subscriptions(joined)
         for member_id, error in unreadable.items():
             logger.log(
@@ -123,7 +123,7 @@ class GroupLeader:
 
 
 def decode_subscriptions(
-    members: Iterable[states.JoinResponseMember],
+    members: Iterable[states.JoinedMember],
 ) -> tuple[list[MemberSubscription], dict[str, MalformedMessage]]:
     """Return the members' subscriptions, and the error per member id that cannot be decoded.
 

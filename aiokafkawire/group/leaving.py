@@ -48,7 +48,7 @@ def fail(
 def mark_reported(
     m: MembershipMachine,
     state: states.JoinFailed | states.Fenced,
-    event: events.ErrorReported,
+    event: events.GroupErrorReported,
     now: float,
 ) -> Outcome:
     return replace(state, reported=True), ()

@@ -282,7 +282,7 @@ class GroupMember:
 
     def mark_error_reported(self) -> None:
         """Record that `error` was reported. The next poll may join again."""
-        self._handle(events.ErrorReported())
+        self._handle(events.GroupErrorReported())
 
     def metadata_changed(self) -> None:
         """Rejoin if this member is the leader and the number of partitions changed."""
@@ -436,7 +436,7 @@ class GroupMember:
         if self._config.group_instance_id is not None:
             min_version = FIRST_WITH_STATIC_MEMBERS[ApiKey(message.api_key)]
 
-        async def ask() -> events.RequestCompleted:
+        async def send_request() -> events.RequestCompleted:
             try:
                 response = await self._cluster.request(
                     message,
@@ -451,14 +451,14 @@ class GroupMember:
             self._owner.on_coordinator_result(None)
             return read(response, str(node))
 
-        return ask
+        return send_request
 
     # --- requests ---
 
     def _find_coordinator(self, request: int) -> Callable[[], Awaitable[events.RequestCompleted]]:
         deadline = self._clock.now() + self._config.request_timeout_ms / 1000
 
-        async def find() -> events.RequestCompleted:
+        async def find_coordinator() -> events.RequestCompleted:
             try:
                 node = await self._cluster.find_coordinator(
                     self.group_id, CoordinatorType.GROUP, deadline=deadline
@@ -472,7 +472,7 @@ class GroupMember:
                 return events.FatalErrorOccurred(request, error)
             return events.CoordinatorFound(request, node)
 
-        return find
+        return find_coordinator
 
     def _rebalance_deadline(self) -> float:
         return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
@@ -628,7 +628,7 @@ class GroupMember:
     def _compute_assignment(
         self, effect: ComputeAssignment
     ) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        async def make() -> events.RequestCompleted:
+        async def compute() -> events.RequestCompleted:
             try:
                 self._log(
                     f"assigning partitions to {len(effect.members)} members by {effect.protocol}",
@@ -639,9 +639,9 @@ class GroupMember:
                 return events.FatalErrorOccurred(effect.request, error)
             return events.AssignmentComputed(effect.request, assignments)
 
-        return make
+        return compute
 
-    def _watch_partition_counts(self, joined: Sequence[states.JoinResponseMember]) -> None:
+    def _watch_partition_counts(self, joined: Sequence[states.JoinedMember]) -> None:
         async def watch() -> None:
             await self._leader.watch(joined)
             self.metadata_changed()

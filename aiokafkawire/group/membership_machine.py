@@ -375,7 +375,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.RejoinRequested: actions.ignore,
             events.CommitRejected: actions.ignore,
             events.DeadlineReached: actions.ignore,
-            events.ErrorReported: leaving.mark_reported,
+            events.GroupErrorReported: leaving.mark_reported,
         },
     ),
     (states.JoinFailed, events.PollStarted): leaving.retry_after_failure,

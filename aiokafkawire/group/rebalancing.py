@@ -182,7 +182,7 @@ def rejoin_at_new_coordinator(
 def illegal_generation_while_rejoining(
     m: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
 ) -> Outcome:
-    """Wait for the JoinGroup response: the error for a heartbeat means that all have joined."""
+    """Ignore the error if a heartbeat returned it: the JoinGroup response follows."""
     if event.request == state.request:
         return lose_and_rejoin(m, state, event, now)
     next_at = now + m.settings.heartbeat_interval_ms / 1000

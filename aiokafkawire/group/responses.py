@@ -98,9 +98,7 @@ def join_event(
             request, response.member_id, response.generation_id, protocol
         )
     members = tuple(
-        states.JoinResponseMember(
-            member.member_id, member.group_instance_id, bytes(member.metadata)
-        )
+        states.JoinedMember(member.member_id, member.group_instance_id, bytes(member.metadata))
         for member in response.members
     )
     return events.JoinedAsLeader(

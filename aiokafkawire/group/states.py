@@ -31,7 +31,7 @@ __all__ = (
     "InGeneration",
     "JoinFailed",
     "JoinIdentity",
-    "JoinResponseMember",
+    "JoinedMember",
     "Joining",
     "Leaving",
     "MembershipClosed",
@@ -99,7 +99,7 @@ class HeartbeatState:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinResponseMember:
+class JoinedMember:
     """A member in the leader's JoinGroup response. `metadata` is its encoded subscription."""
 
     member_id: str
@@ -324,7 +324,7 @@ class CooperativeRejoinInFlight(CooperativeRejoin):
 
 @dataclass(frozen=True, slots=True)
 class RejoinBackoff(CooperativeRejoin):
-    """Waits to rejoin, until `until` and until the coordinator is known."""
+    """Waits to rejoin until the backoff ends at `until` and the coordinator is known."""
 
     generation: Generation
     heartbeat: HeartbeatState

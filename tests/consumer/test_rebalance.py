@@ -38,8 +38,8 @@ class FakeOffsets:
         self.calls.append(("commit", {tp: offset.offset for tp, offset in offsets.items()}))
         return len(self.calls)
 
-    async def wait_acknowledged(self, tickets: Any, deadline: float) -> None:
-        assert tickets
+    async def wait_acknowledged(self, commit_ids: Any, deadline: float) -> None:
+        assert commit_ids
         if self.fails:
             raise CommitFailed("too late")
 

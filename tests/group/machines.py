@@ -28,8 +28,8 @@ HEARTBEAT = states.HeartbeatState(NODE, HEARTBEAT_REQUEST, next_at=3.0, session_
 KNOWN = states.JoinIdentity("me", 5, 0)
 ERROR = KafkaError("refused")
 MEMBERS = (
-    states.JoinResponseMember("me", None, b""),
-    states.JoinResponseMember("other", None, b""),
+    states.JoinedMember("me", None, b""),
+    states.JoinedMember("other", None, b""),
 )
 
 

@@ -55,7 +55,7 @@ def draw_result(effect: MembershipEffect, data: st.DataObject) -> events.Members
         case SendJoin(member_id=member_id):
             generation = data.draw(st.integers(max(effect.generation, 0), 9))
             me = member_id or "me"
-            member = states.JoinResponseMember(me, None, b"")
+            member = states.JoinedMember(me, None, b"")
             good = [
                 events.JoinedAsFollower(request, me, generation, "range"),
                 events.JoinedAsLeader(request, me, generation, "range", (member,)),
@@ -138,7 +138,7 @@ def test_each_assigned_partition_is_revoked_or_lost_for_any_responses(
                 m.poll_timer.start_poll(environment.now)
                 environment.handle(events.PollStarted())
                 if m.error is not None:
-                    environment.handle(events.ErrorReported())
+                    environment.handle(events.GroupErrorReported())
                 if data.draw(st.booleans()):
                     m.poll_timer.finish_poll(environment.now)
             case "input":

@@ -17,7 +17,7 @@ from aiokafkawire.group.leader import (
     decode_subscriptions,
     replica_racks,
 )
-from aiokafkawire.group.states import JoinResponseMember
+from aiokafkawire.group.states import JoinedMember
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
@@ -35,7 +35,7 @@ def test_subscriptions_are_decoded() -> None:
     data = encode_subscription(
         ["b", "a"], user_data=b"u", owned_partitions=[P0], generation_id=4, rack_id="r"
     )
-    (subscription,), unreadable = decode_subscriptions([JoinResponseMember("me", "i", data)])
+    (subscription,), unreadable = decode_subscriptions([JoinedMember("me", "i", data)])
     assert (subscription.member_id, subscription.topics, subscription.group_instance_id) == (
         "me",
         ("a", "b"),
@@ -51,8 +51,8 @@ def test_subscriptions_are_decoded() -> None:
 
 
 def test_a_malformed_subscription_becomes_an_empty_one() -> None:
-    good = JoinResponseMember("me", None, encode_subscription(["orders"]))
-    members, unreadable = decode_subscriptions([JoinResponseMember("odd", "i", b"\0"), good])
+    good = JoinedMember("me", None, encode_subscription(["orders"]))
+    members, unreadable = decode_subscriptions([JoinedMember("odd", "i", b"\0"), good])
     assert members[0] == MemberSubscription("odd", (), "i")
     assert members[1].topics == ("orders",)
     assert isinstance(unreadable["odd"], MalformedMessage)
@@ -155,8 +155,8 @@ async def test_a_leader_assigns_and_notices_changed_partition_counts(
         await cluster.start(runtime.clock.now() + 20)
         leader = GroupLeader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [
-            JoinResponseMember("me", None, encode_subscription(["orders", "to-come"])),
-            JoinResponseMember("odd", None, b""),
+            JoinedMember("me", None, encode_subscription(["orders", "to-come"])),
+            JoinedMember("odd", None, b""),
         ]
         with caplog.at_level(logging.WARNING):
             encoded = await leader.assign("range", joined)

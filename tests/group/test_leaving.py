@@ -107,7 +107,7 @@ def test_unsubscribing_after_a_failure_allows_a_retry() -> None:
 def test_a_poll_after_the_error_was_reported_retries() -> None:
     membership = machine(states.JoinFailed(ERROR))
     assert membership.handle(events.PollStarted(), 0.0) == ()
-    membership.handle(events.ErrorReported(), 0.0)
+    membership.handle(events.GroupErrorReported(), 0.0)
     assert membership.error is ERROR
     only(membership.handle(events.PollStarted(), 1.0), FindCoordinator)
     assert membership.error is None
@@ -115,7 +115,7 @@ def test_a_poll_after_the_error_was_reported_retries() -> None:
 
 def test_a_fenced_member_does_not_rejoin() -> None:
     membership = machine(states.Fenced(ERROR))
-    membership.handle(events.ErrorReported(), 0.0)
+    membership.handle(events.GroupErrorReported(), 0.0)
     assert membership.handle(events.PollStarted(), 0.0) == ()
     assert membership.error is ERROR
 

@@ -61,7 +61,7 @@ EVENTS: tuple[Any, ...] = (
     events.PollStarted(),
     events.RejoinRequested("more partitions"),
     events.CommitRejected(),
-    events.ErrorReported(),
+    events.GroupErrorReported(),
     events.DeadlineReached(),
     events.CoordinatorFound(REQUEST, 8),
     events.CoordinatorNotFound(REQUEST),
@@ -258,14 +258,14 @@ EXPECTED: dict[str, dict[str, str]] = {
         "PollStarted": "=",
         "RejoinRequested": "=",
         "CommitRejected": "=",
-        "ErrorReported": "Fenced",
+        "GroupErrorReported": "Fenced",
         "DeadlineReached": "=",
     },
     "MembershipClosed": {},
 }
 
 
-EXPECTED["JoinFailed"] = EXPECTED["Fenced"] | {"ErrorReported": "JoinFailed"}
+EXPECTED["JoinFailed"] = EXPECTED["Fenced"] | {"GroupErrorReported": "JoinFailed"}
 
 
 for _name in ("Assigning", "Syncing"):

@@ -80,7 +80,7 @@ def test_join_responses() -> None:
     assert isinstance(responses.join_event(5, refused, ["range"]), events.SessionTimeoutRejected)
     member = JoinGroupResponseMember(member_id="me", group_instance_id="i", metadata=b"x")
     lead = responses.join_event(5, joined(leader="me", members=[member]), ["range"])
-    expected = states.JoinResponseMember("me", "i", b"x")
+    expected = states.JoinedMember("me", "i", b"x")
     assert lead == events.JoinedAsLeader(5, "me", 3, "range", (expected,))
 
 

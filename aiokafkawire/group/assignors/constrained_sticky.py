@@ -80,7 +80,7 @@ class _Quotas:
             self._at_min_quota.clear()
 
     def assign_in_rack(self, tp: TopicPartition, rack_info: RackInfo) -> bool:
-        """Assign the partition to a member in a replica's rack that is below its quota, in turn."""
+        """Assign the partition to the next member below its quota in a replica's rack, if any."""
         under = self._under_min_quota
         count = len(under)
         for step in range(count):

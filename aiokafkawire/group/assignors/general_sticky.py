@@ -13,7 +13,7 @@ from .racks import RackInfo
 __all__ = ("MAX_SWAPS_PER_PARTITION", "assign_general")
 
 MAX_SWAPS_PER_PARTITION = 4
-"""Limit of movements of another partition instead, per partition."""
+"""Limit per partition of moves that return another partition of the topic instead."""
 
 Subscribers = Sequence[int]
 """Indexes of the members that subscribe to a topic."""
@@ -140,7 +140,7 @@ class _PartitionMovements:
                     again = True
 
     def _find_better_owner(self, tp: TopicPartition) -> int | None:
-        """Return a less loaded owner: the previous or the least loaded one. None without such."""
+        """Return the previous owner or the least loaded member if that improves the balance."""
         owners = self._owners
         most = owners.count(owners.owner[tp]) - 1
         previous_owner = self._previous_owners.get(tp)
