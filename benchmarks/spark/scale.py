@@ -28,7 +28,7 @@ from benchmarks.rows import OURS
 from benchmarks.scaling.curve import Curve, slope, table
 from benchmarks.spark.bench import SparkBench, drivers, running
 from benchmarks.spark.rows import THEIRS
-from tests.broker.hosted import hosted_broker
+from tests.broker.threaded_broker import threaded_broker
 
 DEFAULT_JSON = Path("build/bench/spark-scale.json")
 PARTS = ("rows", "partitions", "idle")
@@ -83,7 +83,7 @@ def idle() -> Figures:
     def count(request: Any) -> None:
         moments.append(time.monotonic())
 
-    with hosted_broker() as kafka, tempfile.TemporaryDirectory() as place:
+    with threaded_broker() as kafka, tempfile.TemporaryDirectory() as place:
         kafka.call(kafka.broker.create_topic, "idle", 4)
         with drivers(kafka.servers, Path(place)) as sides:
             kafka.call(kafka.broker.on, None, count)

@@ -44,7 +44,7 @@ from aiokafkawire.wire.messages import (
 )
 
 from .raw_client import batch, only, produce_request
-from .transactional import CLASSIC, NEWEST, Transactional, fetched
+from .transactional_client import CLASSIC, NEWEST, TransactionalClient, fetched
 
 E = ErrorCode
 T = TypeVar("T")
@@ -233,7 +233,7 @@ class Worker:
         self.name = name
         self.newest = newest
         self.rng = rng
-        self.producer: Transactional | None = None
+        self.producer: TransactionalClient | None = None
         self.started = False
         self.todo: list[str] = []
         self.values: list[bytes] = []
@@ -387,7 +387,7 @@ class History:
         if worker.producer is None:
             # The topic "t" is never deleted while a transaction may hold it.
             versions = NEWEST if worker.newest else CLASSIC
-            worker.producer = Transactional(self, worker.name, versions)  # type: ignore[arg-type]
+            worker.producer = TransactionalClient(self, worker.name, versions)  # type: ignore[arg-type]
         producer = worker.producer
         producer.client = _Client(self)  # type: ignore[assignment]
         if not worker.started:
@@ -401,7 +401,7 @@ class History:
         if self._done(worker, producer, worker.todo[0]):
             worker.todo.pop(0)
 
-    def _done(self, worker: Worker, producer: Transactional, what: str) -> bool:
+    def _done(self, worker: Worker, producer: TransactionalClient, what: str) -> bool:
         if what == "add":
             return self.judge(finished(producer.add(0)), COORDINATOR_REFUSALS)
         if what == "add_offsets":
@@ -593,7 +593,7 @@ class History:
 
 
 class _Client:
-    """Adapter with the methods of a connection that `Transactional` uses, for any broker."""
+    """Adapter with the methods of a connection that `TransactionalClient` uses, for any broker."""
 
     def __init__(self, history: History) -> None:
         self._history = history

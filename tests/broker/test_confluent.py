@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+from .threaded_broker import DEADLINE_S, ThreadedBroker, repeat_until, threaded_broker
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 admin = pytest.importorskip("confluent_kafka.admin")
@@ -19,8 +19,8 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @pytest.fixture(params=["asyncio", "trio"])
-def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
-    with hosted_broker(request.param, nodes=3) as broker:
+def threaded(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
+    with threaded_broker(request.param, nodes=3) as broker:
         yield broker
 
 
@@ -28,9 +28,9 @@ def quiet() -> logging.Logger:
     return logging.getLogger("librdkafka")
 
 
-def produce(hosted: HostedBroker, topic: str, values: list[str], **options: Any) -> list[Any]:
+def produce(threaded: ThreadedBroker, topic: str, values: list[str], **options: Any) -> list[Any]:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": hosted.servers, "linger.ms": 5, **options}, logger=quiet()
+        {"bootstrap.servers": threaded.servers, "linger.ms": 5, **options}, logger=quiet()
     )
     delivered: list[Any] = []
 
@@ -44,10 +44,10 @@ def produce(hosted: HostedBroker, topic: str, values: list[str], **options: Any)
     return [message for _, message in delivered]
 
 
-def consumer(hosted: HostedBroker, group: str, **options: Any) -> Any:
+def consumer(threaded: ThreadedBroker, group: str, **options: Any) -> Any:
     return confluent_kafka.Consumer(
         {
-            "bootstrap.servers": hosted.servers,
+            "bootstrap.servers": threaded.servers,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -88,12 +88,12 @@ def values(messages: list[Any]) -> list[str]:
     ],
     ids=str,
 )
-def test_what_is_produced_is_consumed(hosted: HostedBroker, options: dict[str, Any]) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 3)
+def test_what_is_produced_is_consumed(threaded: ThreadedBroker, options: dict[str, Any]) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 3)
     given = [f"v{i}" for i in range(500)]
-    messages = produce(hosted, "t", given, **options)
+    messages = produce(threaded, "t", given, **options)
     assert len(messages) == 500
-    reader = consumer(hosted, "g")
+    reader = consumer(threaded, "g")
     reader.subscribe(["t"])
     seen: list[Any] = []
     try:
@@ -107,11 +107,11 @@ def test_what_is_produced_is_consumed(hosted: HostedBroker, options: dict[str, A
 
 @pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 def test_a_group_of_two_rebalances_commits_and_resumes(
-    hosted: HostedBroker, options: dict[str, Any]
+    threaded: ThreadedBroker, options: dict[str, Any]
 ) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 4)
-    produce(hosted, "t", [f"a{i}" for i in range(100)])
-    first, second = consumer(hosted, "g", **options), consumer(hosted, "g", **options)
+    threaded.call(threaded.broker.create_topic, "t", 4)
+    produce(threaded, "t", [f"a{i}" for i in range(100)])
+    first, second = consumer(threaded, "g", **options), consumer(threaded, "g", **options)
     seen: list[Any] = []
     try:
         first.subscribe(["t"])
@@ -123,7 +123,7 @@ def test_a_group_of_two_rebalances_commits_and_resumes(
             lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2,
             seen,
         )
-        produce(hosted, "t", [f"b{i}" for i in range(100)])
+        produce(threaded, "t", [f"b{i}" for i in range(100)])
         poll_until([first, second], lambda: len(seen) >= 200, seen)
         first.commit(asynchronous=False)
         second.commit(asynchronous=False)
@@ -132,8 +132,8 @@ def test_a_group_of_two_rebalances_commits_and_resumes(
     finally:
         first.close()
     assert values(seen) == sorted(f"{batch}{i}" for batch in "ab" for i in range(100))
-    produce(hosted, "t", ["c"])
-    third = consumer(hosted, "g", **options)
+    produce(threaded, "t", ["c"])
+    third = consumer(threaded, "g", **options)
     third.subscribe(["t"])
     again: list[Any] = []
     try:
@@ -143,8 +143,8 @@ def test_a_group_of_two_rebalances_commits_and_resumes(
         third.close()
 
 
-def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroker) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 4)
+def test_what_stays_is_not_revoked_from_a_cooperative_member(threaded: ThreadedBroker) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 4)
     rebalances: list[tuple[str, int]] = []
 
     def on_assign(_: Any, partitions: list[Any]) -> None:
@@ -153,7 +153,7 @@ def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroke
     def on_revoke(_: Any, partitions: list[Any]) -> None:
         rebalances.append(("revoked", len(partitions)))
 
-    first, second = (consumer(hosted, "g", **COOPERATIVE) for _ in range(2))
+    first, second = (consumer(threaded, "g", **COOPERATIVE) for _ in range(2))
     try:
         first.subscribe(["t"], on_assign=on_assign, on_revoke=on_revoke)
         poll_until([first], lambda: len(first.assignment()) == 4, [])
@@ -169,11 +169,11 @@ def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroke
         first.close()
 
 
-def test_a_static_member_comes_back_to_what_it_had(hosted: HostedBroker) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 4)
+def test_a_static_member_comes_back_to_what_it_had(threaded: ThreadedBroker) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 4)
     static = {"session.timeout.ms": 30_000}
-    first = consumer(hosted, "g", **static, **{"group.instance.id": "one"})
-    second = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+    first = consumer(threaded, "g", **static, **{"group.instance.id": "one"})
+    second = consumer(threaded, "g", **static, **{"group.instance.id": "two"})
     rebalances: list[str] = []
     try:
         for each in (first, second):
@@ -187,12 +187,12 @@ def test_a_static_member_comes_back_to_what_it_had(hosted: HostedBroker) -> None
         had = second.assignment()
         second.close()
         rebalances.clear()
-        again = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+        again = consumer(threaded, "g", **static, **{"group.instance.id": "two"})
         again.subscribe(["t"])
         poll_until([first, again], lambda: len(again.assignment()) == 2, [])
         assert again.assignment() == had
         assert rebalances == []
-        twin = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+        twin = consumer(threaded, "g", **static, **{"group.instance.id": "two"})
         twin.subscribe(["t"])
         failed: list[Any] = []
 
@@ -213,21 +213,21 @@ def test_a_static_member_comes_back_to_what_it_had(hosted: HostedBroker) -> None
         first.close()
 
 
-def test_an_idempotent_producer_survives_a_killed_leader(hosted: HostedBroker) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 3)
-    produce(hosted, "t", ["before"])
-    hosted.call(hosted.broker.kill, 2)
+def test_an_idempotent_producer_survives_a_killed_leader(threaded: ThreadedBroker) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 3)
+    produce(threaded, "t", ["before"])
+    threaded.call(threaded.broker.kill, 2)
     produce(
-        hosted, "t", [f"v{i}" for i in range(200)], **{"acks": "all", "enable.idempotence": True}
+        threaded, "t", [f"v{i}" for i in range(200)], **{"acks": "all", "enable.idempotence": True}
     )
-    hosted.call(hosted.broker.restart, 2)
-    produce(hosted, "t", ["after"])
-    ends = [hosted.broker.end_offset("t", p) for p in range(3)]
+    threaded.call(threaded.broker.restart, 2)
+    produce(threaded, "t", ["after"])
+    ends = [threaded.broker.end_offset("t", p) for p in range(3)]
     assert sum(ends) == 202
 
 
-def test_the_admin_client(hosted: HostedBroker) -> None:
-    client = admin.AdminClient({"bootstrap.servers": hosted.servers}, logger=quiet())
+def test_the_admin_client(threaded: ThreadedBroker) -> None:
+    client = admin.AdminClient({"bootstrap.servers": threaded.servers}, logger=quiet())
     made = client.create_topics([admin.NewTopic("t", num_partitions=2, replication_factor=3)])
     assert made["t"].result(DEADLINE_S) is None
     described = client.list_topics(timeout=DEADLINE_S)
@@ -235,7 +235,7 @@ def test_the_admin_client(hosted: HostedBroker) -> None:
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         client.create_topics([admin.NewTopic("t", num_partitions=1)])["t"].result(DEADLINE_S)
     assert caught.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
-    reader = consumer(hosted, "g")
+    reader = consumer(threaded, "g")
     reader.subscribe(["t"])
     try:
         poll_until([reader], lambda: len(reader.assignment()) == 2, [])
@@ -251,19 +251,19 @@ def test_the_admin_client(hosted: HostedBroker) -> None:
     assert client.delete_consumer_groups(["g"])["g"].result(DEADLINE_S) is None
     grown = client.create_partitions([admin.NewPartitions("t", 5)])
     assert grown["t"].result(DEADLINE_S) is None
-    assert hosted.broker.topics == {"t": 5}
+    assert threaded.broker.topics == {"t": 5}
     cluster = client.describe_cluster().result(DEADLINE_S)
     assert sorted(node.id for node in cluster.nodes) == [1, 2, 3]
     resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, "t")
     configs = client.describe_configs([resource])[resource].result(DEADLINE_S)
     assert configs["max.message.bytes"].value == "1048588"
     assert client.delete_topics(["t"])["t"].result(DEADLINE_S) is None
-    assert hosted.broker.topics == {}
+    assert threaded.broker.topics == {}
 
 
-def transactional(hosted: HostedBroker, name: str = "tx", **options: Any) -> Any:
+def transactional(threaded: ThreadedBroker, name: str = "tx", **options: Any) -> Any:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": hosted.servers, "transactional.id": name, **options}, logger=quiet()
+        {"bootstrap.servers": threaded.servers, "transactional.id": name, **options}, logger=quiet()
     )
     producer.init_transactions(DEADLINE_S)
     return producer
@@ -280,9 +280,9 @@ def transact(producer: Any, *values: str, topic: str = "t", commit: bool = True)
         producer.abort_transaction(DEADLINE_S)
 
 
-def read(hosted: HostedBroker, topic: str, count: int, isolation: str) -> list[str]:
+def read(threaded: ThreadedBroker, topic: str, count: int, isolation: str) -> list[str]:
     """Return what a reader sees first, and nothing after it in the same topic."""
-    reader = consumer(hosted, f"{topic}-{isolation}", **{"isolation.level": isolation})
+    reader = consumer(threaded, f"{topic}-{isolation}", **{"isolation.level": isolation})
     reader.subscribe([topic])
     seen: list[Any] = []
     try:
@@ -294,13 +294,13 @@ def read(hosted: HostedBroker, topic: str, count: int, isolation: str) -> list[s
 
 
 @pytest.fixture(params=["0.11", "3.9", "4.3", None])
-def hosted_as_of(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
-    with hosted_broker(nodes=3, as_of=request.param) as broker:
+def hosted_as_of(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
+    with threaded_broker(nodes=3, as_of=request.param) as broker:
         broker.call(broker.broker.create_topic, "t", 4)
         yield broker
 
 
-def test_a_reader_of_committed_records_sees_no_others(hosted_as_of: HostedBroker) -> None:
+def test_a_reader_of_committed_records_sees_no_others(hosted_as_of: ThreadedBroker) -> None:
     producer = transactional(hosted_as_of)
     transact(producer, *(f"a{i}" for i in range(20)))
     transact(producer, *(f"x{i}" for i in range(20)), commit=False)
@@ -311,7 +311,7 @@ def test_a_reader_of_committed_records_sees_no_others(hosted_as_of: HostedBroker
     assert read(hosted_as_of, "t", 60, "read_uncommitted") == sorted(kept + lost)
 
 
-def test_what_is_read_and_written_in_one_transaction(hosted_as_of: HostedBroker) -> None:
+def test_what_is_read_and_written_in_one_transaction(hosted_as_of: ThreadedBroker) -> None:
     hosted_as_of.call(hosted_as_of.broker.create_topic, "u", 2)
     produce(hosted_as_of, "t", [f"v{i}" for i in range(30)])
     producer = transactional(hosted_as_of)
@@ -345,7 +345,7 @@ def test_what_is_read_and_written_in_one_transaction(hosted_as_of: HostedBroker)
     assert values(seen) == ["new"]
 
 
-def test_the_older_of_two_producers_is_fenced(hosted_as_of: HostedBroker) -> None:
+def test_the_older_of_two_producers_is_fenced(hosted_as_of: ThreadedBroker) -> None:
     older = transactional(hosted_as_of)
     older.begin_transaction()
     older.produce("t", "lost")
@@ -362,25 +362,25 @@ def test_the_older_of_two_producers_is_fenced(hosted_as_of: HostedBroker) -> Non
     assert read(hosted_as_of, "t", 1, "read_committed") == ["kept"]
 
 
-def test_a_transaction_goes_on_when_its_coordinator_is_killed(hosted: HostedBroker) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 4)
-    producer = transactional(hosted)
+def test_a_transaction_goes_on_when_its_coordinator_is_killed(threaded: ThreadedBroker) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 4)
+    producer = transactional(threaded)
     producer.begin_transaction()
     producer.produce("t", "a")
     producer.flush(DEADLINE_S)
-    hosted.call(hosted.broker.kill, hosted.call(hosted.broker.coordinator, "tx"))
+    threaded.call(threaded.broker.kill, threaded.call(threaded.broker.coordinator, "tx"))
     producer.produce("t", "b")
     producer.commit_transaction(DEADLINE_S)
-    assert read(hosted, "t", 2, "read_committed") == ["a", "b"]
+    assert read(threaded, "t", 2, "read_committed") == ["a", "b"]
 
 
-def test_the_admin_client_asks_for_offsets_by_isolation(hosted: HostedBroker) -> None:
-    hosted.call(hosted.broker.create_topic, "t", 1)
-    producer = transactional(hosted)
+def test_the_admin_client_asks_for_offsets_by_isolation(threaded: ThreadedBroker) -> None:
+    threaded.call(threaded.broker.create_topic, "t", 1)
+    producer = transactional(threaded)
     producer.begin_transaction()
     producer.produce("t", "a")
     producer.flush(DEADLINE_S)
-    client = admin.AdminClient({"bootstrap.servers": hosted.servers}, logger=quiet())
+    client = admin.AdminClient({"bootstrap.servers": threaded.servers}, logger=quiet())
     spec = admin.OffsetSpec.latest()
     where = confluent_kafka.TopicPartition("t", 0)
     for level, offset in (

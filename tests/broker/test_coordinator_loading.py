@@ -36,7 +36,7 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 
 from .raw_client import connected
 from .test_apis import codes
-from .transactional import CLASSIC, NEWEST, Transactional
+from .transactional_client import CLASSIC, NEWEST, TransactionalClient
 
 E = ErrorCode
 LOAD_S = 5.0
@@ -229,7 +229,7 @@ async def test_a_loading_coordinator_returns_load_in_progress(
             group += "g"
         broker.move_leader("t", 0, mine)
         async with connected(broker, mine) as client:
-            producer = Transactional(client, versions=versions)
+            producer = TransactionalClient(client, versions=versions)
             assert await producer.init() == E.NONE
             broker.move_coordinator("tx", 3 - mine)
             answer = await producer.produce(b"v")

@@ -14,7 +14,7 @@ import pytest
 from aiokafkawire.broker import Close
 from aiokafkawire.wire import ApiKey
 
-from .hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+from .threaded_broker import DEADLINE_S, ThreadedBroker, repeat_until, threaded_broker
 
 with warnings.catch_warnings():
     # It reads a file of its own in a way that Python will not have for ever.
@@ -35,17 +35,17 @@ STOP = b"stop"
 
 
 @pytest.fixture(params=["asyncio", "trio"])
-def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
-    with hosted_broker(request.param, nodes=3) as broker:
+def threaded(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
+    with threaded_broker(request.param, nodes=3) as broker:
         broker.call(broker.broker.create_topic, "t", 4)
         yield broker
 
 
 def produce(
-    hosted: HostedBroker, values: Sequence[bytes], *, spread: bool = False, **options: Any
+    threaded: ThreadedBroker, values: Sequence[bytes], *, spread: bool = False, **options: Any
 ) -> list[Any]:
     """Produce values with themselves as keys, or one to each partition in turn."""
-    producer = KafkaProducer(bootstrap_servers=hosted.servers, **options)
+    producer = KafkaProducer(bootstrap_servers=threaded.servers, **options)
     try:
         sent = [
             producer.send(
@@ -58,10 +58,10 @@ def produce(
         producer.close()
 
 
-def consumer(hosted: HostedBroker, **options: Any) -> Any:
+def consumer(threaded: ThreadedBroker, **options: Any) -> Any:
     return KafkaConsumer(
         "t",
-        bootstrap_servers=hosted.servers,
+        bootstrap_servers=threaded.servers,
         **{
             "group_id": "g",
             "auto_offset_reset": "earliest",
@@ -82,11 +82,11 @@ class Polling:
     leave this client waiting for ever.
     """
 
-    def __init__(self, hosted: HostedBroker, **options: Any) -> None:
+    def __init__(self, threaded: ThreadedBroker, **options: Any) -> None:
         self.values: list[bytes] = []
-        self._hosted = hosted
+        self._threaded = threaded
         self._stopped = False
-        self._consumer = consumer(hosted, **options)
+        self._consumer = consumer(threaded, **options)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -107,14 +107,14 @@ class Polling:
     def stop(self) -> None:
         if self._thread.is_alive():
             self._stopped = True
-            produce(self._hosted, [STOP] * 4, spread=True)
+            produce(self._threaded, [STOP] * 4, spread=True)
             self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
 
 
 @contextmanager
-def polling(hosted: HostedBroker, **options: Any) -> Iterator[Polling]:
-    poller = Polling(hosted, **options)
+def polling(threaded: ThreadedBroker, **options: Any) -> Iterator[Polling]:
+    poller = Polling(threaded, **options)
     try:
         yield poller
     finally:
@@ -135,11 +135,11 @@ def wait_until(done: Callable[[], bool]) -> None:
     ],
     ids=str,
 )
-def test_what_is_produced_is_consumed(hosted: HostedBroker, options: dict[str, Any]) -> None:
+def test_what_is_produced_is_consumed(threaded: ThreadedBroker, options: dict[str, Any]) -> None:
     values = [b"%03d" % number for number in range(200)]
-    receipts = produce(hosted, values, **options)
+    receipts = produce(threaded, values, **options)
     assert {receipt.topic for receipt in receipts} == {"t"}
-    with polling(hosted) as reader:
+    with polling(threaded) as reader:
         wait_until(lambda: len(reader.values) >= 200)
     assert sorted(reader.values) == values
 
@@ -149,44 +149,46 @@ def test_what_is_produced_is_consumed(hosted: HostedBroker, options: dict[str, A
     [None, StickyPartitionAssignor, CooperativeStickyAssignor],
     ids=["range", "sticky", "cooperative"],
 )
-def test_a_group_of_two_rebalances_commits_and_resumes(hosted: HostedBroker, strategy: Any) -> None:
+def test_a_group_of_two_rebalances_commits_and_resumes(
+    threaded: ThreadedBroker, strategy: Any
+) -> None:
     options = {} if strategy is None else {"partition_assignment_strategy": (strategy,)}
     before, after = ([b"%s%d" % (name, n) for n in range(50)] for name in (b"a", b"b"))
-    produce(hosted, before)
-    with polling(hosted, **options) as first:
+    produce(threaded, before)
+    with polling(threaded, **options) as first:
         wait_until(lambda: len(first.values) == 50)
-        with polling(hosted, **options) as second:
+        with polling(threaded, **options) as second:
             wait_until(lambda: first.share == second.share == 2)
-            produce(hosted, after)
+            produce(threaded, after)
             wait_until(lambda: len(first.values) + len(second.values) == 100)
         wait_until(lambda: first.share == 4)
     assert sorted(first.values + second.values) == sorted(before + after)
     assert second.values
-    produce(hosted, [b"last"])
-    with polling(hosted, **options) as third:
+    produce(threaded, [b"last"])
+    with polling(threaded, **options) as third:
         wait_until(lambda: bool(third.values))
     assert third.values == [b"last"]
 
 
-def test_it_fetches_in_sessions(hosted: HostedBroker) -> None:
-    with polling(hosted) as reader:
+def test_it_fetches_in_sessions(threaded: ThreadedBroker) -> None:
+    with polling(threaded) as reader:
         for value in (b"a", b"b"):
-            produce(hosted, [value])
+            produce(threaded, [value])
             wait_until(lambda value=value: value in reader.values)  # type: ignore[misc]
-    epochs = [seen.message.session_epoch for seen in hosted.broker.requests.of(ApiKey.FETCH)]
+    epochs = [seen.message.session_epoch for seen in threaded.broker.requests.of(ApiKey.FETCH)]
     assert max(epochs) > 0
 
 
 def test_an_idempotent_producer_survives_a_killed_leader_and_lost_answers(
-    hosted: HostedBroker,
+    threaded: ThreadedBroker,
 ) -> None:
-    broker = hosted.broker
-    producer = KafkaProducer(bootstrap_servers=hosted.servers, retry_backoff_ms=20)
+    broker = threaded.broker
+    producer = KafkaProducer(bootstrap_servers=threaded.servers, retry_backoff_ms=20)
     try:
         producer.send("t", b"before", partition=0).get(DEADLINE_S)
-        hosted.call(lambda: broker.on(ApiKey.PRODUCE, Close(carried_out=True), times=1))
+        threaded.call(lambda: broker.on(ApiKey.PRODUCE, Close(carried_out=True), times=1))
         producer.send("t", b"during", partition=0).get(DEADLINE_S)
-        hosted.call(broker.kill, broker.leader("t", 0))
+        threaded.call(broker.kill, broker.leader("t", 0))
         producer.send("t", b"after", partition=0).get(DEADLINE_S)
     finally:
         producer.close()
@@ -195,10 +197,10 @@ def test_an_idempotent_producer_survives_a_killed_leader_and_lost_answers(
 
 @pytest.mark.parametrize("as_of", ["0.11", "3.9", "4.3"])
 def test_transactions(as_of: str) -> None:
-    with hosted_broker(nodes=3, as_of=as_of) as hosted:
-        hosted.call(hosted.broker.create_topic, "t", 4)
+    with threaded_broker(nodes=3, as_of=as_of) as threaded:
+        threaded.call(threaded.broker.create_topic, "t", 4)
         producer = KafkaProducer(
-            bootstrap_servers=hosted.servers, transactional_id="tx", retry_backoff_ms=20
+            bootstrap_servers=threaded.servers, transactional_id="tx", retry_backoff_ms=20
         )
         try:
             producer.init_transactions()
@@ -212,6 +214,6 @@ def test_transactions(as_of: str) -> None:
                 end()
         finally:
             producer.close()
-        with polling(hosted, isolation_level="read_committed") as reader:
+        with polling(threaded, isolation_level="read_committed") as reader:
             wait_until(lambda: len(reader.values) >= 2)
         assert reader.values == [b"a", b"b"]

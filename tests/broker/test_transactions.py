@@ -27,10 +27,10 @@ from aiokafkawire.wire.messages.offset_delete import (
 )
 
 from .raw_client import RawClient, connected, only
-from .transactional import (
+from .transactional_client import (
     CLASSIC,
     NEWEST,
-    Transactional,
+    TransactionalClient,
     a_topic,
     committed,
     fetched,
@@ -56,7 +56,7 @@ async def client(broker: Broker) -> AsyncIterator[RawClient]:
         yield client
 
 
-async def begun(producer: Transactional, *values: bytes) -> None:
+async def begun(producer: TransactionalClient, *values: bytes) -> None:
     """A transaction with these records."""
     if producer.me.epoch < 0:
         assert await producer.init() == E.NONE
@@ -68,7 +68,7 @@ async def begun(producer: Transactional, *values: bytes) -> None:
 
 @PROTOCOLS
 async def test_what_is_committed_is_read(client: RawClient, versions: dict[str, int]) -> None:
-    producer = Transactional(client, versions=versions)
+    producer = TransactionalClient(client, versions=versions)
     await begun(producer, b"a", b"b")
     before = await fetched(client)
     assert (values(before), before.last_stable_offset, before.high_watermark) == ([], 0, 2)
@@ -86,7 +86,7 @@ async def test_what_is_committed_is_read(client: RawClient, versions: dict[str, 
 async def test_aborted_transactions_are_returned(
     client: RawClient, versions: dict[str, int]
 ) -> None:
-    producer = Transactional(client, versions=versions)
+    producer = TransactionalClient(client, versions=versions)
     await begun(producer, b"a")
     assert await producer.end(commit=False) == E.NONE
     await begun(producer, b"b")
@@ -103,7 +103,7 @@ async def test_aborted_transactions_are_returned(
 async def test_offsets_count_once_they_are_committed(
     client: RawClient, versions: dict[str, int]
 ) -> None:
-    producer = Transactional(client, versions=versions)
+    producer = TransactionalClient(client, versions=versions)
     await producer.init()
     for offset, commit, then in ((5, False, -1), (7, True, 7), (9, False, 7)):
         if versions is CLASSIC:
@@ -119,7 +119,7 @@ async def test_offsets_count_once_they_are_committed(
 async def test_a_newer_producer_fences_the_older(
     client: RawClient, versions: dict[str, int]
 ) -> None:
-    older, newer = (Transactional(client, versions=versions) for _ in range(2))
+    older, newer = (TransactionalClient(client, versions=versions) for _ in range(2))
     await begun(older, b"lost")
     assert await newer.init() == E.CONCURRENT_TRANSACTIONS
     assert await newer.init() == E.NONE
@@ -142,7 +142,7 @@ async def test_a_newer_producer_fences_the_older(
 async def test_transactions_survive_the_broker(tmp_path: Path, versions: dict[str, int]) -> None:
     async with Broker(data_dir=tmp_path) as broker, connected(broker) as client:
         await a_topic(broker)
-        producer = Transactional(client, versions=versions)
+        producer = TransactionalClient(client, versions=versions)
         await begun(producer, b"a")
         assert versions is NEWEST or await producer.add_offsets("g") == E.NONE
         assert await producer.commit_offsets("g", 5) == E.NONE
@@ -162,7 +162,7 @@ async def test_transactions_survive_the_broker(tmp_path: Path, versions: dict[st
 async def test_an_answer_that_was_lost_is_given_again(
     client: RawClient, versions: dict[str, int]
 ) -> None:
-    producer = Transactional(client, versions=versions)
+    producer = TransactionalClient(client, versions=versions)
     await begun(producer, b"a")
     me = producer.me
     assert await producer.end(commit=True) == E.NONE
@@ -175,7 +175,7 @@ async def test_an_answer_that_was_lost_is_given_again(
 
 
 async def test_readers_of_committed_records_find_no_others_by_their_time(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await begun(producer, b"a")
     asked = ListOffsetsPartition(partition_index=0, timestamp=0)
     request = ListOffsetsRequest(
@@ -200,7 +200,7 @@ async def test_markers_are_written_when_the_store_takes_them_again(
         connected(broker) as client,
     ):
         await a_topic(broker)
-        producer = Transactional(client)
+        producer = TransactionalClient(client)
         await begun(producer, b"a")
         assert await producer.end(commit=True) == E.NONE
         write = Files.write
@@ -220,7 +220,7 @@ async def test_markers_are_written_when_the_store_takes_them_again(
 
 
 async def test_a_deleted_group_gets_no_offsets(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     for group in ("g", "h"):
         await producer.add_offsets(group)

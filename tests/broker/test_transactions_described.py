@@ -18,7 +18,7 @@ from aiokafkawire.wire.messages.describe_transactions import DescribeTransaction
 from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
 
 from .raw_client import RawClient, connected
-from .transactional import Transactional, a_topic
+from .transactional_client import TransactionalClient, a_topic
 
 E = ErrorCode
 
@@ -60,7 +60,7 @@ async def producers(client: RawClient, topic: str = "t", partition: int = 0) -> 
 
 
 async def test_a_transaction_is_described(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init(timeout_ms=7_000)
     (empty,) = await described(client, "tx")
     assert (empty.transaction_state, empty.transaction_start_time_ms) == ("Empty", -1)
@@ -89,7 +89,7 @@ async def test_what_cannot_be_described(client: RawClient) -> None:
 async def test_transactions_are_listed_by_what_is_asked_for(client: RawClient) -> None:
     made = {}
     for name in ("a1", "a2", "b1"):
-        made[name] = Transactional(client, name)
+        made[name] = TransactionalClient(client, name)
         await made[name].init()
     await made["a2"].add(0)
     assert await listed(client) == [("a1", "Empty"), ("a2", "Ongoing"), ("b1", "Empty")]
@@ -123,7 +123,7 @@ async def test_a_node_lists_what_it_coordinates() -> None:
         for node in broker.live_nodes:
             async with connected(broker, node) as client:
                 for name in names:
-                    code = await Transactional(client, name).init()
+                    code = await TransactionalClient(client, name).init()
                     here = broker.coordinator(name) == node
                     assert code == (E.NONE if here else E.NOT_COORDINATOR)
         for node in broker.live_nodes:
@@ -138,7 +138,7 @@ async def test_a_node_lists_what_it_coordinates() -> None:
 
 async def test_describe_producers_lists_the_producers(broker: Broker, client: RawClient) -> None:
     assert (await producers(client)).active_producers == []
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     await producer.add(0)
     await producer.produce(b"a", b"b")

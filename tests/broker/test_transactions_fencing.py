@@ -19,7 +19,15 @@ from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupReq
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 from .raw_client import RawClient, batch, connected, only, produce_request
-from .transactional import CLASSIC, NEWEST, Transactional, a_topic, committed, fetched, values
+from .transactional_client import (
+    CLASSIC,
+    NEWEST,
+    TransactionalClient,
+    a_topic,
+    committed,
+    fetched,
+    values,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +52,7 @@ async def client(broker: Broker) -> AsyncIterator[RawClient]:
 async def test_an_abandoned_transaction_is_aborted(
     broker: Broker, client: RawClient, versions: dict[str, int]
 ) -> None:
-    producer = Transactional(client, versions=versions)
+    producer = TransactionalClient(client, versions=versions)
     assert await producer.init(timeout_ms=50) == E.NONE
     assert versions is NEWEST or await producer.add(0) == E.NONE
     await producer.produce(b"lost")
@@ -68,7 +76,7 @@ async def test_an_abandoned_transaction_is_aborted(
 async def test_before_4_0_who_was_too_slow_is_fenced_for_good() -> None:
     async with Broker(as_of="3.9") as broker, connected(broker) as client:
         await a_topic(broker)
-        producer = Transactional(client)
+        producer = TransactionalClient(client)
         await producer.init(timeout_ms=50)
         await producer.add(0)
         await producer.produce(b"lost")
@@ -79,25 +87,25 @@ async def test_before_4_0_who_was_too_slow_is_fenced_for_good() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 60_001])
 async def test_a_timeout_out_of_bounds_is_refused(client: RawClient, timeout_ms: int) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     assert await producer.init(timeout_ms=timeout_ms) == E.INVALID_TRANSACTION_TIMEOUT
 
 
 async def test_invalid_combinations_are_rejected(client: RawClient) -> None:
-    assert await Transactional(client, "").init() == E.INVALID_REQUEST
+    assert await TransactionalClient(client, "").init() == E.INVALID_REQUEST
     half = ProducerIdAndEpoch(1, -1)
-    assert await Transactional(client).init(expected=half) == E.INVALID_REQUEST
-    nobody = Transactional(client, "")
+    assert await TransactionalClient(client).init(expected=half) == E.INVALID_REQUEST
+    nobody = TransactionalClient(client, "")
     assert await nobody.add(0) == await nobody.end(commit=True) == E.INVALID_REQUEST
 
 
 async def test_oldest_versions_know_a_fenced_producer_by_its_epoch(client: RawClient) -> None:
-    older, newer = (Transactional(client, versions=OLDEST) for _ in range(2))
+    older, newer = (TransactionalClient(client, versions=OLDEST) for _ in range(2))
     await older.init()
     await newer.init()
     for answer in (older.add(0), older.add_offsets("g"), older.end(commit=True)):
         assert await answer == E.INVALID_PRODUCER_EPOCH
-    again = Transactional(client, versions={**OLDEST, "init": 3})
+    again = TransactionalClient(client, versions={**OLDEST, "init": 3})
     assert await again.init(expected=older.me) == E.INVALID_PRODUCER_EPOCH
 
 
@@ -105,7 +113,7 @@ async def test_oldest_versions_know_a_fenced_producer_by_its_epoch(client: RawCl
 
 
 async def test_all_partitions_are_added_or_none(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx",
@@ -145,7 +153,7 @@ async def test_a_write_to_what_was_not_added(as_of: str, version: int, code: Err
     versions = {**OLDEST, "produce": version}
     async with Broker(as_of=as_of) as broker, connected(broker) as client:
         await a_topic(broker)
-        producer = Transactional(client, versions=versions)
+        producer = TransactionalClient(client, versions=versions)
         await producer.init()
         await producer.add(1)
         assert (await producer.produce(b"v")).error_code == code
@@ -167,13 +175,13 @@ async def test_offsets_of_a_group_that_was_not_added(
     versions = {**OLDEST, "commit_offsets": version}
     async with Broker(as_of=as_of) as broker, connected(broker) as client:
         await a_topic(broker)
-        producer = Transactional(client, versions=versions)
+        producer = TransactionalClient(client, versions=versions)
         await producer.init()
         assert await producer.commit_offsets("g", 1) == code
 
 
 async def test_brokers_may_ask_what_was_added(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     await producer.add(0)
     only_verified = AddPartitionsToTxnTransaction(
@@ -210,7 +218,7 @@ async def test_an_early_next_transaction_gets_concurrent_transactions(
 ) -> None:
     async with Broker(transaction_marker_delay_ms=300) as broker, connected(broker) as client:
         await a_topic(broker)
-        producer = Transactional(client, versions=version)
+        producer = TransactionalClient(client, versions=version)
         await producer.init()
         await producer.add(0)
         await producer.produce(b"v")
@@ -225,7 +233,7 @@ async def test_an_early_next_transaction_gets_concurrent_transactions(
 
 
 async def test_a_producer_does_not_write_outside_of_its_transaction(client: RawClient) -> None:
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     await producer.add(0)
     await producer.produce(b"v")
@@ -273,7 +281,7 @@ async def synced(client: RawClient, member_id: str) -> None:
 
 async def test_only_members_of_the_present_generation_commit_offsets(client: RawClient) -> None:
     member_id = await joined(client, "one")
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     await producer.add_offsets("g")
     # Also while the group waits for its leader: what counts is the generation.
@@ -298,7 +306,7 @@ async def test_only_members_of_the_present_generation_commit_offsets(client: Raw
 async def test_commit_metadata_is_limited_and_partitions_must_exist(client: RawClient) -> None:
     from aiokafkawire.wire.messages import txn_offset_commit as api
 
-    producer = Transactional(client)
+    producer = TransactionalClient(client)
     await producer.init()
     await producer.add_offsets("g")
     asked = [
@@ -331,12 +339,12 @@ async def test_another_node_coordinates_when_one_is_killed() -> None:
         first = broker.coordinator("tx")
         other = next(node for node in broker.live_nodes if node != first)
         async with connected(broker, other) as client:
-            elsewhere = Transactional(client)
+            elsewhere = TransactionalClient(client)
             codes = [await elsewhere.init(), await elsewhere.add(0)]
             codes += [await elsewhere.add_offsets("g"), await elsewhere.end(commit=True)]
             assert set(codes) == {E.NOT_COORDINATOR}
         async with connected(broker, first) as client:
-            producer = Transactional(client)
+            producer = TransactionalClient(client)
             await producer.init()
             await producer.add(0)
         await broker.kill(first)
@@ -356,7 +364,7 @@ async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None
         leader = broker.leader("t", 0)
         name = next(n for n in map(str, range(100)) if broker.coordinator(n) != leader)
         async with connected(broker, broker.coordinator(name)) as client:
-            producer = Transactional(client, name)
+            producer = TransactionalClient(client, name)
             await producer.init()
             await producer.add(0)
             async with connected(broker, leader) as other:
@@ -370,7 +378,7 @@ async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None
             assert await producer.end(commit=True) == E.NONE
 
 
-async def added(producer: Transactional) -> None:
+async def added(producer: TransactionalClient) -> None:
     """Add the partition once all in sync have the end of the transaction before."""
     with anyio.fail_after(10):
         while (code := await producer.add(0)) == E.CONCURRENT_TRANSACTIONS:
@@ -384,7 +392,7 @@ async def test_a_follower_that_comes_to_lead_knows_what_was_aborted() -> None:
         first = broker.leader("t", 0)
         name = next(n for n in map(str, range(100)) if broker.coordinator(n) != first)
         async with connected(broker, broker.coordinator(name)) as client:
-            producer = Transactional(client, name)
+            producer = TransactionalClient(client, name)
             await producer.init()
             async with connected(broker, first) as leader:
                 for value, commit in ((b"x", False), (b"a", True)):

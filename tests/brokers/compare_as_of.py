@@ -29,7 +29,7 @@ from tests.broker.conformance import (
     Recording,
     as_of,
     embedded,
-    interview,
+    run_cases,
     supported,
 )
 from tests.brokers.kafka import Kafka
@@ -46,11 +46,11 @@ def recorded(version: str) -> Recording:
             kafka.create_topic(name, replicas=replicas, configs=configs)
         addresses = {node.node_id: Address(*node.address) for node in kafka.nodes}
         apis = anyio.run(supported, as_of(version), addresses[1])
-        answers = anyio.run(interview, as_of(version), addresses)
+        responses = anyio.run(run_cases, as_of(version), addresses)
         for node in kafka.nodes:
             # Nothing is kept, so it need not be ended in order.
             node.kill()
-        return Recording(version, apis, answers)
+        return Recording(version, apis, responses)
 
 
 def compare(version: str, real: Mapping[str, Any], ours: Mapping[str, Any], which: str) -> int:
@@ -78,9 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.record:
             real.write()
         elif version in RELEASES:
-            differ += compare(version, real.answers, Recording.read(version).answers, "recorded")
+            differ += compare(
+                version, real.responses, Recording.read(version).responses, "recorded"
+            )
         _, ours = anyio.run(embedded, version)
-        compare(version, real.answers, ours, "embedded")
+        compare(version, real.responses, ours, "embedded")
     return 1 if differ else 0
 
 

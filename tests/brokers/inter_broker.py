@@ -209,12 +209,12 @@ class Pair:
 
 
 async def _ask(address: Address, message: Request[Any], version: int) -> Any:
-    async with _connected(address) as client:
+    async with _connect(address) as client:
         return await client.call(message, version)
 
 
 @asynccontextmanager
-async def _connected(address: Address) -> AsyncIterator[RawClient]:
+async def _connect(address: Address) -> AsyncIterator[RawClient]:
     transport = await RealRuntime().connect(address)
     try:
         yield RawClient(transport)

@@ -17,7 +17,7 @@ def test_a_release_answers_as_it_was_recorded() -> None:
         real = recorded(VERSION)
     kept = Recording.read(VERSION)
     assert real.apis == kept.apis
-    assert real.answers == kept.answers
+    assert real.responses == kept.responses
 
 
 def test_what_differs_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

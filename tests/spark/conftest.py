@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.hosted import HostedBroker, hosted_broker
+from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[HostedBroker]:
-    with hosted_broker() as hosted:
-        yield hosted
+def kafka() -> Iterator[ThreadedBroker]:
+    with threaded_broker() as threaded:
+        yield threaded

@@ -27,7 +27,7 @@ from aiokafkawire import Consumer, blocking
 from aiokafkawire.broker import Close
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
-from tests.broker.hosted import HostedBroker, hosted_broker
+from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 from tests.spark.jobs import CLUSTER, LOCAL, Job, job
 from tests.spark.kafka import create, fill
 from tests.spark.stream_job import NOT_BEGUN
@@ -100,7 +100,7 @@ def kills_of(number: int, rng: random.Random, *, plain: bool) -> list[Kill]:
 class Killer:
     """Kills one after another; sits in the broker, which sees all."""
 
-    def __init__(self, kafka: HostedBroker, kills: list[Kill], rng: random.Random) -> None:
+    def __init__(self, kafka: ThreadedBroker, kills: list[Kill], rng: random.Random) -> None:
         self.job: Job | None = None
         self.done: list[Kill] = []
         self._waiting = list(reversed(kills))
@@ -131,7 +131,7 @@ class Killer:
 
 
 def run(
-    kafka: HostedBroker, kills: list[Kill], rng: random.Random, place: Path, *, plain: bool
+    kafka: ThreadedBroker, kills: list[Kill], rng: random.Random, place: Path, *, plain: bool
 ) -> Result:
     """One stream to its end, on a broker of its own."""
     began = time.monotonic()
@@ -173,7 +173,7 @@ def run(
     return result
 
 
-def committed_rows(kafka: HostedBroker, topic: str) -> tuple[Counter[str], int]:
+def committed_rows(kafka: ThreadedBroker, topic: str) -> tuple[Counter[str], int]:
     """Count each row that a reader of committed records finds, and all stored rows."""
     found = blocking.call(_rows, kafka.servers, topic, "read_committed")
     return found, sum(blocking.call(_rows, kafka.servers, topic, "read_uncommitted").values())
@@ -212,7 +212,7 @@ def runs(numbers: range, seed: int, *, plain: bool) -> list[Result]:
         # A broker and a folder for each: what one leaves open is no other one's.
         rng = random.Random(f"{seed} {number} {plain}")
         kills = kills_of(number, rng, plain=plain)
-        with tempfile.TemporaryDirectory() as place, hosted_broker() as kafka:
+        with tempfile.TemporaryDirectory() as place, threaded_broker() as kafka:
             results.append(run(kafka, kills, rng, Path(place), plain=plain))
         report(number, results[-1])
     return results

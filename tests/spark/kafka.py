@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafkawire import Producer, blocking
-from tests.broker.hosted import HostedBroker
+from tests.broker.threaded_broker import ThreadedBroker
 
 
-def create(kafka: HostedBroker, topic: str, partitions: int = 1) -> None:
+def create(kafka: ThreadedBroker, topic: str, partitions: int = 1) -> None:
     kafka.call(kafka.broker.create_topic, topic, partitions)
 
 
-def fill(kafka: HostedBroker, topic: str, *partitions: Iterable[Any], **options: Any) -> None:
+def fill(kafka: ThreadedBroker, topic: str, *partitions: Iterable[Any], **options: Any) -> None:
     """Make a topic of one partition for each of these, with these values; str, bytes or None, or
     whole records as mappings."""
     create(kafka, topic, len(partitions))
@@ -21,7 +21,7 @@ def fill(kafka: HostedBroker, topic: str, *partitions: Iterable[Any], **options:
 
 
 def append(
-    kafka: HostedBroker, topic: str, by_partition: dict[int, Iterable[Any]], **options: Any
+    kafka: ThreadedBroker, topic: str, by_partition: dict[int, Iterable[Any]], **options: Any
 ) -> None:
     async def send() -> None:
         async with Producer(bootstrap_servers=kafka.servers, **options) as producer:
@@ -32,7 +32,7 @@ def append(
     blocking.call(send)
 
 
-def transactions(kafka: HostedBroker, topic: str, *made: tuple[Sequence[Any], bool]) -> None:
+def transactions(kafka: ThreadedBroker, topic: str, *made: tuple[Sequence[Any], bool]) -> None:
     """Write to partition 0 in transactions, each committed or (False) aborted."""
 
     async def send() -> None:

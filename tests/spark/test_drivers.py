@@ -29,7 +29,7 @@ from aiokafkawire.spark.exactly_once import (
 )
 from aiokafkawire.spark.transactions import abort_all, commit_all, write_in_transaction
 from aiokafkawire.wire import ApiKey
-from tests.broker.hosted import HostedBroker, hosted_broker
+from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 from tests.spark.kafka import create
 from tests.spark.test_transactions import visible
 
@@ -61,7 +61,7 @@ class TooLate(Exception):
 class Driver:
     """One driver of the stream; `run` returns when all batches are written."""
 
-    def __init__(self, kafka: HostedBroker, rng: random.Random) -> None:
+    def __init__(self, kafka: ThreadedBroker, rng: random.Random) -> None:
         self._client: dict[str, Any] = {
             "bootstrap_servers": kafka.servers,
             "default_api_timeout_ms": 1_500,
@@ -161,7 +161,7 @@ def written(seed: int, as_of: str, monkeypatch: pytest.MonkeyPatch) -> Counter[s
             return None
         return rng.choice([Close(), Close(carried_out=True), Delay(0.05), Delay(0.3)])
 
-    with hosted_broker(as_of=as_of) as kafka:
+    with threaded_broker(as_of=as_of) as kafka:
         create(kafka, TOPIC, 2)
         kafka.call(kafka.broker.on, None, fault)
         drivers = [Driver(kafka, random.Random(f"{seed} {number}")) for number in range(2)]

@@ -12,14 +12,14 @@ from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
 from aiokafkawire.spark.offset_progress import INITIAL, OffsetProgress
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.types import TopicPartition
-from tests.broker.hosted import HostedBroker
+from tests.broker.threaded_broker import ThreadedBroker
 from tests.spark.kafka import append, fill
 
 Begin = Callable[..., OffsetProgress]
 
 
 @pytest.fixture
-def begin(kafka: HostedBroker) -> Any:
+def begin(kafka: ThreadedBroker) -> Any:
     begun = []
 
     def begin(**given: str) -> OffsetProgress:
@@ -202,7 +202,7 @@ def test_a_topic_that_is_deleted_ends_an_idle_stream_soon(kafka, begin, how):
     assert "auto" not in str(caught.value)
 
 
-def committed(kafka: HostedBroker, group: str, topic: str) -> int | None:
+def committed(kafka: ThreadedBroker, group: str, topic: str) -> int | None:
     async def ask() -> int | None:
         async with Consumer(bootstrap_servers=kafka.servers, group_id=group) as consumer:
             tp = TopicPartition(topic, 0)

@@ -13,12 +13,12 @@ from aiokafkawire.spark.clients import borrow_client
 from aiokafkawire.spark.offset_reader import OffsetReader, driver_options
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.spark.pushdown import NO_FILTERS, PushedFilters
-from tests.broker.hosted import HostedBroker, hosted_broker
+from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 from tests.spark.kafka import append, fill, transactions
 
 
 def plan(
-    kafka: HostedBroker, pushed: PushedFilters = NO_FILTERS, **given: str
+    kafka: ThreadedBroker, pushed: PushedFilters = NO_FILTERS, **given: str
 ) -> list[tuple[str, int, int, int]]:
     servers = {"kafka.bootstrap.servers": kafka.servers}
     options = ReadOptions.parse(servers | given, streaming=False)
@@ -28,7 +28,7 @@ def plan(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def topics(kafka: HostedBroker) -> None:
+def topics(kafka: ThreadedBroker) -> None:
     fill(kafka, "a", ["1", "2", "3"], [], ["4"])
     fill(kafka, "ab", ["1", "2"])
     timed: Any = [{"value": b"", "timestamp_ms": 1000 * number} for number in range(1, 6)]
@@ -108,7 +108,7 @@ def test_what_was_deleted_is_not_taken_for_old(kafka):
 
 
 def test_brokers_that_know_no_times_are_not_asked():
-    with hosted_broker(as_of="0.10.0") as kafka:
+    with threaded_broker(as_of="0.10.0") as kafka:
         fill(kafka, "old", ["1", "2"])
         assert plan(kafka, PushedFilters(min_timestamp_ms=2**52), subscribe="old") == [
             ("old", 0, 0, 2)

@@ -15,14 +15,14 @@ from aiokafkawire.spark.range_reader import read_range
 from aiokafkawire.spark.ranges import OffsetRange
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
-from tests.broker.hosted import HostedBroker
+from tests.broker.threaded_broker import ThreadedBroker
 from tests.spark.kafka import append, fill, transactions
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
 def read(
-    kafka: HostedBroker, topic: str, start: int, end: int, *columns: str, **options: Any
+    kafka: ThreadedBroker, topic: str, start: int, end: int, *columns: str, **options: Any
 ) -> list[pyarrow.RecordBatch]:
     fail = options.pop("fail_on_data_loss", True)
     timeout_ms = options.pop("poll_timeout_ms", 20_000)

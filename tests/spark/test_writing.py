@@ -14,18 +14,20 @@ from aiokafkawire.spark.ranges import OffsetRange
 from aiokafkawire.spark.writing import write_rows
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.broker.hosted import HostedBroker
+from tests.broker.threaded_broker import ThreadedBroker
 from tests.spark.kafka import create
 
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 
 
-def write(kafka: HostedBroker, topic: str | None, *columns: dict[str, Any], **options: Any) -> int:
+def write(
+    kafka: ThreadedBroker, topic: str | None, *columns: dict[str, Any], **options: Any
+) -> int:
     batches = (pyarrow.RecordBatch.from_pydict(column) for column in columns)
     return write_rows({"bootstrap_servers": kafka.servers, **options}, topic, batches)
 
 
-def rows(kafka: HostedBroker, topic: str, partition: int = 0) -> list[dict[str, Any]]:
+def rows(kafka: ThreadedBroker, topic: str, partition: int = 0) -> list[dict[str, Any]]:
     end = kafka.call(kafka.broker.end_offset, topic, partition)
     wanted = OffsetRange(TopicPartition(topic, partition), 0, end)
     client = {"bootstrap_servers": kafka.servers}
@@ -35,7 +37,7 @@ def rows(kafka: HostedBroker, topic: str, partition: int = 0) -> list[dict[str, 
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def values(kafka: HostedBroker, topic: str, partition: int = 0) -> list[bytes]:
+def values(kafka: ThreadedBroker, topic: str, partition: int = 0) -> list[bytes]:
     return [row["value"] for row in rows(kafka, topic, partition)]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafkawire.broker import Broker
-from tests.broker.conformance.questions import (
+from tests.broker.conformance.cases import (
     MIN_SESSION_TIMEOUT_MS,
     NODES,
     PARTITIONS,
     TOPICS,
     as_of,
-    interview,
+    run_cases,
     supported,
 )
 
@@ -31,4 +31,4 @@ async def embedded(version: str) -> tuple[dict[str, list[int]], dict[str, Any]]:
         for name, (replicas, configs) in TOPICS.items():
             cluster.create_topic(name, assignments=dict(enumerate(replicas)), configs=configs)
         apis = await supported(as_of(version), broker.nodes[1])
-        return apis, await interview(as_of(version), broker.nodes, SILENCE_S)
+        return apis, await run_cases(as_of(version), broker.nodes, SILENCE_S)

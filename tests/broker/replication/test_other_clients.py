@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+from ..threaded import DEADLINE_S, ThreadedBroker, repeat_until, threaded_broker
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
@@ -29,31 +29,31 @@ VALUES = [b"%d" % index for index in range(20)]
 
 
 @pytest.fixture(params=["0.10", "2.8"])
-def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
+def threaded(request: pytest.FixtureRequest) -> Iterator[ThreadedBroker]:
     options: Any = {"as_of": request.param, "replicate": True, "min_insync_replicas": 2}
-    with hosted_broker(nodes=3, **options) as broker:
+    with threaded_broker(nodes=3, **options) as broker:
         broker.call(broker.broker.create_topic, "t", 1, 3)
         yield broker
 
 
-def kill_leader(hosted: HostedBroker) -> None:
-    hosted.call(lambda: hosted.broker.kill(hosted.broker.leader("t", 0)))
+def kill_leader(threaded: ThreadedBroker) -> None:
+    threaded.call(lambda: threaded.broker.kill(threaded.broker.leader("t", 0)))
 
 
-def test_kafka_python(hosted: HostedBroker) -> None:
-    as_of = hosted.broker.options.as_of
+def test_kafka_python(threaded: ThreadedBroker) -> None:
+    as_of = threaded.broker.options.as_of
     # Before 0.11 there are no idempotent producers.
     idempotent = as_of == "2.8"
     producer = KafkaProducer(
-        bootstrap_servers=hosted.servers, acks="all", enable_idempotence=idempotent
+        bootstrap_servers=threaded.servers, acks="all", enable_idempotence=idempotent
     )
     for index, value in enumerate(VALUES):
         if index == len(VALUES) // 2:
-            kill_leader(hosted)
+            kill_leader(threaded)
         producer.send("t", value, partition=0).get(DEADLINE_S)
     producer.close()
     consumer = KafkaConsumer(
-        "t", bootstrap_servers=hosted.servers, group_id="g", auto_offset_reset="earliest"
+        "t", bootstrap_servers=threaded.servers, group_id="g", auto_offset_reset="earliest"
     )
     got: list[bytes] = []
     repeat_until(
@@ -66,13 +66,13 @@ def test_kafka_python(hosted: HostedBroker) -> None:
     assert list(dict.fromkeys(got)) == VALUES
 
 
-def test_librdkafka(hosted: HostedBroker) -> None:
+def test_librdkafka(threaded: ThreadedBroker) -> None:
     quiet = logging.getLogger("librdkafka")
     quiet.setLevel(logging.CRITICAL)
-    idempotent = hosted.broker.options.as_of == "2.8"
+    idempotent = threaded.broker.options.as_of == "2.8"
     producer = confluent_kafka.Producer(
         {
-            "bootstrap.servers": hosted.servers,
+            "bootstrap.servers": threaded.servers,
             "acks": "all",
             "enable.idempotence": idempotent,
             "topic.metadata.refresh.interval.ms": 500,
@@ -82,12 +82,12 @@ def test_librdkafka(hosted: HostedBroker) -> None:
     errors: list[Any] = []
     for index, value in enumerate(VALUES):
         if index == len(VALUES) // 2:
-            kill_leader(hosted)
+            kill_leader(threaded)
         producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(DEADLINE_S) == 0
     assert errors == [None] * len(VALUES)
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": hosted.servers, "group.id": "g", "auto.offset.reset": "earliest"},
+        {"bootstrap.servers": threaded.servers, "group.id": "g", "auto.offset.reset": "earliest"},
         logger=quiet,
     )
     consumer.subscribe(["t"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.hosted import HostedBroker, hosted_broker
+from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 from tests.brokers.conftest import asked_for
 
 HERE = Path(__file__).resolve().parent
@@ -41,9 +41,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[HostedBroker]:
-    with hosted_broker() as hosted:
-        yield hosted
+def kafka() -> Iterator[ThreadedBroker]:
+    with threaded_broker() as threaded:
+        yield threaded
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from aiokafkawire import Consumer, blocking
 from aiokafkawire.broker import Delay
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
-from tests.broker.hosted import hosted_broker
+from tests.broker.threaded_broker import threaded_broker
 from tests.spark.exactly_once import Kill, run
 from tests.spark.kafka import append, create, fill
 
@@ -112,7 +112,7 @@ def test_a_stream_goes_on_behind_its_markers(spark, kafka, tmp_path):
     ids=["driver-and-task"],
 )
 def test_who_is_killed_leaves_every_row_once(kills, tmp_path):
-    with hosted_broker() as broker:
+    with threaded_broker() as broker:
         result = run(broker, kills, random.Random(1), tmp_path, plain=False)
     assert result.done == kills
     assert result.starts >= 2
@@ -122,7 +122,7 @@ def test_who_is_killed_leaves_every_row_once(kills, tmp_path):
 
 def test_the_default_sink_would_write_some_twice(tmp_path):
     kills = [Kill("driver", ApiKey.PRODUCE, 7, carried_out=True)]
-    with hosted_broker() as broker:
+    with threaded_broker() as broker:
         result = run(broker, kills, random.Random(1), tmp_path, plain=True)
     assert (result.missing, result.done) == (0, kills)
     assert result.repeated

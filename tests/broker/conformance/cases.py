@@ -95,7 +95,7 @@ SILENCE_S = 1.0
 
 WITHIN_S = 60.0
 POLL_INTERVAL_S = 0.02
-UNSETTLED = {
+RETRIABLE = {
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -114,14 +114,14 @@ def other(node: int) -> int:
     return 1 + node % NODES
 
 
-class Interview:
+class ConformanceClient:
     """Asks the nodes of one cluster, each time on a connection of its own."""
 
     def __init__(
         self, as_of: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
     ) -> None:
         self.release: Release = get_release(as_of, HANDLERS)
-        self.notes: list[dict[str, Any]] = []
+        self.recorded: list[dict[str, Any]] = []
         self._addresses = addresses
         self._members: dict[str, str] = {}
         silent = self.release.on_unsupported_api is UnsupportedApi.IGNORE
@@ -135,11 +135,11 @@ class Interview:
         """The version that an API is asked in."""
         return min(self.release.served[key].high, CAPS.get(key, 2**15))
 
-    def speaks(self, key: ApiKey, version: int) -> bool:
+    def supports(self, key: ApiKey, version: int) -> bool:
         served = self.release.served.get(key)
         return served is not None and served.low <= version <= served.high
 
-    async def ask(
+    async def request(
         self,
         message: Request[Any],
         version: int | None = None,
@@ -150,35 +150,37 @@ class Interview:
         """Ask, and note the answer save the fields to `hide`; give back all of it."""
         key = ApiKey(message.api_key)
         version = self.version(key) if version is None else version
-        async with self._connected(node) as client:
+        async with self._connect(node) as client:
             await client.send(message, version)
-            answer, shown = await self._answer(client, key, version, set(hide))
-        self.notes.append({"asked": f"{APIS[key].name} v{version}", "answer": shown})
+            answer, shown = await self._receive(client, key, version, set(hide))
+        self.recorded.append({"asked": f"{APIS[key].name} v{version}", "answer": shown})
         return answer
 
-    async def look(self, message: Request[Any], version: int | None = None, node: int = 1) -> Any:
+    async def request_unrecorded(
+        self, message: Request[Any], version: int | None = None, node: int = 1
+    ) -> Any:
         """Ask without a note."""
         version = self.version(ApiKey(message.api_key)) if version is None else version
-        async with self._connected(node) as client:
+        async with self._connect(node) as client:
             return await client.call(message, version)
 
-    async def say(self, what: str, key: int, version: int, body: bytes = b"") -> None:
+    async def send_raw(self, what: str, key: int, version: int, body: bytes = b"") -> None:
         """Send a request by hand, and note what becomes of it; its answer is ApiVersions'."""
         frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
-        async with self._connected(1) as client:
+        async with self._connect(1) as client:
             await client.transport.send([struct.pack(">i", len(frame)), frame])
             shown: Any = SILENT
             try:
                 with anyio.move_on_after(self._patience_s):
-                    _, shown = await self._answer(client, ApiKey.API_VERSIONS, 0, set())
+                    _, shown = await self._receive(client, ApiKey.API_VERSIONS, 0, set())
             except MalformedMessage:
                 shown = "some answer"
-        self.notes.append({"asked": what, "answer": shown})
+        self.recorded.append({"asked": what, "answer": shown})
 
-    async def ask_without_answer(self, message: Request[Any]) -> None:
+    async def request_without_response(self, message: Request[Any]) -> None:
         """Ask what gets no answer, and then something else; note whether the broker hung up."""
         version = self.version(ApiKey(message.api_key))
-        async with self._connected(1) as client:
+        async with self._connect(1) as client:
             await client.send(message, version)
             with anyio.move_on_after(WITHIN_S):
                 shown = CLOSE
@@ -188,19 +190,19 @@ class Interview:
                         shown = "open"
                 except OSError:
                     pass
-        self.notes.append({"asked": f"{APIS[message.api_key].name} v{version}", "answer": shown})
+        self.recorded.append({"asked": f"{APIS[message.api_key].name} v{version}", "answer": shown})
 
-    def note(self, what: str, answer: Response, version: int) -> None:
+    def record(self, what: str, answer: Response, version: int) -> None:
         """Note what is left of an answer."""
         shown = self._comparable(to_json(answer, version), LEFT_OUT)
-        self.notes.append({"asked": what, "answer": shown})
+        self.recorded.append({"asked": what, "answer": shown})
 
     async def controller(self) -> int:
         """The node that the cluster's controller is."""
         if self.version(ApiKey.METADATA) < 1:
             return 1
         asked = metadata.MetadataRequest(topics=[])
-        controller: int = (await self.look(asked)).controller_id
+        controller: int = (await self.request_unrecorded(asked)).controller_id
         return controller
 
     async def coordinator(self, group: str) -> int:
@@ -212,11 +214,11 @@ class Interview:
             else find_coordinator.FindCoordinatorRequest(key=group)
         )
         while True:
-            found = await self.look(asked)
+            found = await self.request_unrecorded(asked)
             found = found.coordinators[0] if version >= 4 else found
             if not found.error_code:
                 break
-            assert found.error_code in UNSETTLED, found
+            assert found.error_code in RETRIABLE, found
             await anyio.sleep(POLL_INTERVAL_S)
         node: int = found.node_id
         while True:
@@ -228,7 +230,7 @@ class Interview:
         """Wait until a topic has all its leaders, and they all their followers."""
         asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
         while True:
-            [description] = (await self.look(asked, node=node)).topics
+            [description] = (await self.request_unrecorded(asked, node=node)).topics
             led = [each for each in description.partitions if each.leader_id >= 0]
             whole = all(len(each.isr_nodes) == len(each.replica_nodes) for each in led)
             if len(led) == partitions and whole:
@@ -241,11 +243,11 @@ class Interview:
             transactional_id=None, transaction_timeout_ms=60_000
         )
         while True:
-            given = await self.look(request)
+            given = await self.request_unrecorded(request)
             if not given.error_code:
                 producer_id: int = given.producer_id
                 return producer_id
-            assert given.error_code in UNSETTLED, given
+            assert given.error_code in RETRIABLE, given
             await anyio.sleep(POLL_INTERVAL_S)
 
     async def prepare(self) -> None:
@@ -255,7 +257,9 @@ class Interview:
                 await self.until_led(topic, len(replicas), node=node)
         records = batch(*VALUES, magic=self.magic)
         while True:
-            code = only(await self.look(produce_request(WRITTEN, 0, records))).error_code
+            code = only(
+                await self.request_unrecorded(produce_request(WRITTEN, 0, records))
+            ).error_code
             if not code:
                 break
             await anyio.sleep(POLL_INTERVAL_S)
@@ -265,7 +269,7 @@ class Interview:
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=WRITTEN, partitions=[end])]
         )
         while True:
-            description = only(await self.look(asked))
+            description = only(await self.request_unrecorded(asked))
             if len(VALUES) in {description.offset, *description.old_style_offsets}:
                 return
             await anyio.sleep(POLL_INTERVAL_S)
@@ -280,18 +284,18 @@ class Interview:
         else:
             topic = offset_fetch.OffsetFetchRequestTopic(name=LED, partition_indexes=partition)
             request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])
-        description = await self.look(request, node=node)
-        return UNSETTLED.isdisjoint(error_codes(description))
+        description = await self.request_unrecorded(request, node=node)
+        return RETRIABLE.isdisjoint(error_codes(description))
 
     @asynccontextmanager
-    async def _connected(self, node: int) -> AsyncIterator[RawClient]:
+    async def _connect(self, node: int) -> AsyncIterator[RawClient]:
         transport = await RealRuntime().connect(self._addresses[node])
         try:
             yield RawClient(transport)
         finally:
             await transport.aclose()
 
-    async def _answer(
+    async def _receive(
         self, client: RawClient, key: ApiKey, version: int, hidden: set[str]
     ) -> tuple[Any, Any]:
         """Return the response in the form that is recorded."""
@@ -337,18 +341,18 @@ def _records(data: bytes) -> Any:
     ]
 
 
-Asked = Callable[[Interview], Awaitable[None]]
+CaseFunction = Callable[[ConformanceClient], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConformanceCase:
     """`key` and `version`: what a release has to speak for the question to make sense."""
 
     name: str
-    ask: Asked
+    request: CaseFunction
     key: ApiKey | None
     version: int
-    exactly: bool
+    this_version_only: bool
 
     def fits(self, release: Release) -> bool:
         if self.key is None:
@@ -356,20 +360,20 @@ class Question:
         served = release.served.get(self.key)
         if served is None or served.high < self.version:
             return False
-        return not self.exactly or served.low <= self.version
+        return not self.this_version_only or served.low <= self.version
 
 
-QUESTIONS: list[Question] = []
+CASES: list[ConformanceCase] = []
 
 
-def question(
-    key: ApiKey | None = None, version: int = 0, *, exactly: bool = False
-) -> Callable[[Asked], Asked]:
+def conformance_case(
+    key: ApiKey | None = None, version: int = 0, *, this_version_only: bool = False
+) -> Callable[[CaseFunction], CaseFunction]:
     """A question for releases that speak the API in this version or later (`exactly`: in this)."""
 
-    def register(ask: Asked) -> Asked:
-        QUESTIONS.append(Question(ask.__name__, ask, key, version, exactly))
-        return ask
+    def register(request: CaseFunction) -> CaseFunction:
+        CASES.append(ConformanceCase(request.__name__, request, key, version, this_version_only))
+        return request
 
     return register
 
@@ -380,20 +384,20 @@ class Recording:
 
     release: str
     apis: Mapping[str, list[int]]
-    answers: Mapping[str, list[dict[str, Any]]]
+    responses: Mapping[str, list[dict[str, Any]]]
 
     @classmethod
     def read(cls, release: str) -> Recording:
         lines = (RECORDINGS / f"{release}.jsonl").read_text(encoding="utf-8").splitlines()
         head, *rest = map(json.loads, lines)
-        answers = {each["question"]: each["answers"] for each in rest}
-        return cls(head["release"], head["apis"], answers)
+        responses = {each["case"]: each["responses"] for each in rest}
+        return cls(head["release"], head["apis"], responses)
 
     def write(self) -> None:
         RECORDINGS.mkdir(exist_ok=True)
         lines = [{"release": self.release, "apis": self.apis}]
         lines += [
-            {"question": name, "answers": description} for name, description in self.answers.items()
+            {"case": name, "responses": description} for name, description in self.responses.items()
         ]
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         (RECORDINGS / f"{self.release}.jsonl").write_text(text, encoding="utf-8")
@@ -406,28 +410,28 @@ def as_of(version: str) -> str:
 
 async def supported(release: str, address: Address) -> dict[str, list[int]]:
     """Return the advertised APIs, each with its lowest and highest version; none before 0.10."""
-    to = Interview(release, {1: address})
-    if not to.speaks(ApiKey.API_VERSIONS, 0):
+    to = ConformanceClient(release, {1: address})
+    if not to.supports(ApiKey.API_VERSIONS, 0):
         return {}
-    description = await to.look(api_versions.ApiVersionsRequest(), 0)
+    description = await to.request_unrecorded(api_versions.ApiVersionsRequest(), 0)
     return {
         APIS[ApiKey(each.api_key)].name: [each.min_version, each.max_version]
         for each in description.api_keys
     }
 
 
-async def interview(
+async def run_cases(
     release: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
 ) -> dict[str, list[Any]]:
     """The answers of a cluster to the questions that make sense for its release."""
-    to = Interview(release, addresses, silence_s)
+    to = ConformanceClient(release, addresses, silence_s)
     with anyio.fail_after(WITHIN_S):
         await to.prepare()
-    answers = {}
-    for each in QUESTIONS:
+    responses = {}
+    for each in CASES:
         if each.fits(to.release):
-            to.notes = []
+            to.recorded = []
             with anyio.fail_after(WITHIN_S):
-                await each.ask(to)
-            answers[each.name] = to.notes
-    return answers
+                await each.request(to)
+            responses[each.name] = to.recorded
+    return responses

@@ -25,7 +25,7 @@ CLASSIC = {"init": 4, "add": 3, "add_offsets": 3, "produce": 9, "commit_offsets"
 NEWEST = {"init": 5, "add": 3, "add_offsets": 4, "produce": 12, "commit_offsets": 5, "end": 5}
 
 
-class Transactional:
+class TransactionalClient:
     """`me` is who it is; `sequence` counts what it sent to each partition in its epoch."""
 
     def __init__(

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 
-from .dialogue import RELEASES, ask, recordings
+from .conversation import RELEASES, ask, recordings
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from aiokafkawire.broker import Broker
 DEADLINE_S = 30
 
 
-class HostedBroker:
+class ThreadedBroker:
     """The broker, and how to call it from the test's thread."""
 
     def __init__(self, portal: Any, broker: Broker) -> None:
@@ -28,12 +28,12 @@ class HostedBroker:
 
 
 @contextmanager
-def hosted_broker(backend: str = "asyncio", **options: Any) -> Iterator[HostedBroker]:
+def threaded_broker(backend: str = "asyncio", **options: Any) -> Iterator[ThreadedBroker]:
     with (
         start_blocking_portal(backend) as portal,
         portal.wrap_async_context_manager(Broker(**options)) as broker,
     ):
-        yield HostedBroker(portal, broker)
+        yield ThreadedBroker(portal, broker)
 
 
 def repeat_until(step: Callable[[], Any], done: Callable[[], bool]) -> None:

@@ -2,7 +2,7 @@
 
 What Kafka answered is kept in tests/vectors/transactions.json. To ask again, on this machine:
 
-    python -m tests.broker.transactions.dialogue 0.11.0.3 2.8.2 3.9.1 4.3.0
+    python -m tests.broker.transactions.conversation 0.11.0.3 2.8.2 3.9.1 4.3.0
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from aiokafkawire.wire.messages import (
     offset_fetch,
 )
 from tests.broker.raw_client import RawClient, batch, only, produce_request
-from tests.broker.transactional import Transactional
+from tests.broker.transactional_client import TransactionalClient
 
 E = ErrorCode
 RECORDINGS = Path(__file__).parents[2] / "vectors" / "transactions.json"
@@ -87,7 +87,7 @@ class Dialogue:
     def version(self, key: ApiKey) -> int:
         return min(self._release.served[key].high, self._caps.get(key, 2**15))
 
-    def producer(self, name: str) -> Transactional:
+    def producer(self, name: str) -> TransactionalClient:
         versions = {
             "init": self.version(ApiKey.INIT_PRODUCER_ID),
             "add": min(self.version(ApiKey.ADD_PARTITIONS_TO_TXN), ADD_CAP),
@@ -96,7 +96,7 @@ class Dialogue:
             "commit_offsets": self.version(ApiKey.TXN_OFFSET_COMMIT),
             "end": self.version(ApiKey.END_TXN),
         }
-        made = Transactional(self.client, f"{self._protocol}-{name}", versions)
+        made = TransactionalClient(self.client, f"{self._protocol}-{name}", versions)
         # With times long gone a log would begin a new segment at each marker.
         made.timestamp_ms = time.time_ns() // 1_000_000
         return made
@@ -134,12 +134,12 @@ class Dialogue:
 
             assert await self.settled(ask) == E.NONE
 
-    async def begun(self, producer: Transactional, *partitions: int) -> None:
+    async def begun(self, producer: TransactionalClient, *partitions: int) -> None:
         """Add partitions where that is needed, once the transaction before has ended."""
         if self.adds:
             assert await self.settled(lambda: producer.add(*partitions)) == E.NONE
 
-    async def wrote(self, producer: Transactional, value: bytes) -> None:
+    async def wrote(self, producer: TransactionalClient, value: bytes) -> None:
         async def ask() -> int:
             return int((await producer.produce(value)).error_code)
 
@@ -214,7 +214,7 @@ class Dialogue:
 
         await self.settled(ask)
 
-    async def described(self, producer: Transactional) -> None:
+    async def described(self, producer: TransactionalClient) -> None:
         if ApiKey.DESCRIBE_TRANSACTIONS not in self._release.served:
             return
         names = [producer.name, f"{producer.name}-unknown", ""]

@@ -15,7 +15,7 @@ from aiokafkawire.wire.messages import (
     init_producer_id,
     metadata,
 )
-from tests.broker.conformance.questions import (
+from tests.broker.conformance.cases import (
     ALONE,
     LED,
     NO_SUCH_ID,
@@ -23,9 +23,9 @@ from tests.broker.conformance.questions import (
     PARTITIONS,
     SMALL,
     WRITTEN,
-    Interview,
+    ConformanceClient,
+    conformance_case,
     other,
-    question,
 )
 
 FEATURES = {"supportedFeatures", "finalizedFeaturesEpoch", "finalizedFeatures"}
@@ -33,34 +33,34 @@ FEATURES = {"supportedFeatures", "finalizedFeaturesEpoch", "finalizedFeatures"}
 # --- what a release speaks -----------------------------------------------------------------------
 
 
-@question()
-async def an_api_that_there_is_not(to: Interview) -> None:
-    await to.say("API 999 v0", 999, 0)
+@conformance_case()
+async def unknown_api(to: ConformanceClient) -> None:
+    await to.send_raw("API 999 v0", 999, 0)
 
 
-@question()
-async def a_version_that_there_is_not(to: Interview) -> None:
-    await to.say("Heartbeat v99", ApiKey.HEARTBEAT, 99, bytes(64))
-    await to.say("ApiVersions v99", ApiKey.API_VERSIONS, 99, bytes(3))
+@conformance_case()
+async def unknown_version(to: ConformanceClient) -> None:
+    await to.send_raw("Heartbeat v99", ApiKey.HEARTBEAT, 99, bytes(64))
+    await to.send_raw("ApiVersions v99", ApiKey.API_VERSIONS, 99, bytes(3))
 
 
-@question()
-async def a_request_that_is_cut_off(to: Interview) -> None:
-    await to.say("Metadata v0 without its end", ApiKey.METADATA, 0, b"\0\0")
+@conformance_case()
+async def truncated_request(to: ConformanceClient) -> None:
+    await to.send_raw("Metadata v0 without its end", ApiKey.METADATA, 0, b"\0\0")
 
 
-@question(ApiKey.API_VERSIONS, 3)
-async def a_client_without_a_name(to: Interview) -> None:
+@conformance_case(ApiKey.API_VERSIONS, 3)
+async def null_client_id(to: ConformanceClient) -> None:
     request = api_versions.ApiVersionsRequest(
         client_software_name="", client_software_version="(none)"
     )
-    await to.ask(request, hide=FEATURES)
+    await to.request(request, hide=FEATURES)
 
 
 # --- metadata ------------------------------------------------------------------------------------
 
 
-def topics_named(to: Interview, *names: str, create: bool = False) -> Request[Any]:
+def topics_named(to: ConformanceClient, *names: str, create: bool = False) -> Request[Any]:
     """Before version 4 every question would make what there is not."""
     create = create or to.version(ApiKey.METADATA) < 4
     return metadata.MetadataRequest(
@@ -69,55 +69,55 @@ def topics_named(to: Interview, *names: str, create: bool = False) -> Request[An
     )
 
 
-@question(ApiKey.METADATA)
-async def metadata_of_a_topic(to: Interview) -> None:
-    await to.ask(topics_named(to, LED))
+@conformance_case(ApiKey.METADATA)
+async def metadata_of_a_topic(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, LED))
 
 
-@question(ApiKey.METADATA)
-async def metadata_of_a_topic_twice(to: Interview) -> None:
-    await to.ask(topics_named(to, ALONE, ALONE))
+@conformance_case(ApiKey.METADATA)
+async def metadata_of_a_repeated_topic(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, ALONE, ALONE))
 
 
-@question(ApiKey.METADATA, 0, exactly=True)
-async def metadata_of_version_0(to: Interview) -> None:
-    await to.ask(topics_named(to, WRITTEN, create=True), 0)
+@conformance_case(ApiKey.METADATA, 0, this_version_only=True)
+async def metadata_of_version_0(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, WRITTEN, create=True), 0)
 
 
-@question(ApiKey.METADATA)
-async def metadata_of_a_name_that_is_none(to: Interview) -> None:
-    await to.ask(topics_named(to, "a b", create=True))
-    await to.ask(topics_named(to, "n" * 300, create=True))
+@conformance_case(ApiKey.METADATA)
+async def metadata_of_an_invalid_name(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, "a b", create=True))
+    await to.request(topics_named(to, "n" * 300, create=True))
 
 
-@question(ApiKey.METADATA, 4)
-async def metadata_of_a_topic_that_is_not_to_be_made(to: Interview) -> None:
-    await to.ask(topics_named(to, NOWHERE))
+@conformance_case(ApiKey.METADATA, 4)
+async def metadata_without_auto_creation(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, NOWHERE))
 
 
-@question(ApiKey.METADATA)
-async def metadata_makes_a_topic(to: Interview) -> None:
-    await to.ask(topics_named(to, "made", create=True))
+@conformance_case(ApiKey.METADATA)
+async def metadata_auto_creates_a_topic(to: ConformanceClient) -> None:
+    await to.request(topics_named(to, "made", create=True))
 
 
-@question(ApiKey.METADATA)
-async def metadata_made_a_topic(to: Interview) -> None:
-    await to.look(topics_named(to, "made", create=True))
+@conformance_case(ApiKey.METADATA)
+async def metadata_of_an_auto_created_topic(to: ConformanceClient) -> None:
+    await to.request_unrecorded(topics_named(to, "made", create=True))
     await to.until_led("made", PARTITIONS)
     # Who leads is drawn.
     drawn = {"leaderId", "replicaNodes", "isrNodes"}
-    await to.ask(topics_named(to, "made"), hide=drawn)
+    await to.request(topics_named(to, "made"), hide=drawn)
 
 
-@question(ApiKey.METADATA, 1)
-async def metadata_of_no_topic(to: Interview) -> None:
-    await to.ask(topics_named(to))
+@conformance_case(ApiKey.METADATA, 1)
+async def metadata_of_no_topic(to: ConformanceClient) -> None:
+    await to.request(topics_named(to))
 
 
-@question(ApiKey.METADATA, 12)
-async def metadata_of_an_id_that_nobody_has(to: Interview) -> None:
+@conformance_case(ApiKey.METADATA, 12)
+async def metadata_of_an_unknown_topic_id(to: ConformanceClient) -> None:
     asked = metadata.MetadataRequestTopic(topic_id=NO_SUCH_ID, name=None)
-    await to.ask(metadata.MetadataRequest(topics=[asked]))
+    await to.request(metadata.MetadataRequest(topics=[asked]))
 
 
 # --- topics --------------------------------------------------------------------------------------
@@ -146,39 +146,41 @@ def made(
     )
 
 
-async def create(to: Interview, *topics: create_topics.CreatableTopic, **fields: Any) -> None:
+async def create(
+    to: ConformanceClient, *topics: create_topics.CreatableTopic, **fields: Any
+) -> None:
     request = create_topics.CreateTopicsRequest(topics=list(topics), timeout_ms=5_000, **fields)
     # Real brokers return all configs of a created topic; only those of our options are compared.
-    await to.ask(request, node=await to.controller(), hide={"configs"})
+    await to.request(request, node=await to.controller(), hide={"configs"})
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_a_topic(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_a_topic(to: ConformanceClient) -> None:
     await create(to, made("created", 2, 2, configs={"retention.ms": "1000"}))
     await create(to, made("created"))
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_what_cannot_be(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_invalid_topics(to: ConformanceClient) -> None:
     await create(to, made("a b"))
     await create(to, made("fine", replicas=9))
     await create(to, made("fine", partitions=0))
     await create(to, made("fine", replicas=0))
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_with_settings_that_there_are_not(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_with_unknown_configs(to: ConformanceClient) -> None:
     await create(to, made("unset", configs={"no.such.thing": "1"}))
     await create(to, made("unset", configs={"retention.ms": "long"}))
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_where_nobody_is(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_on_an_unknown_broker(to: ConformanceClient) -> None:
     await create(to, made("astray", assignments=[[9]]))
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_with_replicas_that_cannot_be(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_with_invalid_replicas(to: ConformanceClient) -> None:
     await create(to, made("twofold", assignments=[[1, 1]]))
     await create(to, made("uneven", assignments=[[1], [1, 2]]))
     both = made("overset", assignments=[[1]])
@@ -186,24 +188,24 @@ async def create_with_replicas_that_cannot_be(to: Interview) -> None:
     await create(to, both)
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_twice_at_once(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_twice_at_once(to: ConformanceClient) -> None:
     await create(to, made("double"), made("double"))
 
 
-@question(ApiKey.CREATE_TOPICS, 1)
-async def create_to_see_whether_it_could_be(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS, 1)
+async def create_with_validate_only(to: ConformanceClient) -> None:
     await create(to, made("possible", 2), made(LED), validate_only=True)
 
 
-@question(ApiKey.CREATE_TOPICS)
-async def create_at_another_node(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_TOPICS)
+async def create_at_a_non_controller(to: ConformanceClient) -> None:
     request = create_topics.CreateTopicsRequest(topics=[made(LED)], timeout_ms=5_000)
-    await to.ask(request, node=other(await to.controller()))
+    await to.request(request, node=other(await to.controller()))
 
 
-@question(ApiKey.DELETE_TOPICS)
-async def delete_what_there_is_not(to: Interview) -> None:
+@conformance_case(ApiKey.DELETE_TOPICS)
+async def delete_an_unknown_topic(to: ConformanceClient) -> None:
     version = to.version(ApiKey.DELETE_TOPICS)
     named = [delete_topics.DeleteTopicState(name=NOWHERE, topic_id=ZERO_UUID)]
     request = (
@@ -211,17 +213,17 @@ async def delete_what_there_is_not(to: Interview) -> None:
         if version >= 6
         else delete_topics.DeleteTopicsRequest(topic_names=[NOWHERE], timeout_ms=5_000)
     )
-    await to.ask(request, node=await to.controller())
+    await to.request(request, node=await to.controller())
 
 
-@question(ApiKey.CREATE_PARTITIONS)
-async def too_few_partitions(to: Interview) -> None:
+@conformance_case(ApiKey.CREATE_PARTITIONS)
+async def create_partitions_with_invalid_counts(to: ConformanceClient) -> None:
     for name, count in ((LED, 2), (LED, 1), (LED, 0), (NOWHERE, 3)):
         topic = create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
         request = create_partitions.CreatePartitionsRequest(
             topics=[topic], timeout_ms=5_000, validate_only=True
         )
-        await to.ask(request, node=await to.controller())
+        await to.request(request, node=await to.controller())
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -238,33 +240,33 @@ def settings_of(kind: int, name: str, *keys: str) -> Request[Any]:
     return describe_configs.DescribeConfigsRequest(resources=[resource])
 
 
-@question(ApiKey.DESCRIBE_CONFIGS)
-async def the_settings_of_a_topic(to: Interview) -> None:
+@conformance_case(ApiKey.DESCRIBE_CONFIGS)
+async def describe_configs_of_a_topic(to: ConformanceClient) -> None:
     keys = ("max.message.bytes", "cleanup.policy", "message.timestamp.type", "no.such.thing")
-    await to.ask(settings_of(TOPIC, SMALL, *keys), hide={"documentation", "synonyms"})
+    await to.request(settings_of(TOPIC, SMALL, *keys), hide={"documentation", "synonyms"})
 
 
-@question(ApiKey.DESCRIBE_CONFIGS)
-async def the_settings_of_what_there_is_not(to: Interview) -> None:
+@conformance_case(ApiKey.DESCRIBE_CONFIGS)
+async def describe_configs_of_unknown_resources(to: ConformanceClient) -> None:
     for kind, name in ((TOPIC, NOWHERE), (TOPIC, "a b"), (BROKER, "77"), (99, "thing")):
-        await to.ask(settings_of(kind, name, "cleanup.policy"), hide={"documentation"})
+        await to.request(settings_of(kind, name, "cleanup.policy"), hide={"documentation"})
 
 
-@question(ApiKey.DESCRIBE_CLUSTER)
-async def the_cluster(to: Interview) -> None:
+@conformance_case(ApiKey.DESCRIBE_CLUSTER)
+async def describe_the_cluster(to: ConformanceClient) -> None:
     for kind in (1, 3):
         fields = {"endpoint_type": kind} if to.version(ApiKey.DESCRIBE_CLUSTER) >= 1 else {}
         request = describe_cluster.DescribeClusterRequest(
             include_cluster_authorized_operations=False, **fields
         )
-        await to.ask(request)
+        await to.request(request)
 
 
-@question(ApiKey.INIT_PRODUCER_ID)
-async def the_id_of_a_producer(to: Interview) -> None:
+@conformance_case(ApiKey.INIT_PRODUCER_ID)
+async def init_producer_id_without_transactional_id(to: ConformanceClient) -> None:
     await to.new_producer_id()
     for timeout_ms in (60_000, -1):
         request = init_producer_id.InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=timeout_ms
         )
-        await to.ask(request)
+        await to.request(request)
