@@ -270,7 +270,7 @@ async def test_debug_lines_show_versions_metadata_coordinator_and_commits(lines:
     assert lines.texts("metadata ", "topics added: t")
     assert lines.texts("Coordinator of group billing: broker ")
     assert lines.texts("Group billing: joining at broker ")
-    assert lines.texts("Group billing: synchronising generation 1")
+    assert lines.texts("Group billing: syncing generation 1")
     assert lines.texts("Group billing: committed t [0: 1]")
 
 

@@ -380,8 +380,7 @@ class GroupMember:
                 if partitions and partitions[0] not in self._logged_assignment:
                     # A cooperative member gets these after it has revoked others (KIP-429).
                     self._log(
-                        f"assigned {count_partitions(partitions)} more: "
-                        f"{list_partitions(partitions)}",
+                        f"added {count_partitions(partitions)}: {list_partitions(partitions)}",
                         partitions=len(partitions),
                     )
                 self._owner.assign(partitions)
@@ -532,7 +531,7 @@ class GroupMember:
     def _sync(self, effect: SendSync) -> Callable[[], Awaitable[events.RequestCompleted]]:
         number, count = effect.generation.number, len(effect.assignments)
         assignments = f" with the assignments of {count} members" if count else ""
-        self._log(f"synchronising generation {number}{assignments}", logging.DEBUG)
+        self._log(f"syncing generation {number}{assignments}", logging.DEBUG)
         message = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=effect.generation.number,

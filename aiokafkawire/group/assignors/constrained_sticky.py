@@ -84,34 +84,34 @@ class _Quotas:
         under = self._under_min_quota
         count = len(under)
         for step in range(count):
-            at = (self._next + step) % count
-            if rack_info.racks_match(under[at], tp):
-                self._next = self._assign_under_min_quota(tp, at)
+            index = (self._next + step) % count
+            if rack_info.racks_match(under[index], tp):
+                self._next = self._assign_under_min_quota(tp, index)
                 return True
-        for at, member_id in enumerate(self._at_min_quota):
+        for index, member_id in enumerate(self._at_min_quota):
             if rack_info.racks_match(member_id, tp):
-                del self._at_min_quota[at]
+                del self._at_min_quota[index]
                 self.assignment[member_id].append(tp)
                 self._take_over_min_quota()
                 return True
         return False
 
-    def _assign_under_min_quota(self, tp: TopicPartition, at: int) -> int:
+    def _assign_under_min_quota(self, tp: TopicPartition, index: int) -> int:
         """Assign to a member under the minimum quota. Return the index of the next such member."""
-        member_id = self._under_min_quota[at]
+        member_id = self._under_min_quota[index]
         self.assignment[member_id].append(tp)
         if len(self.assignment[member_id]) < self._min_quota:
-            return at + 1
-        del self._under_min_quota[at]
+            return index + 1
+        del self._under_min_quota[index]
         if self._over_min_quota_left:
             self._at_min_quota.append(member_id)
-        return at
+        return index
 
     def assign_round_robin(self, unassigned: Iterable[TopicPartition]) -> None:
         """Assign the rest: in turn to members under the minimum quota, then one to each other."""
-        at = 0
+        index = 0
         for tp in unassigned:
             if self._under_min_quota:
-                at = self._assign_under_min_quota(tp, at % len(self._under_min_quota))
+                index = self._assign_under_min_quota(tp, index % len(self._under_min_quota))
             else:
                 self.assignment[self._at_min_quota.popleft()].append(tp)

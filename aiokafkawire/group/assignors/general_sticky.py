@@ -130,14 +130,14 @@ class _PartitionMovements:
 
     def improve(self, movable: Sequence[TopicPartition]) -> None:
         """Move these partitions while that improves the balance."""
-        again = True
-        while again:
-            again = False
+        improved = True
+        while improved:
+            improved = False
             for tp in movable:
                 target = self._find_better_owner(tp)
                 if target is not None:
                     self._move(self._partition_to_move(tp, target), target)
-                    again = True
+                    improved = True
 
     def _find_better_owner(self, tp: TopicPartition) -> int | None:
         """Return the previous owner or the least loaded member if that improves the balance."""
