@@ -1,7 +1,7 @@
-"""A Kafka client native to asyncio and trio.
+"""Kafka client for asyncio and trio.
 
-`Producer` and `Consumer` are what most programs need; every error is here and in
-`aiokafkawire.errors`, and `Broker` is an embedded broker to test against.
+Most programs need `Producer` and `Consumer`. `Broker` is an embedded broker for tests. All errors
+are here and in `aiokafkawire.errors`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ _SUBMODULES = (
 
 
 def __getattr__(name: str) -> object:
-    # Imported when first asked for: a program that only produces never loads the consumer.
+    # Imported on first use: a program that only produces never loads the consumer.
     module = _DEFINED_IN.get(name)
     if module is not None:
         value = getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,4 +1,4 @@
-"""What of the package is installed, told without loading it."""
+"""Version and kernel of the installed package, found without importing the kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ _KERNEL = Path(__file__).with_name("records") / "_kernel"
 
 
 class About(NamedTuple):
-    """`kernel` is "compiled" or "interpreted"; `reason` says why it is interpreted."""
+    """Version and kernel of the package.
+
+    Attributes:
+        version: Version of aiokafkawire.
+        kernel: "compiled" or "interpreted": implementation of the hot loops.
+        reason: Reason for an interpreted kernel; empty for a compiled one.
+    """
 
     version: str
     kernel: str
@@ -41,9 +47,9 @@ class About(NamedTuple):
 
 
 def about() -> About:
-    """The version of aiokafkawire, and which implementation of its hot loops this process uses.
+    """Return the version of aiokafkawire and the implementation of its hot loops in this process.
 
-    `print(aiokafkawire.about())` gives a line for a bug report.
+    `print(aiokafkawire.about())` prints a line for a bug report.
     """
     if is_pure_requested():
         return About(__version__, "interpreted", PURE_REQUESTED)
@@ -53,7 +59,7 @@ def about() -> About:
 
 
 def is_pure_requested() -> bool:
-    """Whether the environment asks for the source of the kernel instead of the compiled one."""
+    """Return True if `AIOKAFKAWIRE_PURE_PYTHON` selects the interpreted kernel."""
     return os.environ.get("AIOKAFKAWIRE_PURE_PYTHON", "0") not in {"", "0"}
 
 
@@ -63,6 +69,6 @@ def not_built_reason() -> str:
 
 
 def compiled_kernel() -> Path | None:
-    """The file of the compiled kernel, as the import system would find it."""
+    """Return the compiled kernel that the import system would load; None without one."""
     files = (_KERNEL.with_suffix(suffix) for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.exists()), None)

@@ -1,7 +1,7 @@
-"""The clients' event loop for callers that have none.
+"""Event loop for callers without one, such as Spark workers.
 
-One event loop a process, in a thread of its own, started with the first call. What the process
-forked from had does not count: a child starts its own.
+Each process has one event loop in a background thread, which the first call starts. A forked child
+process starts its own.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from anyio.streams.memory import MemoryObjectSendStream
 __all__ = ("at_exit", "call", "iterate")
 
 START_TIMEOUT_S = 30.0
-"""The longest that the thread may take to have its event loop."""
+"""Timeout of starting the event loop."""
 
 EXIT_CALLBACKS_TIMEOUT_S = 2.0
-"""What all that is to be done at the end of the process may take."""
+"""Timeout of all exit callbacks together."""
 
 CANCEL_TIMEOUT_S = 10.0
-"""What an iteration that is broken off may take to end."""
+"""Timeout of ending a cancelled iteration."""
 
 _Result = TypeVar("_Result")
 
 
 class _LoopThread:
-    """The thread, its event loop, and what is to be closed before they end."""
+    """The background thread, its event loop, and the exit callbacks."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.exit_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._portal: Future[BlockingPortal] = Future()
-        # A daemon: a process that ends does not wait for it.
+        # A daemon thread does not keep the process alive.
         threading.Thread(target=self._run, name="aiokafkawire", daemon=True).start()
         self.portal = self._portal.result(START_TIMEOUT_S)
 
@@ -56,7 +56,7 @@ class _LoopThread:
             await portal.sleep_until_stopped()
 
     def close(self) -> None:
-        """Say goodbye, for `EXIT_CALLBACKS_TIMEOUT_S` at most."""
+        """Run the exit callbacks, for `EXIT_CALLBACKS_TIMEOUT_S` at most."""
         if self.pid == os.getpid():
             with suppress(Exception):
                 self.portal.start_task_soon(self._run_exit_callbacks).result(
@@ -83,9 +83,12 @@ def _get_loop_thread() -> _LoopThread:
 
 
 def call(function: Callable[..., Awaitable[_Result]], /, *arguments: Any) -> _Result:
-    """Run `function(*arguments)` in the event loop, wait for it, and return or raise what it does.
+    """Run `function(*arguments)` in the event loop and block until it returns.
 
-    An interruption (Ctrl-C) of the wait cancels it.
+    An interruption such as Ctrl-C cancels it.
+
+    Raises:
+        BaseException: Any exception of `function`.
     """
     future = _get_loop_thread().portal.start_task_soon(function, *arguments)
     try:
@@ -96,10 +99,13 @@ def call(function: Callable[..., Awaitable[_Result]], /, *arguments: Any) -> _Re
 
 
 def iterate(source: AsyncGenerator[_Result, None], prefetch: int) -> Iterator[_Result]:
-    """Iterate over what one task of the event loop takes from `source`, `prefetch` items ahead.
+    """Iterate over an asynchronous generator, which runs in one task of the event loop.
 
-    Raises what that does. Broken off, it is cancelled and `source` closed when this
-    returns.
+    If the iteration ends early, the task is cancelled and `source` is closed before this returns.
+
+    Args:
+        source: The generator. Its exceptions are raised here.
+        prefetch: Number of items to read ahead.
     """
     items, received = anyio.create_memory_object_stream[_Result](prefetch)
     ended = threading.Event()
@@ -132,5 +138,5 @@ async def _forward(
 
 
 def at_exit(function: Callable[[], Awaitable[object]], /) -> None:
-    """Run `function` in the event loop when the process ends, after all that was given later."""
+    """Run `function` in the event loop at process exit; later registrations run first."""
     _get_loop_thread().exit_callbacks.append(function)

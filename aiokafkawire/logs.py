@@ -48,12 +48,12 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "kafka_partition": "partition number",
         "kafka_partitions": "how many partitions the line is about",
         "kafka_offset": "offset",
-        "kafka_reset": "why reading starts where it does",
+        "kafka_reset": "source of the start position",
         "kafka_transactional_id": "`transactional_id`",
         "kafka_producer_id": "producer id",
         "kafka_producer_epoch": "producer epoch",
-        "kafka_throttle_ms": "how long the broker asked for no requests",
-        "kafka_outage_ms": "how long the outage lasted that is over now",
+        "kafka_throttle_ms": "throttle time in the response of the broker",
+        "kafka_outage_ms": "duration of the outage that ended",
         "kafka_error": "class of the error, as `ConnectionLost`",
         "kafka_error_code": "error code of the broker's response",
     }
@@ -63,7 +63,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 MAX_LISTED = 20
-"""Partitions that one log line names; the rest is counted."""
+"""Limit of partitions listed in one log line; the others are counted."""
 
 _CONTEXT = ("broker", "api", "transactional_id", "group", "topic", "partition", "offset")
 
@@ -106,12 +106,12 @@ def _add(found: dict[str, object], name: str, value: object) -> None:
     name = f"kafka_{name}"
     if name not in FIELDS:
         raise KeyError(name)
-    # JSON formatters know no enumerations.
+    # JSON formatters do not support enumerations.
     found[name] = int(value) if isinstance(value, int) else value
 
 
 def list_partitions(partitions: Collection[TopicPartition]) -> str:
-    """Name partitions by topic, at most `MAX_LISTED`: `orders [0, 1], refunds [2]`."""
+    """Format partitions by topic, at most `MAX_LISTED`: `orders [0, 1], refunds [2]`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in islice(partitions, MAX_LISTED):
         by_topic.setdefault(topic, []).append(number)
@@ -119,12 +119,12 @@ def list_partitions(partitions: Collection[TopicPartition]) -> str:
 
 
 def count_partitions(partitions: Collection[object]) -> str:
-    """Say how many partitions there are: `1 partition`, `12,000 partitions`."""
+    """Format the number of partitions: `1 partition`, `12,000 partitions`."""
     return "1 partition" if len(partitions) == 1 else f"{len(partitions):,} partitions"
 
 
 def list_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Name partitions with an offset each, at most `MAX_LISTED`: `orders [0: 17, 1: 5]`."""
+    """Format partitions with an offset each, at most `MAX_LISTED`: `orders [0: 17, 1: 5]`."""
     by_topic: dict[str, list[str]] = {}
     for (topic, number), offset in islice(offsets.items(), MAX_LISTED):
         by_topic.setdefault(topic, []).append(f"{number}: {offset}")
@@ -141,7 +141,7 @@ def _listed(by_topic: Mapping[str, Iterable[object]], count: int) -> str:
 
 
 class RateLimit:
-    """Lets a log line of a kind through once per interval; repetitions go to DEBUG.
+    """Logs a line of one kind once per interval at its own level; repetitions go to DEBUG.
 
     Args:
         interval_s: Seconds before a line of the same kind is logged at its own level again.
@@ -167,7 +167,7 @@ class RateLimit:
 
 
 class FailureStreak:
-    """Failures in a row: the first is logged at its own level, the others at DEBUG."""
+    """Consecutive failures: the first is logged at its own level, the others at DEBUG."""
 
     __slots__ = ("_since",)
 
@@ -182,6 +182,6 @@ class FailureStreak:
         return level
 
     def ended(self, now: float) -> float | None:
-        """Return how many seconds the failures lasted that a success ends; None without any."""
+        """Record a success; return the seconds since the first failure, None without one."""
         since, self._since = self._since, None
         return None if since is None else now - since

@@ -1,4 +1,4 @@
-"""The embedded broker in its own thread, for tests of any kind."""
+"""Embedded broker in a background thread, for tests of any kind."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CALL_TIMEOUT_S = 30.0
 """Time limit of calls other than those with a timeout of their own."""
 
 CLOSE_TIMEOUT_S = 15.0
-"""Longer than the broker itself takes to drop connections."""
+"""Time limit of closing, longer than the broker takes to drop connections."""
 
 T = TypeVar("T")
 
 
 class _Inside:
-    """The thread's program: a broker, and the calls of other threads."""
+    """Program of the thread: a broker, and calls from other threads."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -52,7 +52,7 @@ class _Inside:
         self._notify(self._called.set)
 
     async def serve(self) -> None:
-        # A task begins the calls: a callback has the context of the thread that called.
+        # Calls start from a task, because a callback has the context of the calling thread.
         supervisor = Supervisor("kafka_broker")
         await supervisor.start()
         try:
@@ -67,16 +67,16 @@ class _Inside:
 
 
 class KafkaBroker:
-    """An embedded `Broker` that runs in a thread of its own, with an event loop of its own.
+    """Embedded `Broker` in a background thread with its own event loop.
 
-    ::
+    All methods are synchronous and may be called from any thread and event loop. Functions passed
+    to `on` run in the broker's thread. An exception of such a function closes the connection of the
+    request; `reset` and `close` raise it.
+
+    Example::
 
         with KafkaBroker(nodes=3) as broker:
             producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
-
-    All methods are plain functions, and may be called from any thread and any event loop.
-    Functions given to `on` run in the broker's thread; what such a function raises closes the
-    connection of the request, and is raised by `reset` or `close`.
     """
 
     def __init__(
@@ -91,7 +91,19 @@ class KafkaBroker:
         kafka07_port: int | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
-        """Take the arguments of `Broker`; nothing is made of them before `start` or `with`."""
+        """Store the arguments of `Broker`, which `start` and `with` check.
+
+        Args:
+            nodes: Number of nodes, 1 to 64.
+            data_dir: Directory for topics, records and committed offsets. Defaults to memory.
+            host: Address to listen on.
+            advertised_host: Host that the broker advertises to clients. Defaults to `host`.
+            ports: Port of each node. Defaults to free ports.
+            racks: Rack of each node.
+            kafka07_port: Additional port that speaks Kafka 0.7, with logs of its own (0: any free
+                port). Defaults to none.
+            options: See `BrokerOptions`.
+        """
         self._make = partial(
             Broker,
             nodes,
@@ -115,7 +127,13 @@ class KafkaBroker:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen. The same as entering `with`. Raises what `Broker` raises."""
+        """Start to listen, as entering `with` does.
+
+        Raises:
+            InvalidOption: An argument or option is unknown or out of range.
+            OSError: The broker cannot listen on a port.
+            TimeoutError: The broker did not start in time.
+        """
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S):
             raise TimeoutError(f"the broker did not start in {START_TIMEOUT_S:.0f} s")
@@ -125,10 +143,11 @@ class KafkaBroker:
             raise failure
 
     def close(self) -> None:
-        """Close every node and end the thread. Calling it again has no effect.
+        """Close all nodes and end the thread. Further calls have no effect.
 
-        Raises the exception of a function given to `on`, and `TimeoutError` if such a function
-        blocks the broker's thread.
+        Raises:
+            Exception: An exception of a function passed to `on`.
+            TimeoutError: A function passed to `on` blocks the broker's thread.
         """
         inside, self._inside = self._inside, None
         if inside is not None:
@@ -137,7 +156,7 @@ class KafkaBroker:
             if self._thread.is_alive():
                 raise TimeoutError(
                     f"the broker did not close in {CLOSE_TIMEOUT_S:.0f} s: is a function that was"
-                    " given to on() still running?"
+                    " passed to on() still running?"
                 )
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -178,7 +197,7 @@ class KafkaBroker:
             await inside.serve()
 
     def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call a function in the broker's thread, or directly from a function given to `on`."""
+        """Call a function in the broker's thread, or directly from a function passed to `on`."""
         if threading.current_thread() is self._thread:
             return function(*arguments, **named)
 
@@ -190,7 +209,7 @@ class KafkaBroker:
     def _await(self, function: Callable[[], Awaitable[T]], waits_s: float = 0.0) -> T:
         """Await a coroutine in the broker's thread, with `waits_s` for its own timeout."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a function given to on() cannot wait for the broker that calls it")
+            raise RuntimeError("a function passed to on() cannot wait for the broker that calls it")
         inside, future = self._inside, Future[T]()
         if inside is None:
             raise ClientClosed("the embedded broker is not running")
@@ -209,13 +228,13 @@ class KafkaBroker:
             inside.call(run)
             return future.result(waits_s + CALL_TIMEOUT_S)
         except CancelledError:
-            raise ClientClosed("the embedded broker was closed meanwhile") from None
+            raise ClientClosed("the embedded broker was closed during the call") from None
         finally:
             self._waiting.discard(future)
 
     @property
     def running(self) -> bool:
-        """Return True between start and close."""
+        """True between start and close."""
         return self._inside is not None
 
     @property
@@ -234,12 +253,16 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, separated by commas, as clients expect them."""
+        """Addresses of all nodes, comma-separated, for clients."""
         return self._bootstrap_servers
 
     @property
     def kafka07_server(self) -> str:
-        """Address that speaks Kafka 0.7. Raises `KafkaError` without `kafka07_port`."""
+        """Address that speaks Kafka 0.7.
+
+        Raises:
+            KafkaError: The broker has no `kafka07_port`.
+        """
         return self._call(lambda: self._running.kafka07_server)
 
     @property
@@ -249,7 +272,7 @@ class KafkaBroker:
 
     @property
     def live_nodes(self) -> tuple[int, ...]:
-        """The ids of the nodes that are up."""
+        """Ids of the nodes that are up."""
         return self._call(lambda: self._running.live_nodes)
 
     @property
@@ -268,15 +291,15 @@ class KafkaBroker:
         return self._call(lambda: self._running.topics)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the node that leads a partition, -1 if no replica is up."""
+        """Return the node id of a partition's leader; -1 if no replica is up."""
         return self._call(self._running.leader, topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the leader epoch of a partition; it rises with every leader change."""
+        """Return the leader epoch of a partition, which rises with each leader change."""
         return self._call(self._running.leader_epoch, topic, partition)
 
     def coordinator(self, group_id: str) -> int:
-        """Return the coordinator of a group, -1 if no node is up."""
+        """Return the node id of a group's coordinator; -1 if no node is up."""
         return self._call(self._running.coordinator, group_id)
 
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
@@ -288,9 +311,15 @@ class KafkaBroker:
         return self._call(self._running.alone_in_sync, node_id)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
-        """Return the end offset of a partition, -1 if it has no leader.
+        """Return the end offset of a partition.
 
-        With `replicate` and a `node`: the end of that node's log, -1 if it has none.
+        Args:
+            topic: The topic.
+            partition: The partition.
+            node: Use the log of this node instead of the leader's; only with `replicate`.
+
+        Returns:
+            The offset; -1 without a leader, or without a log on the node.
         """
         return self._call(self._running.end_offset, topic, partition, node=node)
 
@@ -304,9 +333,20 @@ class KafkaBroker:
         *,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic, by default with a unique name; return the name.
+        """Create a topic.
 
-        Raises `BrokerError` with the error that the CreateTopics API answers.
+        Args:
+            name: Name of the topic. Default: a unique one.
+            partitions: Number of partitions. Default: option `default_partitions`.
+            replication_factor: Replicas of each partition. Default: option
+                `default_replication_factor`.
+            configs: Configs of the topic, such as `{"max.message.bytes": "1000"}`.
+
+        Returns:
+            The name.
+
+        Raises:
+            BrokerError: With the error code of the CreateTopics API.
         """
         if name is None:
             name = f"topic-{next(self._numbers)}"
@@ -317,11 +357,19 @@ class KafkaBroker:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records. Raises `BrokerError` if it does not exist."""
+        """Delete a topic with its records.
+
+        Raises:
+            BrokerError: The topic does not exist.
+        """
         self._await(partial(self._running.delete_topic, name))
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of partitions of a topic to `count`. Raises `BrokerError`."""
+        """Raise the number of partitions of a topic to `count`.
+
+        Raises:
+            BrokerError: With the error code of the CreatePartitions API.
+        """
         self._await(partial(self._running.add_partitions, topic, count))
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
@@ -338,12 +386,13 @@ class KafkaBroker:
         node: int | None = None,
         times: int | None = None,
     ) -> BrokerFault:
-        """Add a fault for requests of one API (None: any), optionally at one node and `times`
-        times.
+        """Add a fault. It ends with `remove()`, its `with` block, `clear_faults` or `reset`.
 
-        Actions are `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` and functions, as in `Broker.on`.
-        The fault ends with `remove()`, at the end of its `with`, or with `clear_faults` and
-        `reset`.
+        Args:
+            api_key: API of the requests; None for all.
+            action: `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` or a function, as in `Broker.on`.
+            node: Only requests to this node.
+            times: Number of requests that the fault applies to. Default: all.
         """
         if callable(action):
             action = self._guarded(action)
@@ -359,7 +408,7 @@ class KafkaBroker:
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:
-                # Not an Exception: what pytest.fail and pytest.skip raise.
+                # BaseException, because pytest.fail and pytest.skip do not raise an Exception.
                 self._raised.append(error)
                 return Close()
             return cast("Outcome", outcome)
@@ -373,7 +422,9 @@ class KafkaBroker:
     def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
         """Close the sockets of a node abruptly; other replicas take over its partitions.
 
-        With `replicate` and `lose_unsynced` it also loses records that are not synced to disk.
+        Args:
+            node_id: The node.
+            lose_unsynced: Also lose records that are not synced to disk; only with `replicate`.
         """
         self._await(partial(self._running.kill, node_id, lose_unsynced=lose_unsynced))
 
@@ -384,24 +435,30 @@ class KafkaBroker:
     def restart(self, node_id: int, *, as_of: str | None = None) -> None:
         """Start a killed node on its port; kill it first if it is up.
 
-        With `as_of` it answers as another release from now on.
+        Args:
+            node_id: The node.
+            as_of: Kafka release that the node emulates from now on. Default: the same as before.
         """
         self._await(partial(self._running.restart, node_id, as_of=as_of))
 
     def pause(self, node_id: int) -> None:
-        """Make a node hang: it accepts connections and requests but answers nothing."""
+        """Make a node hang: it accepts connections and requests but does not respond."""
         self._call(self._running.pause, node_id)
 
     def resume(self, node_id: int) -> None:
-        """End a `pause` and answer the requests that came in meanwhile."""
+        """End a `pause` and handle the requests that arrived meanwhile."""
         self._call(self._running.resume, node_id)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make another live node the leader of a partition. Raises ValueError if it is down."""
+        """Make another node the leader of a partition.
+
+        Raises:
+            ValueError: The node is down.
+        """
         self._call(self._running.move_leader, topic, partition, node_id)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
-        """Make another live node the coordinator of a group, or of a transactional id."""
+        """Make another live node the coordinator of a group or transactional id."""
         self._call(self._running.move_coordinator, key, node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
@@ -409,9 +466,10 @@ class KafkaBroker:
         self._call(self._running.truncate, topic, partition, offset)
 
     def reset(self) -> None:
-        """Remove all faults, restart stopped nodes and clear `requests`.
+        """Remove all faults, restart stopped nodes and clear `requests`; topics and records stay.
 
-        Topics and records stay. Raises the exception of a function given to `on`.
+        Raises:
+            Exception: An exception of a function passed to `on`.
         """
         broker = self._running
 
@@ -426,7 +484,7 @@ class KafkaBroker:
         self._await(heal)
         self._raise()
 
-    # --- what clients did --------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     @property
     def requests(self) -> SeenRequests:
@@ -442,10 +500,22 @@ class KafkaBroker:
         matching: Callable[[SeenRequest], bool] = lambda seen: True,
         timeout_s: float = 30.0,
     ) -> SeenRequest:
-        """Wait for `count` matching requests; return the last of them.
+        """Block until the broker has received a number of matching requests.
 
-        Raises `TimeoutError`, and RuntimeError in an event loop, which it would block: call it
-        there in a thread, with `asyncio.to_thread` or `anyio.to_thread.run_sync`.
+        Args:
+            api_key: API of the requests.
+            count: Number of requests.
+            node: Only requests to this node.
+            matching: Predicate for requests.
+            timeout_s: Timeout in seconds.
+
+        Returns:
+            The last of the requests.
+
+        Raises:
+            TimeoutError: Fewer requests arrived in time.
+            RuntimeError: Called in an event loop, which it would block: use `asyncio.to_thread` or
+                `anyio.to_thread.run_sync`.
         """
         _may_block("wait_for_request")
         wait = partial(
@@ -461,9 +531,11 @@ class KafkaBroker:
     def wait_for_isr(
         self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
     ) -> None:
-        """Wait until exactly these nodes are in sync.
+        """Block until exactly these nodes are in the ISR of a partition.
 
-        Raises `TimeoutError`, and RuntimeError in an event loop, as `wait_for_request` does.
+        Raises:
+            TimeoutError: The ISR differs after `timeout_s` seconds.
+            RuntimeError: Called in an event loop, as for `wait_for_request`.
         """
         _may_block("wait_for_isr")
         wait = partial(self._running.wait_for_isr, topic, partition, *nodes, timeout_s=timeout_s)
@@ -479,11 +551,11 @@ class BrokerFault:
 
     @property
     def hits(self) -> int:
-        """Number of requests that it applied to."""
+        """Number of requests that the fault applied to."""
         return self._fault.hits
 
     def remove(self) -> None:
-        """Remove the fault. Calling it again has no effect."""
+        """Remove the fault. Further calls have no effect."""
         self._broker._call(self._fault.remove)
 
     def __enter__(self) -> Self:
@@ -502,7 +574,7 @@ class BrokerFault:
 
 
 class SeenRequests:
-    """Requests that a `KafkaBroker` received; always shows the current state."""
+    """Live view of the requests that a `KafkaBroker` received."""
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
@@ -532,7 +604,7 @@ class SeenRequests:
 
 
 def _may_block(name: str) -> None:
-    """Raise RuntimeError in an event loop, which a wait would block."""
+    """Raise `RuntimeError` in an event loop, which the call would block."""
     try:
         current_token()
     except RuntimeError:

@@ -33,7 +33,7 @@ MARKERS = (
 )
 
 MAX_NAME_CHARACTERS = 200
-"""Topic names have at most 249 characters; a number is appended."""
+"""Limit of the test name in a topic name: topic names have at most 249 characters."""
 
 _numbers = itertools.count(1)
 _shared: pytest.StashKey[KafkaBroker] = pytest.StashKey()
@@ -91,10 +91,10 @@ def _value(text: str) -> Any:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """An embedded Kafka broker in a thread of its own; see `aiokafkawire.testing.KafkaBroker`.
+    """Embedded Kafka broker in a background thread; see `aiokafkawire.testing.KafkaBroker`.
 
-    How long it lives is set by `kafka_broker_scope`, its arguments by `kafka_broker_options` and
-    the marker `kafka_broker`. Where tests share one, it is healed after each test that uses it.
+    `kafka_broker_scope` sets its scope; `kafka_broker_options` and the marker `kafka_broker` set
+    its arguments. A shared broker is reset after each test that uses it.
     """
     from aiokafkawire.testing.kafka_broker import KafkaBroker  # noqa: PLC0415
 
@@ -110,9 +110,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> str:
-    """The name of a topic of this test's own, made on `kafka_broker`.
+    """Name of a topic that is created for this test on `kafka_broker`.
 
-    The marker `kafka_topic` has the arguments of `KafkaBroker.create_topic`.
+    The marker `kafka_topic` takes the arguments of `KafkaBroker.create_topic`.
     """
     marker = request.node.get_closest_marker("kafka_topic")
     arguments = dict(marker.kwargs) if marker is not None else {}

@@ -121,7 +121,7 @@ def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfi
 
 def _broker_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     if not name:
-        # Cluster-wide defaults, of which there are none.
+        # There are no cluster-wide defaults.
         return
     if name != str(context.node_id):
         raise ApiError(

@@ -1,4 +1,4 @@
-"""A log as 0.7 has it: bytes in segments, and offsets that are positions in them."""
+"""Log of one partition in Kafka 0.7: bytes in segments; offsets are byte positions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ("Log", "OffsetOutOfRange")
 
 
 class OffsetOutOfRange(Exception):
-    """The log has no such offset."""
+    """The log does not contain the offset."""
 
 
 @dataclass(slots=True, eq=False)
 class Kafka07LogSegment:
-    """A piece of a log. Readers see what is flushed; `written_ms` is when it was last changed."""
+    """Segment of a log; readers see only flushed bytes. `written_ms` is the last write."""
 
     start: int
     written_ms: int
@@ -29,10 +29,10 @@ class Kafka07LogSegment:
 
 
 class Log:
-    """One partition. Old segments go when it holds more than `retention_bytes`.
+    """Log of one partition. Beyond `retention_bytes`, the oldest segments are deleted.
 
-    A segment is left for a new one when it holds more than `segment_bytes` before an append, so a
-    set is never divided.
+    An append starts a new segment if the last one exceeds `segment_bytes`, so a message set is
+    never split.
     """
 
     def __init__(self, segment_bytes: int, retention_bytes: int, now_ms: int) -> None:
@@ -47,13 +47,13 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset that readers get next."""
+        """End offset for readers."""
         return self._segments[-1].end
 
     def append(self, data: bytes, count: int, now_ms: int) -> None:
-        """Write a set of `count` messages, those in compressed sets counted.
+        """Append a set of `count` messages, including those in compressed sets.
 
-        A set without any is not flushed: it is seen after the next one that has some.
+        A set without messages is not flushed; readers see it after the next one with messages.
         """
         last = self._segments[-1]
         if len(last.data) > self._segment_bytes:
@@ -69,9 +69,10 @@ class Log:
         self._clean()
 
     def read(self, offset: int, max_size: int) -> bytes:
-        """At most `max_size` bytes from `offset` on, and no further than its segment.
+        """Return at most `max_size` bytes from `offset`, up to the end of its segment.
 
-        Raises `OffsetOutOfRange`.
+        Raises:
+            OffsetOutOfRange: The log does not contain the offset.
         """
         if not self.start <= offset <= self.end:
             raise OffsetOutOfRange
@@ -81,9 +82,10 @@ class Log:
         return bytes(segment.data[position : min(position + max_size, segment.flushed)])
 
     def offsets(self, time: int, max_number: int, now_ms: int) -> tuple[int, ...]:
-        """At most `max_number` starts of segments that were last written by `time`, newest first.
+        """Return start offsets of segments that were last written before `time`, newest first.
 
-        The end counts as written now. `LATEST` is all of them, `EARLIEST` the first.
+        The end offset counts as written now. `LATEST` selects all, `EARLIEST` the first. At most
+        `max_number` offsets are returned.
         """
         known = [(segment.start, segment.written_ms) for segment in self._segments]
         if self._segments[-1].flushed:

@@ -1,4 +1,4 @@
-"""What a broker of 0.7 does with a request."""
+"""Request handling of a 0.7 broker."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ("MAX_LOGS", "Logs", "Reply")
 logger = logging.getLogger("aiokafkawire.broker")
 
 MAX_LOGS = 10_000
-"""Partitions that may be written to."""
+"""Limit of partitions with a log."""
 
 MAX_TOPIC_UNITS = 255
-"""The longest name of a topic, counted as Java does, in units of UTF-16."""
+"""Maximum length of a topic name in UTF-16 code units, as Java counts."""
 
 ANY_PARTITION = -1
 
@@ -37,18 +37,18 @@ _ILLEGAL = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 class Reply(NamedTuple):
-    """What is sent, and whether the connection ends after it."""
+    """Bytes of a response; with `closes` the connection closes after it."""
 
     data: bytes
     closes: bool = False
 
 
 class _TooLarge(Exception):
-    """A message is over max_message_bytes: its set is dropped, which nobody is told."""
+    """A message exceeds max_message_bytes; its set is dropped without an error response."""
 
 
-class _Part(NamedTuple):
-    """The answer to one fetch. `broken`: it was asked for a negative size, `size`."""
+class _FetchResult(NamedTuple):
+    """Response to one fetch; `broken` if the requested `size` was negative."""
 
     error: int
     data: bytes = b""
@@ -61,11 +61,10 @@ class _Part(NamedTuple):
 
 
 class Logs:
-    """The logs of all topics, made by the first request that writes to them.
+    """Logs of all topics, created on the first write.
 
-    Each topic has `default_partitions`. What Kafka 0.7 calls num.partitions, max.message.size,
-    max.socket.request.bytes and log.file.size are `default_partitions`, `max_message_bytes`,
-    `max_request_bytes` and `segment_bytes`.
+    Kafka 0.7's num.partitions, max.message.size, max.socket.request.bytes and log.file.size are
+    `default_partitions`, `max_message_bytes`, `max_request_bytes` and `segment_bytes`.
     """
 
     def __init__(self, options: BrokerConfig, rng: random.Random) -> None:
@@ -74,23 +73,25 @@ class Logs:
         self._logs: dict[tuple[str, int], Log] = {}
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Where a partition ends; 0 if it was never written to."""
+        """Return the end offset of a partition; 0 if it was never written to."""
         log = self._logs.get((topic, partition))
         return 0 if log is None else log.end
 
-    def answer(self, frame: Buffer, now_ms: int) -> Reply | None:
-        """Carry out a request; None if it has no answer.
+    def handle(self, frame: Buffer, now_ms: int) -> Reply | None:
+        """Handle a request and return its response; None if it has no response.
 
-        Raises `Disconnect` for whatever 0.7 answers by closing the connection. What follows a
-        request in its frame is ignored.
+        Bytes after the request in its frame are ignored.
+
+        Raises:
+            Disconnect: A 0.7 broker closes the connection on this request.
         """
         try:
             request, _ = kafka07.decode_request(frame)
-            return self._carry_out(request, now_ms)
+            return self._dispatch(request, now_ms)
         except (MalformedMessage, CorruptRecord) as error:
             raise Disconnect(str(error)) from error
 
-    def _carry_out(self, request: kafka07.Request, now_ms: int) -> Reply | None:
+    def _dispatch(self, request: kafka07.Request, now_ms: int) -> Reply | None:
         match request:
             case kafka07.Kafka07ProducerRequest():
                 self._append(request, now_ms)
@@ -103,7 +104,7 @@ class Logs:
                 part = self._read(request)
                 return Reply(part.header + part.data, part.broken)
             case kafka07.Kafka07MultiFetchRequest():
-                return _several([self._read(each) for each in request.requests])
+                return _encode_multi_fetch([self._read(each) for each in request.requests])
             case kafka07.Kafka07OffsetRequest():
                 return Reply(kafka07.encode_response(self._offsets(request, now_ms)))
 
@@ -114,7 +115,7 @@ class Logs:
         log = self._log(topic, partition)
         if log is None:
             if len(self._logs) >= MAX_LOGS:
-                raise Disconnect(f"there are {MAX_LOGS} partitions already")
+                raise Disconnect(f"the limit of {MAX_LOGS} partitions is reached")
             log = Log(self._options.segment_bytes, self._options.retention_bytes, now_ms)
             self._logs[topic, partition] = log
         try:
@@ -131,10 +132,13 @@ class Logs:
         log.append(request.messages[:size], count, now_ms)
 
     def _check(self, messages: bytes) -> tuple[int, int]:
-        """How many bytes the whole messages take, and how many they are, unpacked.
+        """Return the size of the complete messages, and their number including compressed ones.
 
-        Raises `MalformedMessage` or `CorruptRecord` unless each is right; what is cut off at the
-        end is passed over. Sizes are looked at before compressed sets.
+        A partial message at the end is skipped. Sizes are checked before compressed sets.
+
+        Raises:
+            MalformedMessage: A message is malformed or its checksum is wrong.
+            CorruptRecord: A compressed set is corrupt.
         """
         entries = []
         for entry in _entries(messages):
@@ -148,28 +152,28 @@ class Logs:
         if not message.compression:
             return 1
         if depth == kafka07.MAX_NESTING:
-            raise CorruptRecord(f"compressed sets lie more than {depth} deep")
+            raise CorruptRecord(f"compressed sets are nested more than {depth} deep")
         if message.compression not in {1, 2}:
-            raise CorruptRecord(f"there is no codec {message.compression}")
+            raise CorruptRecord(f"unknown compression codec {message.compression}")
         limit = self._options.max_decompressed_bytes
         inner = bytes(decompress(message.compression, message.payload, limit))
         return sum(self._count(entry.message, depth + 1) for entry in _entries(inner))
 
-    def _read(self, request: kafka07.Kafka07FetchRequest) -> _Part:
+    def _read(self, request: kafka07.Kafka07FetchRequest) -> _FetchResult:
         if not _is_name(request.topic):
-            return _Part(Kafka07ErrorCode.UNKNOWN)
+            return _FetchResult(Kafka07ErrorCode.UNKNOWN)
         if not 0 <= request.partition < self._options.default_partitions:
-            return _Part(Kafka07ErrorCode.WRONG_PARTITION)
+            return _FetchResult(Kafka07ErrorCode.WRONG_PARTITION)
         log = self._logs.get((request.topic, request.partition))
         if log is None:
-            return _Part(Kafka07ErrorCode.NONE)
+            return _FetchResult(Kafka07ErrorCode.NONE)
         try:
             data = log.read(request.offset, max(0, request.max_size))
         except OffsetOutOfRange:
-            return _Part(Kafka07ErrorCode.OFFSET_OUT_OF_RANGE)
+            return _FetchResult(Kafka07ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.max_size < 0 and request.offset != log.end:
-            return _Part(Kafka07ErrorCode.NONE, size=request.max_size, broken=True)
-        return _Part(Kafka07ErrorCode.NONE, data, len(data))
+            return _FetchResult(Kafka07ErrorCode.NONE, size=request.max_size, broken=True)
+        return _FetchResult(Kafka07ErrorCode.NONE, data, len(data))
 
     def _offsets(
         self, request: kafka07.Kafka07OffsetRequest, now_ms: int
@@ -179,23 +183,23 @@ class Logs:
             ends = request.time in {kafka07.LATEST, kafka07.EARLIEST}
             return kafka07.Kafka07OffsetResponse(offsets=(0,) if ends else ())
         if request.max_number < 0:
-            raise Disconnect(f"{request.max_number} offsets are asked for")
+            raise Disconnect(f"invalid number of offsets: {request.max_number}")
         return kafka07.Kafka07OffsetResponse(
             offsets=log.offsets(request.time, request.max_number, now_ms)
         )
 
     def _log(self, topic: str, partition: int) -> Log | None:
         if not _is_name(topic):
-            raise Disconnect(f"no topic can be called {topic!r}")
+            raise Disconnect(f"invalid topic name {topic!r}")
         if not 0 <= partition < self._options.default_partitions:
-            raise Disconnect(f"there is no partition {partition} of {topic!r}")
+            raise Disconnect(f"topic {topic!r} has no partition {partition}")
         return self._logs.get((topic, partition))
 
 
 def _entries(messages: bytes) -> Iterator[kafka07.LogEntry]:
-    """The whole messages of a set, with right checksums.
+    """Yield the complete messages of a set and verify their checksums.
 
-    A set that begins with a part of a message is refused; one that ends with a part is not.
+    A set may end with a partial message, but not begin with one.
     """
     first = True
     for entry in kafka07.iter_messages(messages):
@@ -206,11 +210,11 @@ def _entries(messages: bytes) -> Iterator[kafka07.LogEntry]:
             )
         yield entry
     if first and kafka07.first_message_size(messages) is not None:
-        raise MalformedMessage("the first message is cut off", message="kafka07 message")
+        raise MalformedMessage("the first message is incomplete", message="kafka07 message")
 
 
-def _several(parts: list[_Part]) -> Reply:
-    """The answer to a MULTIFETCH; a part that is broken is the last."""
+def _encode_multi_fetch(parts: list[_FetchResult]) -> Reply:
+    """Return the response to a MULTIFETCH; a broken part ends it."""
     data = bytearray()
     for part in parts:
         data += part.header + part.data

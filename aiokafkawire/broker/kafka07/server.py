@@ -21,7 +21,7 @@ logger = logging.getLogger("aiokafkawire.broker")
 
 
 class Kafka07ServerConnection:
-    """Reads no further while a request is carried out or its answer is sent."""
+    """Handles one request at a time: it reads the next one after sending the response."""
 
     def __init__(self, logs: Logs, node: NodeInterface, transport: Transport, number: int) -> None:
         self._logs = logs
@@ -31,7 +31,7 @@ class Kafka07ServerConnection:
         self.name = f"0.7 port: connection {number} from {transport.peer}"
 
     async def run(self) -> None:
-        """Serve until the client leaves, is idle for too long, or is to be disconnected."""
+        """Serve until the client disconnects, is idle for too long, or violates the protocol."""
         try:
             await self._serve()
         except (Disconnect, MalformedFrame) as reason:
@@ -39,7 +39,7 @@ class Kafka07ServerConnection:
         except OSError as error:
             logger.debug("%s: connection lost: %s", self.name, error)
         except Exception:
-            # A defect here must cost this client its connection, not everybody the broker.
+            # A bug in a handler must close this connection, not stop the broker.
             logger.exception("%s: closed: a request handler failed", self.name)
         finally:
             self._transport.abort()
@@ -47,7 +47,7 @@ class Kafka07ServerConnection:
                 await self._transport.aclose()
 
     def close_when_idle(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._transport.abort()
 
     async def _serve(self) -> None:
@@ -55,7 +55,7 @@ class Kafka07ServerConnection:
         while count := await self._receive(reader):
             for frame in reader.buffer_updated(count):
                 await self._node.wait_until_resumed()
-                reply = self._logs.answer(frame, self._node.state.clock.wall_ms())
+                reply = self._logs.handle(frame, self._node.state.clock.wall_ms())
                 if reply is None:
                     continue
                 await self._transport.send([reply.data])
@@ -70,5 +70,5 @@ class Kafka07ServerConnection:
 
 
 def connection_to(logs: Logs) -> Callable[[NodeInterface, Transport, int], Kafka07ServerConnection]:
-    """What a node makes of each connection that it accepts."""
+    """Return the factory with which a node serves each accepted connection."""
     return lambda node, transport, number: Kafka07ServerConnection(logs, node, transport, number)

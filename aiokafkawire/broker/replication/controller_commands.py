@@ -139,7 +139,7 @@ def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState
     return LeaderAndIsr(state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
 
 
-def _told(
+def _assignments(
     request: LeaderAndIsrRequest | UpdateMetadataRequest, *, by_name: bool
 ) -> dict[Key, LeaderAndIsr]:
     """Return the partitions of a request; with `by_name` each one has its own topic name."""
@@ -163,7 +163,7 @@ def parse_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAn
     return LeaderAndIsrCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions=_told(request, by_name=version < LEADER_AND_ISR_BY_TOPIC_VERSION),
+        partitions=_assignments(request, by_name=version < LEADER_AND_ISR_BY_TOPIC_VERSION),
         leaders={
             node.broker_id: Address(node.host_name, node.port) for node in request.live_leaders
         },
@@ -301,7 +301,7 @@ def parse_update_metadata(request: UpdateMetadataRequest, version: int) -> Updat
     return UpdateMetadataCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions=_told(request, by_name=version < METADATA_BY_TOPIC_VERSION),
+        partitions=_assignments(request, by_name=version < METADATA_BY_TOPIC_VERSION),
         live={
             node.id: LiveNode(address, node.rack or None)
             for node in request.live_brokers

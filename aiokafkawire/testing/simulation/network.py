@@ -280,11 +280,17 @@ class Network:
     # --- connects ---
 
     def refuse_connects(self, to: str, *, by: str | None = None, times: int | None = None) -> None:
-        """Refuse connects (of one host; so many) to a host or port, until `allow_connects`."""
+        """Refuse connects to a host or port until `allow_connects`.
+
+        Args:
+            to: The host or port.
+            by: Only connects of this host.
+            times: Number of connects to refuse; all by default.
+        """
         self._rule("refused", to, by, times)
 
     def hang_connects(self, to: str, *, by: str | None = None, times: int | None = None) -> None:
-        """Let connects (of one host; so many) wait until `allow_connects`."""
+        """Let connects hang until `allow_connects`; arguments as for `refuse_connects`."""
         self._rule("hang", to, by, times)
 
     def allow_connects(self, to: str) -> None:
@@ -322,7 +328,7 @@ class Network:
         """Answer lookups of the name again."""
         self._names.heal(name)
 
-    # --- to be told ---
+    # --- inspection ---
 
     def open_sockets(self) -> Iterator[str]:
         """Return listening ports and connection ends that were not closed."""

@@ -178,17 +178,17 @@ class SimulatedTransport:
     async def receive_until_eof(
         self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
-        """Receive until the end; call `received` as soon as something arrives."""
+        """Receive until the end; call `on_received` for each arrival."""
         await checkpoint()
         self._listener = get_buffer, on_received
         try:
-            self._tell()
-            while not self._told_all():
+            self._deliver()
+            while not self._all_delivered():
                 await self._news.wait()
         finally:
             self._listener = None
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         while self._here and self._listener is not None and self._failure is None:
             get_buffer, received = self._listener
             try:
@@ -196,8 +196,8 @@ class SimulatedTransport:
             except Exception as error:
                 self._failure = error
 
-    def _told_all(self) -> bool:
-        """Whether nothing more will be told; raises what is wrong."""
+    def _all_delivered(self) -> bool:
+        """Return True if nothing more will be delivered; raise the error of the stream."""
         if self._failure is not None:
             raise self._failure
         if self._error is not None and not self.closed:
@@ -266,7 +266,7 @@ class SimulatedTransport:
             self._ended = True
         elif not self.closed and self._error is None:
             self._here.append(piece)
-            self._tell()
+            self._deliver()
         elif not self._deaf:
             self._deaf = True
             self._outgoing.refuse()

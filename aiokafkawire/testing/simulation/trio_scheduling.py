@@ -21,17 +21,17 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("TrioScheduler", "seeded", "tasks", "timers", "virtual_clock")
 
 LONG_S = 1e9
-"""What trio is told to wait for real; it is called off at once."""
+"""Real sleep that trio would make; `jump` ends it at once."""
 
 
 def virtual_clock(time: VirtualTime) -> MockClock:
-    """Lets the time pass whenever all tasks wait."""
+    """Return a clock that advances virtual time whenever all tasks wait."""
     clock = MockClock(autojump_threshold=0.0)
 
     def jump() -> None:
         time.idle(_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline())
 
-    # trio wants no other class, which is final, and knows nothing of what a world does by itself.
+    # MockClock is final, and trio does not know the timers of the simulated world.
     ours: Any = clock
     ours.current_time = time.now
     ours.deadline_to_sleep_time = lambda deadline: LONG_S if deadline > time.now() else 0.0
@@ -40,7 +40,7 @@ def virtual_clock(time: VirtualTime) -> MockClock:
 
 
 class TrioScheduler(trio.abc.Instrument):
-    """Tells the time of each turn of trio's loop."""
+    """Reports each iteration of trio's loop to the virtual time."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -52,7 +52,7 @@ class TrioScheduler(trio.abc.Instrument):
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let the seed decide in which order tasks run that could run at the same time."""
+    """Let the seed decide the order of tasks that are ready at the same time."""
     run: Any = _run
     before = run._ALLOW_DETERMINISTIC_SCHEDULING
     run._ALLOW_DETERMINISTIC_SCHEDULING = True
@@ -66,7 +66,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def tasks() -> Iterator[tuple[object, SuspendedTask]]:
-    """All tasks of the running trio, and what they wait for."""
+    """Yield all tasks of the running trio loop, and where they wait."""
     root = trio.lowlevel.current_root_task()
     found: list[trio.lowlevel.Task] = []
     nurseries = list(root.child_nurseries) if root is not None else []
@@ -74,13 +74,13 @@ def tasks() -> Iterator[tuple[object, SuspendedTask]]:
         for task in nurseries.pop().child_tasks:
             found.append(task)
             nurseries.extend(task.child_nurseries)
-    # Tasks of one name in the order in which they were made.
+    # Tasks with the same name in the order of their creation.
     for task in sorted(found, key=lambda task: (task.name, task._counter)):
         yield task, waiting(task.name, task.coro)
 
 
 def timers() -> Iterator[str]:
-    """What waits for its time; trio tells only of the first."""
+    """Yield pending deadlines; trio reports only the first."""
     ahead = trio.lowlevel.current_statistics().seconds_to_next_deadline
     if ahead != math.inf:
         yield f"a deadline at {trio.current_time() + ahead:.6f} s"

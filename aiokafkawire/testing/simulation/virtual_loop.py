@@ -22,11 +22,11 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("VirtualLoop", "scopes_in_order")
 
 RESOLUTION_S = 1e-9
-"""Timers that are due within this run together; smaller differences are lost in the arithmetic."""
+"""Timers that are due within this time run together: float arithmetic loses smaller differences."""
 
 
 class _NoWaiting(selectors.SelectSelector):
-    """Never waits for descriptors: whoever would wait lets the time pass."""
+    """Advances virtual time instead of waiting for file descriptors."""
 
     time: VirtualTime
 
@@ -39,22 +39,22 @@ class _NoWaiting(selectors.SelectSelector):
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task whose place in a set hangs on its number alone."""
+    """A task with its number as hash, so that sets of tasks have a reproducible order."""
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
-        self._number = number  # before anything asks for the hash
+        self._number = number  # before the first use of the hash
         super().__init__(coroutine, **options)
 
     def __hash__(self) -> int:
         return self._number
 
     def __repr__(self) -> str:
-        # anyio notes this at each cancellation, and asyncio's own is long.
+        # anyio records it at each cancellation; the default repr is long.
         return f"<Task {self.get_name()}>"
 
 
 class NumberedScope(anyio_asyncio.CancelScope):
-    """A scope whose place in a set hangs on its number alone."""
+    """A cancel scope with its number as hash, so that sets of scopes have a reproducible order."""
 
     __slots__ = ("_number",)
     _numbers = count()
@@ -62,14 +62,14 @@ class NumberedScope(anyio_asyncio.CancelScope):
     def __hash__(self) -> int:
         try:
             return self._number
-        except AttributeError:  # most scopes never stand in a set
+        except AttributeError:  # most scopes are never in a set
             self._number: int = next(self._numbers)
             return self._number
 
 
 @contextmanager
 def scopes_in_order() -> Iterator[None]:
-    """Let anyio make scopes that cancel in an order which is the same in every process."""
+    """Let anyio create scopes that cancel in the same order in every process."""
     before = anyio_asyncio.CancelScope
     numbers, NumberedScope._numbers = NumberedScope._numbers, count()
     anyio_asyncio.CancelScope = NumberedScope  # type: ignore[misc]
@@ -81,7 +81,7 @@ def scopes_in_order() -> Iterator[None]:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Lets the time pass whenever all tasks wait."""
+    """An asyncio loop that advances virtual time whenever all tasks wait."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._task_numbers = count()
@@ -99,12 +99,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return NumberedTask(number, coro, loop=self, name=name, **options)
 
     def tasks(self) -> Iterator[tuple[object, SuspendedTask]]:
-        """All tasks, and what they wait for."""
+        """Yield all tasks, and where they wait."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
             yield task, waiting(task.get_name(), task.get_coro())
 
     def timers(self) -> Iterator[str]:
-        """What waits for its time."""
+        """Yield pending timers."""
         handles: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         for handle in sorted(handles, key=asyncio.TimerHandle.when):
             if not handle.cancelled():

@@ -37,10 +37,10 @@ class Overdue(Stop):
 
 
 class VirtualTime:
-    """Seconds since the beginning, and what the world itself does at which time.
+    """Virtual clock in seconds, with scheduled actions of the simulation.
 
-    Event loops ask it for the time, tell it of each of their turns, and when all tasks wait.
-    `on_stop` hears when the program will not come to its end; it may be called again.
+    Event loops read the time, and report each iteration and when all tasks wait. `on_stop` is
+    called if the program does not end; it may be called more than once.
     """
 
     def __init__(self, on_stop: Callable[[type[Stop], str], None]) -> None:

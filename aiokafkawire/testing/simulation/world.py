@@ -23,20 +23,20 @@ from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
 __all__ = ("Backend", "World")
 
 MAX_SETTLING_ITERATIONS = 100
-"""How many turns of the event loop things may take to end when the program has ended."""
+"""Event loop iterations after the program in which its resources may still be released."""
 
 GRACE_S = 120.0
-"""What a program gets to close its clients when it has taken too long."""
+"""Time to close the clients of a program that exceeded its time limit."""
 
 SHOWN_LINES = 20
-"""How many lines of the trace stand in a failure."""
+"""Lines of the trace in a failure."""
 
 T = TypeVar("T")
 Backend = Literal["asyncio", "trio"]
 
 
 class Loop(Protocol):
-    """What a world asks of the event loop that runs it."""
+    """Interface of the event loop that runs a world."""
 
     def tasks(self) -> Iterable[tuple[object, SuspendedTask]]: ...
     def timers(self) -> Iterable[str]: ...
@@ -45,9 +45,8 @@ class Loop(Protocol):
 class World:
     """Runs one program in simulated time; a world is used once.
 
-    `runtime(host)` is given to clients and brokers, `network` makes bad days, `clock` is the wall
-    clock of all hosts, `trace` is what the network did. Whatever is decided by chance is decided by
-    the seed.
+    Clients and brokers use `runtime(host)`. `network` injects faults, `clock` is the wall clock of
+    all hosts, `trace` records the network's events. All random decisions follow from the seed.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class World:
             anyio.run(main, backend="asyncio", backend_options={"loop_factory": make_loop})
 
     def _run_on_trio(self, main: Callable[[], Awaitable[None]]) -> None:
-        # Whoever has no trio can simulate on asyncio.
+        # asyncio simulations work without trio.
         from aiokafkawire.testing.simulation import trio_scheduling  # noqa: PLC0415
 
         self._loop = trio_scheduling
@@ -139,9 +138,9 @@ class World:
             anyio.run(main, backend="trio", backend_options=options)
 
     def left_behind(self) -> list[str]:
-        """What there is still: tasks, timers, listening ports, connections that nobody closed.
+        """Return leaked tasks, timers, listening ports and connections.
 
-        Within the program: now, without the task that asks. After it: when it had returned.
+        Called in the program: those of now, without the calling task. After it: those at its end.
         """
         if self._loop is None:
             return self._left_behind
@@ -166,10 +165,10 @@ class World:
         return () if self._loop is None else self._loop.tasks()
 
     def _stop(self, kind: type[Stop], why: str) -> None:
-        """Cancel the program; if that does not help either, break off."""
+        """Cancel the program; raise if it was cancelled before."""
         lines = [f"{why}, at {self.now():.6f} s, seed {self.seed}:"]
         lines += [f"  {waits}" for _, waits in self._tasks()]
-        lines += ["connections:", *(f"  {told}" for told in self.network.in_transit())]
+        lines += ["connections:", *(f"  {line}" for line in self.network.in_transit())]
         lines += ["what happened last:", *(f"  {line}" for line in self.trace.last(SHOWN_LINES))]
         failure = kind("\n".join(lines))
         self._time.limit_s = self.now() + GRACE_S

@@ -25,7 +25,7 @@ def made(**options: int) -> Logs:
 
 def produce(logs: Logs, messages: bytes, topic: str = "t", partition: int = 0) -> None:
     request = kafka07.Kafka07ProducerRequest(topic=topic, partition=partition, messages=messages)
-    assert logs.answer(kafka07.encode_request(request)[4:], NOW_MS) is None
+    assert logs.handle(kafka07.encode_request(request)[4:], NOW_MS) is None
 
 
 def encoded(*payloads: bytes) -> bytes:
@@ -45,7 +45,7 @@ def test_produced_bytes_are_stored_unchanged() -> None:
     assert logs.end_offset("t", 0) == 22
     assert logs.end_offset("u", 0) == 0
     request = kafka07.Kafka07FetchRequest(topic="t", partition=0, offset=11, max_size=100)
-    reply = logs.answer(kafka07.encode_request(request)[4:], NOW_MS)
+    reply = logs.handle(kafka07.encode_request(request)[4:], NOW_MS)
     assert reply is not None
     assert (reply.data, reply.closes) == (bytes.fromhex("0000000d 0000") + encoded(b"b"), False)
 
@@ -94,7 +94,7 @@ def test_any_frame_is_answered_or_disconnects(rest: bytes, kind: int) -> None:
     logs = made()
     for frame in (rest, bytes([0, kind]) + rest, bytes([0, kind, 0, 1, 116, 0, 0, 0, 0]) + rest):
         try:
-            reply = logs.answer(frame, NOW_MS)
+            reply = logs.handle(frame, NOW_MS)
         except Disconnect:
             continue
         assert reply is None or len(reply.data) >= 6

@@ -90,7 +90,7 @@ async def test_an_internal_error_closes_one_connection_only(
     async with Broker(kafka07_port=0) as broker:
         async with connected(broker) as transport:
             with monkeypatch.context() as patch:
-                patch.setattr(Logs, "answer", fail)
+                patch.setattr(Logs, "handle", fail)
                 await transport.send([NOTHING])
                 assert await read_bytes(transport) == b""
         async with connected(broker) as transport:
