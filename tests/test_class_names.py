@@ -12,11 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "aiokafkawire"
 
-MAX_SHARED_NAMES = 25
-"""Most names that two or more classes may have. Lower it with the count; never raise it."""
-
-MAX_SHARED_IN_ONE_LAYER = 10
-"""Most names that classes of one import layer may share."""
+MAX_SHARED_NAMES = 10
+"""Limit of names that two or more classes have. Lower it with the count; never raise it."""
 
 
 def layers() -> Mapping[str, int]:
@@ -58,7 +55,7 @@ def test_classes_of_one_import_layer_do_not_share_a_name() -> None:
     names = shared_names()
     shared = shared_in_one_layer(names)
     listed = "\n".join(f"{name}: {', '.join(names[name])}" for name in shared)
-    assert len(shared) <= MAX_SHARED_IN_ONE_LAYER, listed
+    assert not shared, listed
 
 
 def test_the_layers_are_read_from_the_import_contract() -> None:
