@@ -56,7 +56,6 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/cli": 53,
     "aiokafkawire/connection": 67,
     "aiokafkawire/consumer": 0,
-    "aiokafkawire/producer": 101,
     "aiokafkawire/runtime": 76,
     "benchmarks": 92,
     "docs": 11,

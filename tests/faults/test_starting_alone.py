@@ -165,7 +165,7 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
     wanted = options(port, transactional_id="billing", max_block_ms=300)
     async with AsyncExitStack() as stack:
         producer = await stack.enter_async_context(Producer(**wanted))
-        with ends_within(2), pytest.raises(RequestTimedOut, match="no producer id was given"):
+        with ends_within(2), pytest.raises(RequestTimedOut, match="returned no producer id"):
             await producer.begin_transaction()
         broker = await stack.enter_async_context(broker_at(port))
         await broker.create_topic("orders")

@@ -1,4 +1,4 @@
-"""Transactions: the machine that decides, the task that asks the coordinators, and the calls."""
+"""Transactions: the state machine, the requests to the coordinators, and the calls."""
 
 from aiokafkawire.producer.transactions.context_manager import TransactionContextManager
 from aiokafkawire.producer.transactions.detached import DetachedTransaction

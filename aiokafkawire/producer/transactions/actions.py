@@ -1,6 +1,6 @@
-"""What an error code in an answer to each transactional request means for the transaction.
+"""The action for each error code in the response to a transactional request.
 
-Protocol source: KIP-98, KIP-360 (raising the epoch), KIP-447 (group metadata), KIP-588, KIP-890.
+Protocol source: KIP-98, KIP-360 (epoch bump), KIP-447 (group metadata), KIP-588, KIP-890.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = (
 
 
 class RequestKind(enum.Enum):
-    """The requests that a transaction is made of, each under its API's name."""
+    """The requests of a transaction; each value is the name of its API."""
 
     INIT_PRODUCER_ID = "InitProducerId"
     ADD_PARTITIONS_TO_TXN = "AddPartitionsToTxn"
@@ -31,18 +31,18 @@ class RequestKind(enum.Enum):
 
 
 class TransactionAction(enum.Enum):
-    """What to do after an answer; of several partitions' outcomes the last in this list counts."""
+    """The reaction to a response; for several partitions, the last one in this list wins."""
 
-    DONE = "go on"
-    RETRY = "the same request again, later"
-    FIND_COORDINATOR = "the same request again, after the coordinator was looked up anew"
+    DONE = "succeeded"
+    RETRY = "retry the request after a backoff"
+    FIND_COORDINATOR = "find the coordinator again, then retry the request"
     ABORT = "the transaction can only be aborted (`TransactionFailed`)"
-    ABORT_AND_BUMP = "only an abort, and a new epoch: the coordinator lost what it knew"
-    BUMP_ONLY = "only a new epoch: the coordinator forgot the producer id, and has nothing to end"
-    FATAL = "this producer cannot go on"
-    FENCED = "this producer is fenced (`ProducerFenced`)"
+    ABORT_AND_BUMP = "abort and bump the epoch: a broker lost the producer's state"
+    BUMP_ONLY = "bump the epoch without EndTxn: the coordinator no longer knows the producer id"
+    FATAL = "fail the producer permanently"
+    FENCED = "fail the producer permanently (`ProducerFenced`)"
 
-    # By identity, not by name as Enum has it: looked up in tables for each answer.
+    # Hash by identity instead of by name, which is slower: a lookup for every response.
     __hash__ = object.__hash__
 
 
@@ -54,7 +54,7 @@ _COORDINATOR: Mapping[ErrorCode, TransactionAction] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: TransactionAction.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: TransactionAction.RETRY,
     ErrorCode.CONCURRENT_TRANSACTIONS: TransactionAction.RETRY,
-    # Coordinators before Kafka 2.7 say the first where later ones say the second.
+    # Coordinators before Kafka 2.7 return the first code instead of the second.
     ErrorCode.INVALID_PRODUCER_EPOCH: TransactionAction.FENCED,
     ErrorCode.PRODUCER_FENCED: TransactionAction.FENCED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionAction.FATAL,
@@ -78,7 +78,7 @@ TRANSACTION_ACTIONS: Mapping[RequestKind, Mapping[ErrorCode, TransactionAction]]
         **_IN_TRANSACTION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: TransactionAction.RETRY,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: TransactionAction.ABORT,
-        # Another partition of the same request was refused, and none was added.
+        # Another partition of the request was rejected, so none was added.
         ErrorCode.OPERATION_NOT_ATTEMPTED: TransactionAction.ABORT,
     },
     RequestKind.ADD_OFFSETS_TO_TXN: {
@@ -94,7 +94,7 @@ TRANSACTION_ACTIONS: Mapping[RequestKind, Mapping[ErrorCode, TransactionAction]]
         ErrorCode.OFFSET_METADATA_TOO_LARGE: TransactionAction.ABORT,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE: TransactionAction.ABORT,
         ErrorCode.INVALID_GROUP_ID: TransactionAction.ABORT,
-        # The consumer is not in that generation of its group any more.
+        # The consumer's membership or generation is outdated.
         ErrorCode.UNKNOWN_MEMBER_ID: TransactionAction.ABORT,
         ErrorCode.ILLEGAL_GENERATION: TransactionAction.ABORT,
         ErrorCode.STALE_MEMBER_EPOCH: TransactionAction.ABORT,
@@ -104,13 +104,13 @@ TRANSACTION_ACTIONS: Mapping[RequestKind, Mapping[ErrorCode, TransactionAction]]
     },
     RequestKind.END_TXN: {
         **_IN_TRANSACTION,
-        # The coordinator has aborted it: with KIP-890 it says so after the timeout.
+        # The coordinator aborted it; with KIP-890 it returns this after the timeout.
         ErrorCode.INVALID_TXN_STATE: TransactionAction.ABORT,
-        # Whether the coordinator has written the end is open, and asking again tells.
+        # The coordinator may have written the end; the retry finds out.
         ErrorCode.UNKNOWN_SERVER_ERROR: TransactionAction.RETRY,
     },
 }
-"""The codes that need a word. Of the others, retriable ones are retried; see `DEFAULT_ACTIONS`."""
+"""The codes that have an action; other retriable codes are retried, see also `DEFAULT_ACTIONS`."""
 
 DEFAULT_ACTIONS: Mapping[RequestKind, TransactionAction] = {
     RequestKind.INIT_PRODUCER_ID: TransactionAction.FATAL,
@@ -119,11 +119,11 @@ DEFAULT_ACTIONS: Mapping[RequestKind, TransactionAction] = {
     RequestKind.TXN_OFFSET_COMMIT: TransactionAction.ABORT,
     RequestKind.END_TXN: TransactionAction.FATAL,
 }
-"""The outcome of a code that is neither listed nor retriable. What can be aborted is."""
+"""The action for codes that are neither listed nor retriable: abort where that is possible."""
 
 
 def action_for(kind: RequestKind, code: int) -> TransactionAction:
-    """The outcome of an error code as it stands in an answer."""
+    """Return the action for an error code of a response."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -135,11 +135,11 @@ def action_for(kind: RequestKind, code: int) -> TransactionAction:
 
 
 def most_severe(kind: RequestKind, codes: Iterable[int]) -> tuple[TransactionAction, int]:
-    """The outcome that decides among those of several partitions, and its code."""
+    """Return the most severe action among the codes of several partitions, and its code."""
     found = (TransactionAction.DONE, int(ErrorCode.NONE))
     for code in codes:
         action = action_for(kind, code)
-        # Of equals, a partition that was not even attempted says less than the others.
+        # Among equal actions, a code of an attempted partition explains more.
         hollow = found[1] == ErrorCode.OPERATION_NOT_ATTEMPTED
         if (_SEVERITY[action], hollow) > (_SEVERITY[found[0]], False):
             found = (action, code)

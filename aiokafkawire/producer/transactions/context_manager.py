@@ -1,4 +1,4 @@
-"""`async with producer.transaction()`."""
+"""The context manager of `async with producer.transaction()`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from aiokafkawire.producer.transactions.states import Transaction
 __all__ = ("CANCELLED_ABORT_S", "TransactionContextManager")
 
 CANCELLED_ABORT_S = 1.0
-"""How long an abort may hold up a cancellation; it goes on after that without its caller."""
+"""Longest time in seconds that an abort delays a cancellation; it then continues by itself."""
 
 
 class FailureSource(Protocol):
-    """What a producer sends with."""
+    """The producer's sender, as far as the context manager needs it."""
 
     failure: KafkaError | None
 
     def raise_if_failed(self) -> None:
-        """Raise why the producer cannot go on, if so."""
+        """Raise the error that failed the producer, if any."""
         ...
 
 
 class TransactionContextManager:
-    """One transaction, from entering to leaving.
+    """One transaction: `begin_transaction` on entry, commit or abort on exit.
 
-    Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
-    the body is left alone.
+    The exit commits, or aborts if the body raised or was cancelled. A transaction that the body
+    committed, aborted or detached itself is left as it is.
     """
 
     __slots__ = ("_sender", "_transaction", "_transaction_manager")
@@ -70,7 +70,7 @@ class TransactionContextManager:
             raise
 
     async def _abort(self, error: BaseException) -> None:
-        """Abort for an error that goes on its way; that the abort failed too is a note."""
+        """Abort because of `error`; if the abort fails too, add a note to `error`."""
         try:
             if isinstance(error, Exception):
                 await self._transaction_manager.abort()

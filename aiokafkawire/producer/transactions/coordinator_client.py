@@ -1,4 +1,4 @@
-"""What passes between a machine of transactions and the coordinators."""
+"""Send the requests of the state machine to the coordinators and hand it the responses."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ __all__ = ("WARN_AFTER_FAILURES", "TransactionCoordinatorClient")
 logger = logging.getLogger("aiokafkawire.producer")
 
 WARN_AFTER_FAILURES = 7
-"""Failures in a row of one request before there is a warning: with the default backoff about five
-seconds. Coordinators refuse for less while they write what ends the transaction before."""
+"""Log a warning after this many consecutive failures of a request.
+
+With the default backoff that takes about five seconds. A coordinator rejects requests for a shorter
+time while it completes the previous transaction."""
 
 
-# A tuple, not a union, which would be made anew at each look.
+# A tuple: `isinstance` with a union type builds the union on every call.
 _VERSIONED = (EndTxn, TxnOffsetCommit)
 
 
 class TransactionCoordinatorClient:
-    """Sends the requests of a machine, one at a time, and brings it their answers.
+    """Client of the transaction and group coordinators that sends one request at a time.
 
-    `transaction_timeout_ms` is 0 where it is not known.
+    Args:
+        transaction_timeout_ms: The producer's option; 0 if unknown.
     """
 
     def __init__(
@@ -72,7 +75,11 @@ class TransactionCoordinatorClient:
         self._end_template = EndTxnTemplate(machine.transactional_id)
 
     async def send(self, request: TransactionRequest) -> None:
-        """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
+        """Send a request once and hand the response or failure to the state machine.
+
+        Raises:
+            ClientClosed: The client was closed.
+        """
         out = build_request(request, self._machine.transactional_id, self._transaction_timeout_ms)
         try:
             response, broker = await self._cluster.request_with_broker(
@@ -92,8 +99,16 @@ class TransactionCoordinatorClient:
         self._warn_if_held_up()
 
     def send_now(self, request: TransactionRequest, on_handled: Callable[[], None]) -> bool:
-        """As `ask`, if nothing has to be waited for before it is sent; False if so, and nothing is
-        done. `heard` is called when the machine has heard, not if the client is closed."""
+        """Send a request as `send` does, but only if it can be written without waiting.
+
+        Args:
+            request: The request.
+            on_handled: Called after the state machine handled the response or failure. Not called
+                if the client is closed.
+
+        Returns:
+            False if the request was not sent.
+        """
         if type(request) is EndTxn and request.transaction_version is TransactionVersion.TV_2:
             out = RoutedRequest(self._end_template.message(request), self._route, FIRST_WITH_TV_2)
         else:
@@ -101,7 +116,7 @@ class TransactionCoordinatorClient:
                 request, self._machine.transactional_id, self._transaction_timeout_ms
             )
 
-        def told(answer: Any, broker: str) -> None:
+        def on_done(answer: Any, broker: str) -> None:
             if type(answer) is ParsedTxnResponse:
                 self._handle_response(request, answer, out.route, broker)
             elif not isinstance(answer, KafkaError):
@@ -118,7 +133,7 @@ class TransactionCoordinatorClient:
             out.message,
             to=out.route,
             deadline=self._deadline(),
-            on_done=told,
+            on_done=on_done,
             min_version=out.min_version,
             max_version=out.max_version,
         )
@@ -164,12 +179,12 @@ class TransactionCoordinatorClient:
         )
 
     def _update_can_bump_epoch(self, request: TransactionRequest) -> None:
-        """Whether it raises an epoch when asked; it may have become another broker."""
+        """Update `can_bump_epoch`: the coordinator may have moved to another broker."""
         if (
             isinstance(request, _VERSIONED)
             and request.transaction_version is TransactionVersion.TV_2
         ):
-            self._machine.can_bump_epoch = True  # whatever speaks that is newer by far
+            self._machine.can_bump_epoch = True  # TV_2 needs a much newer broker
             return
         versions = self._cluster.coordinator_versions(self._route)
         if versions is not None:
@@ -177,14 +192,14 @@ class TransactionCoordinatorClient:
             self._machine.can_bump_epoch = latest >= FIRST_WITH_EPOCH_BUMP
 
     def _timeout_hint(self, now: float) -> str:
-        """What the time says of who ended a transaction."""
+        """Return a hint for `ProducerFenced` if the transaction timed out, else an empty text."""
         transaction = self._machine.transaction
         if transaction is None or not self._transaction_timeout_ms:
             return ""
         if now - transaction.began_at < self._transaction_timeout_ms / 1_000:
             return ""
         return (
-            f", most likely for its age ({now - transaction.began_at:.1f} s, and"
+            f", probably because it timed out (open for {now - transaction.began_at:.1f} s,"
             f" transaction_timeout_ms is {self._transaction_timeout_ms})"
         )
 
@@ -192,9 +207,10 @@ class TransactionCoordinatorClient:
         machine = self._machine
         if machine.last_error is not None and machine.attempts == WARN_AFTER_FAILURES + 1:
             logger.warning(
-                "%s: the transaction of %r is held up: %s; trying again",
+                "%s: transaction of %r: %d consecutive failures: %s; retrying",
                 self._cluster.config.client_id,
                 machine.transactional_id,
+                machine.attempts,
                 machine.last_error,
                 extra=log_fields(
                     client_id=self._cluster.config.client_id,

@@ -59,7 +59,7 @@ async def end_on_runtime(
     commit: bool,
     **options: Unpack[ClientOptions],
 ) -> None:
-    """As `end_detached_transaction`, on a simulated network if `runtime` is given."""
+    """Implement `end_detached_transaction`, on a simulated network if `runtime` is given."""
     if detached.empty:
         return
     async with _EndClient(make_config(ClientConfig, options), runtime) as ender:
@@ -75,12 +75,12 @@ class _EndSession(Session):
 
 
 class _EndClient(Client[_EndSession]):
-    """A client for as long as it takes."""
+    """A client that exists for one call."""
 
     def __init__(self, config: ClientConfig, runtime: Runtime | None) -> None:
         self._config = config
         super().__init__(
-            "ending of a transaction", client_label("end_detached_transaction", config), runtime
+            "end_detached_transaction", client_label("end_detached_transaction", config), runtime
         )
 
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> _EndSession:
@@ -110,13 +110,14 @@ class _EndClient(Client[_EndSession]):
                 await clock.sleep_until(machine.next_deadline())
             else:
                 raise RequestTimedOut(
-                    "whether the transaction has ended is not known, and default_api_timeout_ms is"
-                    f" over; the last failure: {machine.last_error}",
+                    "timed out after default_api_timeout_ms: whether the transaction has ended is"
+                    f" not known; last error: {machine.last_error}",
                     transactional_id=detached.transactional_id,
                 )
         if transaction.abort_failure is not None:
             transaction.abort_failure.reason += (
-                "; it cannot be aborted: an earlier call has committed it, or nobody knows of it"
+                "; it cannot be aborted: an earlier call has committed it, or the coordinator does"
+                " not know it"
             )
             raise transaction.abort_failure
         if isinstance(machine.state, AbortableError | FatalError):

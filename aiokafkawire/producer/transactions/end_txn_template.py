@@ -1,7 +1,7 @@
-"""The usual end of a transaction: EndTxn where each end raises the epoch, and the answer to it.
+"""A precomputed EndTxn request and its usual response, for TV_2.
 
-Both are the same bytes each time but for the producer's id and epoch, and what is to be done. So
-they are written and read in one piece; whatever else an answer says is left to `requests.read`.
+The bytes differ only in the producer id, the epoch and the commit flag, so both are packed and
+unpacked in one step. `requests.parse_response` parses every other response.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 __all__ = ("EndTxnTemplate",)
 
-_REQUEST = Struct(">qh?x")  # producer id, epoch, whether to commit, no tagged fields
-# The correlation id, no tagged fields, no throttling, no error, the next producer id and epoch, no
-# tagged fields.
+_REQUEST = Struct(">qh?x")  # producer id, epoch, commit flag, no tagged fields
+# Correlation id, tagged fields, throttle time, error code, next producer id and epoch, tagged
+# fields.
 _RESPONSE = Struct(">4xbihqhb")
 
 
 class EndTxnTemplate:
-    """How both look for one transactional id."""
+    """The EndTxn template of one transactional id."""
 
     __slots__ = ("_prefix", "_transactional_id")
 
@@ -41,7 +41,7 @@ class EndTxnTemplate:
         self._prefix = example[: -_REQUEST.size]
 
     def message(self, end: EndTxn) -> VersionedRequest[EndTxnResponse]:
-        """The request, in whatever version it will go out."""
+        """Return the request, for any version that the connection negotiated."""
         return VersionedRequest(ApiKey.END_TXN, partial(self._build, end))
 
     def _build(self, end: EndTxn, version: int) -> EndTxnRequest | RawRequest:
@@ -63,8 +63,7 @@ class EndTxnTemplate:
 
 
 def _parse(end: EndTxn, frame: memoryview) -> ParsedTxnResponse | None:
-    """The answer, if it is that the transaction has ended under a higher epoch, and nothing else
-    is said."""
+    """Parse a response without an error that bumps the epoch; return None for any other."""
     if len(frame) != _RESPONSE.size:
         return None
     tags, throttle, error, producer_id, epoch, more_tags = _RESPONSE.unpack(frame)

@@ -1,4 +1,4 @@
-"""The offsets that go with a transaction: what knows them, and what a caller may give."""
+"""Offsets of a consumer group that a transaction commits: their source and validation."""
 
 from __future__ import annotations
 
@@ -22,35 +22,39 @@ class _AutoCommitConfig(Protocol):
 
 
 class OffsetsSource(Protocol):
-    """What a transaction asks of a consumer."""
+    """The consumer, as far as `send_offsets_to_transaction` needs it."""
 
     @property
     def config(self) -> _AutoCommitConfig: ...
 
     def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Where reading goes on after all that was given out."""
+        """Return the offset of the next record to deliver, per partition."""
         ...
 
     def group_metadata(self) -> GroupMetadata:
-        """The consumer's place in its group."""
+        """Return the group, generation and member id of the consumer."""
         ...
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """The transaction that took these offsets is committed."""
+        """Note that a transaction committed these offsets."""
         ...
 
 
 def validate_offsets(
     offsets_by_partition: Mapping[Any, Any], group: GroupMetadata
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as a caller gave them, which a request for this group can carry. Raises `TypeError`
-    or `ValueError`."""
+    """Return the offsets in their full form.
+
+    Raises:
+        TypeError: A key or value has the wrong type.
+        ValueError: A value is out of range for the request.
+    """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in offsets_by_partition.items():
         number = isinstance(value, int) and not isinstance(value, bool)
         offset = OffsetAndMetadata(value) if number else value
         if not isinstance(offset, OffsetAndMetadata):
-            raise TypeError(f"an offset is a number or OffsetAndMetadata, not {value!r:.80}")
+            raise TypeError(f"an offset must be an int or OffsetAndMetadata, not {value!r:.80}")
         if offset.offset < 0:
             raise ValueError(f"an offset must not be negative: {offset.offset}")
         offsets[parse_topic_partition(key)] = offset

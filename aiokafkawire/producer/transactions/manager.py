@@ -1,4 +1,4 @@
-"""The task that carries out what the machine of transactions decides, and the calls that wait."""
+"""Perform what the transaction state machine decides, and wait for it on behalf of callers."""
 
 from __future__ import annotations
 
@@ -57,26 +57,26 @@ __all__ = ("FIRST_PRODUCE_WITH_TV_2", "LAST_PRODUCE_WITH_TV_0", "TransactionMana
 logger = logging.getLogger("aiokafkawire.producer")
 
 TRANSACTION_VERSION_FEATURE = "transaction.version"
-NO_PRODUCER_ID = "no producer id was given"
+NO_PRODUCER_ID = "the coordinator returned no producer id"
 LAST_PRODUCE_WITH_TV_0 = 11
 FIRST_PRODUCE_WITH_TV_2 = 12
 
-# Tuples, not unions, which would be made anew at each look.
+# Tuples: `isinstance` with a union type builds the union on every call.
 _SENDING = (InTransaction, Committing, Detaching)
 _FLUSHING = (Committing, Detaching)
 _TO_ABORT = (AbortableError, Aborting)
 _NOT_ENDED = (InTransaction, AbortableError)
 _WITH_TRANSACTION = (*_SENDING, *_TO_ABORT)
 
-_RECORDS_SENT = RecordsSent()  # of each request, the same
+_RECORDS_SENT = RecordsSent()  # one instance: the event has no fields
 
 
 class _RequestScheduler:
-    """When the next step is taken: by `go_on`, or by the task.
+    """Decides whether `send_next` sends the next request at once, or the task does.
 
-    The task waits for `changed` until `waits_until`; `left` is a request that it is to send. While
-    this is entered several things happen that are one: `go_on` is called once, after them, if
-    `later()` was.
+    The task waits for `changed` until `task_wakes_at`; `request_for_task` is a request that it must
+    send. As a context manager it merges the events in its body: `send_next` is called once, at the
+    end, if `request_step` was called.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class _RequestScheduler:
         self._requested = False
 
     def request_step(self) -> None:
-        """Something has changed."""
+        """Send the next request soon, because the state or the buffer changed."""
         if self._entered:
             self._requested = True
         else:
@@ -114,8 +114,12 @@ class _RequestScheduler:
 
 
 class TransactionManager:
-    """The transactions of a producer. `fail(error, told=…)` is called when it cannot go on; `told`
-    says whether some call raises it."""
+    """The transactions of one producer.
+
+    Args:
+        on_fatal_error: Called as `on_fatal_error(error, reported)` when the producer fails
+            permanently. `reported` is True if a call raises the error.
+    """
 
     def __init__(
         self,
@@ -149,25 +153,30 @@ class TransactionManager:
         self.scheduler = _RequestScheduler(self._send_next)
         self._wake_buffer_task = AutoResetEvent()
         self._state_changed = AutoResetEvent()
-        # When the waiting of each caller ends; one task watches all, as a timer for each would cost
-        # more than most waits last. `_watches_until`: when it looks next, if it is not at it.
+        # Deadline of each waiting call. One task watches all of them: most waits are shorter than
+        # setting up a timer. `_buffer_task_wakes_at` is the time of its next check.
         self._deadlines: dict[object, float] = {}
         self._buffer_task_wakes_at = -NEVER
-        # The last call to end a transaction left before it knew how that ended.
+        # The last call to commit or abort was interrupted before the end was known.
         self._unfinished_call: type[CommitTransaction | AbortTransaction] | None = None
         self._flushing = False
         self._feature_level = 0
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the tasks."""
+        """Start the background tasks."""
         supervisor.spawn(self._send_requests, name="transactions")
         supervisor.spawn(self._run_buffer_task, name="records of transactions")
 
-    # --- calls ---------------------------------------------------------------------------------
+    # --- calls ---
 
     async def init_transactions(self, *, wait: bool = True) -> None:
-        """Get a producer id: earlier producers of this name are fenced, and what they left open is
-        aborted. Raises `RequestTimedOut` after `max_block_ms`. Unless it is to wait, `begin` does.
+        """Request a producer id: fence earlier producers and abort their open transaction.
+
+        Args:
+            wait: Wait for the producer id. If False, `begin` waits for it.
+
+        Raises:
+            RequestTimedOut: No producer id within `max_block_ms`.
         """
         self._handle(InitTransactions())
         if wait:
@@ -177,15 +186,15 @@ class TransactionManager:
             self.raise_failure()
 
     async def begin(self) -> Transaction:
-        """Begin a transaction, once the one before has ended."""
+        """Begin a transaction after the previous one has ended."""
         machine, deadline = self.machine, self._deadline()
         if machine.in_transition:
             first = isinstance(machine.state, Initialising)
-            what = NO_PRODUCER_ID if first else "the transaction before has not ended"
+            what = NO_PRODUCER_ID if first else "the previous transaction has not ended"
             await self._wait_until(lambda: not machine.in_transition, deadline, what)
         state = machine.state
         if self._unfinished_call is CommitTransaction and isinstance(state, AbortableError):
-            # Whoever wanted the commit has left: nobody else aborts.
+            # The call that committed was interrupted, so this call must abort.
             self._handle(AbortTransaction())
             self._unfinished_call = AbortTransaction
             raise copy_error(state.error)
@@ -193,7 +202,9 @@ class TransactionManager:
         if machine.must_bump_epoch(transaction_version):
             self._handle(InitTransactions())
             await self._wait_until(
-                lambda: not machine.in_transition, deadline, "no epoch was given"
+                lambda: not machine.in_transition,
+                deadline,
+                "the coordinator did not bump the epoch",
             )
         machine.handle(BeginTransaction(transaction_version), self._now())
         self._unfinished_call = None
@@ -202,7 +213,7 @@ class TransactionManager:
         return machine.state.transaction
 
     async def commit(self) -> None:
-        """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
+        """Commit. After a timeout or a cancellation, another call waits for the same commit."""
         if self._unfinished_call is not None and self._has_ended_since(
             CommitTransaction, committed=True
         ):
@@ -217,15 +228,18 @@ class TransactionManager:
         raise self._aborted_meanwhile_error("committed")
 
     async def abort(self, within_s: float | None = None) -> None:
-        """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
-        `RequestTimedOut` or a cancellation goes on waiting."""
+        """Abort. After a timeout or a cancellation, another call waits for the same abort.
+
+        Args:
+            within_s: Longest wait in seconds. Defaults to `max_block_ms`.
+        """
         if self._unfinished_call is not None and self._has_ended_since(
             AbortTransaction, committed=False
         ):
             return
         self._handle(AbortTransaction())
         await self._end_transaction(
-            AbortTransaction, "the coordinator has not answered to the abort", within_s
+            AbortTransaction, "the coordinator has not confirmed the abort", within_s
         )
         self.raise_failure()
 
@@ -235,8 +249,13 @@ class TransactionManager:
         group: GroupMetadata,
         on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None,
     ) -> None:
-        """Commit positions of a group with the transaction; returns when its coordinator has
-        them. `kept` is called when the transaction is known to be committed."""
+        """Send offsets of a group; wait until the group coordinator has them.
+
+        Args:
+            offsets: Offset of the next record to read, per partition.
+            group: The group and the membership that the coordinator checks (KIP-447).
+            on_committed: Called with the offsets once the transaction is committed.
+        """
         self.check_open()
         if not offsets:
             return
@@ -247,14 +266,14 @@ class TransactionManager:
         await self._wait_until(
             lambda: commit.done or not self._is_sending(transaction),
             self._deadline(),
-            "the group's coordinator has not taken the offsets",
+            "the group coordinator has not accepted the offsets",
         )
         if not commit.done:
             self.raise_failure()
             raise self._aborted_error(None)
 
     async def detach(self) -> DetachedTransaction:
-        """Send what was taken, and give the transaction away; once more gives the same again."""
+        """Send all buffered records, leave the transaction open; a second call returns the same."""
         self._handle(DetachTransaction())
         if self.machine.transaction is not None:
             self.machine.transaction.end_requested = True
@@ -262,7 +281,7 @@ class TransactionManager:
         await self._wait_until(
             lambda: not isinstance(self.machine.state, Detaching),
             self._deadline(),
-            "records of the transaction are still on their way",
+            "records of the transaction are still in flight",
         )
         self.raise_failure()
         state = self.machine.state
@@ -278,20 +297,22 @@ class TransactionManager:
         )
 
     async def close(self) -> None:
-        """Abort what is open, and let an end that is under way come to its end."""
+        """Abort an open transaction and wait until no commit or abort is in progress."""
         if isinstance(self.machine.state, InTransaction | AbortableError | Detaching):
             self._handle(AbortTransaction())
             self._abort_records()
         ending = Committing | Aborting
         await self._wait_until(
-            lambda: not isinstance(self.machine.state, ending), NEVER, "the transaction goes on"
+            lambda: not isinstance(self.machine.state, ending),
+            NEVER,
+            "the transaction has not ended",
         )
 
-    # --- what the rest of the producer tells ----------------------------------------------------
+    # --- calls and events of the rest of the producer ---
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction takes records."""
+        """Return True if a transaction is open for records."""
         return type(self.machine.state) is InTransaction
 
     def check_open(self) -> None:
@@ -300,17 +321,17 @@ class TransactionManager:
             self.machine.check_allowed(AddPartition)
 
     def check_same(self, transaction: Transaction | None) -> None:
-        """Raise unless this transaction is open, in which a call began that had to wait."""
+        """Raise unless `transaction`, in which a waiting call began, is still open."""
         self.check_open()
         # mutation: waiting-record-joins-next-transaction
         if self.machine.transaction is not transaction:
             raise InvalidTxnState(
-                "the transaction in which the record was to be sent has ended meanwhile",
+                "the record's transaction ended while the call was waiting",
                 transactional_id=self.machine.transactional_id,
             )
 
     def add_partition(self, partition: TopicPartition) -> None:
-        """A record goes to a partition, in the transaction that is open."""
+        """Add the partition of a record to the open transaction."""
         state = self.machine.state
         assert isinstance(state, InTransaction)
         transaction = state.transaction
@@ -323,22 +344,22 @@ class TransactionManager:
                 self.scheduler.changed.set()
 
     def on_records_sent(self) -> None:
-        """Records go to a broker."""
+        """Note that records of the transaction were sent."""
         self.machine.handle(_RECORDS_SENT, self._now())
 
     def on_batch_completed(self, outcome: BatchOutcome) -> None:
-        """A batch has its outcome."""
+        """Fail the transaction if a batch failed; continue if it was the last one."""
         if isinstance(outcome, BatchFailed):
             self._handle(RecordsFailed(outcome.error))
         elif not self._accumulator.incomplete:
             self.scheduler.request_step()
 
     def on_late_response(self) -> None:
-        """A batch that had its outcome before is under way no more."""
+        """Continue after a late response: it was for a batch that had already expired."""
         self.scheduler.changed.set()
 
     def fail(self, error: KafkaError) -> None:
-        """The producer cannot go on, for a reason from elsewhere."""
+        """Fail the producer permanently because of an error outside of transactions."""
         if error.transactional_id is None:
             error.transactional_id = self.machine.transactional_id
         self.machine.handle(ProducerFailed(error), self._now())
@@ -346,7 +367,7 @@ class TransactionManager:
         self._state_changed.set()
 
     def produce_versions(self) -> tuple[int, int | None]:
-        """The versions of Produce in which records of this transaction may go."""
+        """Return the lowest and highest Produce version for the transaction; None has no limit."""
         state = self.machine.state
         if (
             not isinstance(state, _WITH_TRANSACTION)
@@ -356,22 +377,22 @@ class TransactionManager:
         return FIRST_PRODUCE_WITH_TV_2, None
 
     def needs_end(self, transaction: Transaction) -> bool:
-        """Whether a transaction is open, or can only be aborted."""
+        """Return True if the transaction is open or can only be aborted."""
         state = self.machine.state
         return isinstance(state, _NOT_ENDED) and state.transaction is transaction
 
     def is_detaching(self, transaction: Transaction) -> bool:
-        """Whether a transaction is to be given away, and nobody has it yet."""
+        """Return True while `detach_transaction` waits for the transaction's records."""
         detaching = isinstance(self.machine.state, Detaching)
         return detaching and self.machine.transaction is transaction
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a call waits, which hears of a failure."""
+        """Return True if a call is waiting, which raises a failure."""
         return bool(self._deadlines)
 
     def metrics(self) -> dict[str, int]:
-        """How many transactions there were."""
+        """Return the number of transactions begun, committed and aborted."""
         machine = self.machine
         return {
             "transactions_begun_total": machine.begun,
@@ -386,10 +407,10 @@ class TransactionManager:
     def _on_epoch_bump_required(self) -> None:
         self._handle(EpochBumpRequired())
 
-    # --- the tasks ------------------------------------------------------------------------------
+    # --- tasks ---
 
     async def _send_requests(self) -> None:
-        """Send what the machine wants sent, one request after the other."""
+        """Send the state machine's requests, one after the other."""
         while True:
             request, self.scheduler.request_for_task = (
                 self.scheduler.request_for_task or self._next_request(),
@@ -407,8 +428,7 @@ class TransactionManager:
             self._after_response()
 
     def _send_next(self) -> None:
-        """Send what the machine wants sent, if nothing has to be waited for before; else the task
-        does it."""
+        """Send the next request if that needs no waiting; otherwise hand it to the task."""
         request = self._next_request()
         if request is None:
             if self.machine.next_deadline() < self.scheduler.task_wakes_at:
@@ -423,7 +443,7 @@ class TransactionManager:
             self._send_next()
 
     def _next_request(self) -> TransactionRequest | None:
-        """What the machine wants sent now."""
+        """Return the next request, or None if there is none yet."""
         machine = self.machine
         self._update_buffer()
         flushed = self._flushed()
@@ -435,14 +455,14 @@ class TransactionManager:
         return request
 
     def _after_response(self) -> None:
-        # Partitions that waited to be added may be sent to now.
+        # The response may have added partitions whose batches wait.
         self._accumulator.wake_all()
         self._on_state_changed()
 
     def _flushed(self) -> bool:
-        """Whether nothing waits any more, and nothing can come into a log behind the end's marker.
+        """Return True if no record waits, and none can reach a log after the end marker.
 
-        Where the end raises the epoch, logs refuse that by themselves.
+        With TV_2 the end bumps the epoch, and brokers reject late records by their old epoch.
         """
         if self._accumulator.incomplete:
             return False
@@ -456,15 +476,15 @@ class TransactionManager:
         return not self._accumulator.has_expired_in_flight
 
     def _on_state_changed(self) -> None:
-        """The machine may have gone to another state."""
+        """Apply a possible state change: the new producer id, committed offsets, or a failure."""
         state = self.machine.state
         if isinstance(state, Ready):
             self.producer_id_state.current = state.identity
             if state.identity.producer_id != self._producer_id:
-                # The epoch may change with each transaction (KIP-890).
+                # The epoch may change with every transaction (KIP-890): log new producer ids only.
                 self._log_producer_id(state.identity)
             kept, self.machine.committed_offsets = self.machine.committed_offsets, []
-            for commit in kept:  # the last positions of a partition count
+            for commit in kept:  # in order: the last offset of a partition counts
                 if commit.on_committed is not None:
                     self._report_committed(commit.on_committed, commit.offsets)
         elif isinstance(state, FatalError):
@@ -495,9 +515,9 @@ class TransactionManager:
         try:
             on_committed(offsets)
         except KafkaError as error:
-            # The consumer was closed meanwhile; the offsets are committed all the same.
+            # The consumer was closed in the meantime; its offsets are committed.
             logger.debug(
-                "%s: the consumer of committed offsets is closed: %s",
+                "%s: cannot pass the committed offsets to the consumer: %s",
                 self._config.client_id,
                 error,
                 extra=log_fields(
@@ -508,14 +528,13 @@ class TransactionManager:
             )
 
     def _has_sequence_gap(self) -> bool:
-        """Whether sequence numbers cannot go on under this epoch, now that nothing has one."""
+        """Return True if a partition has a sequence gap, so that the epoch must be bumped."""
         if not self.machine.can_bump_epoch:
             self._accumulator.resume_sequences()
         return self._accumulator.has_sequence_gap
 
     async def _run_buffer_task(self) -> None:
-        """Keep the buffer in step with the transaction while the other task waits for answers, and
-        tell callers that the time which they wait is over."""
+        """Update the buffer while the other task waits for responses, and wake expired callers."""
         while True:
             self._update_buffer()
             now = self._now()
@@ -534,7 +553,7 @@ class TransactionManager:
             self._abort_records()
 
     def _update_flushing(self) -> None:
-        """What is to be committed need not wait for more records."""
+        """Send records without linger while the transaction commits or detaches."""
         pressing = isinstance(self.machine.state, _FLUSHING)
         if pressing is not self._flushing:
             self._flushing = pressing
@@ -544,10 +563,10 @@ class TransactionManager:
                 self._accumulator.end_flush()
 
     def _abort_records(self) -> None:
-        """Send no more of a transaction that will be aborted.
+        """Abort the buffered records of a transaction that will be aborted.
 
-        Answers are awaited, so that nothing of it comes into a log behind the marker of its end;
-        where the end raises the epoch, which brokers check, that needs no care.
+        With TV_0, responses are awaited, so that no record reaches a log after the abort marker.
+        With TV_2 the end bumps the epoch, and brokers reject late records by it.
         """
         state = self.machine.state
         if isinstance(state, _TO_ABORT) and self._accumulator.incomplete:
@@ -557,7 +576,7 @@ class TransactionManager:
                 self._aborted_error(cause), in_flight=raised and isinstance(state, Aborting)
             )
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- helpers ---
 
     def _handle(
         self,
@@ -583,10 +602,10 @@ class TransactionManager:
         try:
             while True:
                 if self._now() >= deadline:
-                    trouble = self.machine.last_error
-                    why = "" if trouble is None else f"; the last failure: {trouble}"
+                    last_error = self.machine.last_error
+                    why = "" if last_error is None else f"; last error: {last_error}"
                     raise RequestTimedOut(
-                        f"{problem}, and the time to wait is over{why}",
+                        f"timed out waiting: {problem}{why}",
                         transactional_id=self.machine.transactional_id,
                     )
                 await self._state_changed.wait()
@@ -622,7 +641,7 @@ class TransactionManager:
     def _has_ended_since(
         self, call: type[CommitTransaction | AbortTransaction], *, committed: bool
     ) -> bool:
-        """Whether what is asked for was asked for before, and has been done since."""
+        """Return True if an interrupted call for the same end has completed since."""
         state = self.machine.state
         if self._unfinished_call is not call or getattr(state, "committed", None) is not committed:
             return False
@@ -634,7 +653,7 @@ class TransactionManager:
         return taking and self.machine.transaction is transaction
 
     def raise_failure(self) -> None:
-        """Raise why the transaction cannot be committed, if so."""
+        """Raise the error of a failed transaction or producer."""
         state = self.machine.state
         if isinstance(state, AbortableError | FatalError):
             raise copy_error(state.error)
@@ -649,7 +668,7 @@ class TransactionManager:
 
     def _aborted_meanwhile_error(self, intended: str) -> TransactionFailed:
         return TransactionFailed(
-            f"the transaction was aborted while it was to be {intended}",
+            f"the transaction was aborted before it was {intended}",
             transactional_id=self.machine.transactional_id,
         )
 

@@ -1,4 +1,4 @@
-"""The requests of a transaction as messages, and what their answers say.
+"""Build the wire messages of a transaction's requests, and parse the responses.
 
 Protocol source: InitProducerId, AddPartitionsToTxn (0 to 3; later versions are for brokers),
 AddOffsetsToTxn, TxnOffsetCommit and EndTxn; KIP-98, KIP-360, KIP-447, KIP-890.
@@ -72,7 +72,7 @@ __all__ = (
 )
 
 FIRST_WITH_EPOCH_BUMP = 3
-"""The first version of InitProducerId that raises the epoch of a given identity (KIP-360)."""
+"""First version of InitProducerId that bumps the epoch of a given producer id (KIP-360)."""
 
 LAST_ADD_PARTITIONS = 3
 LAST_WITH_TV_0 = 4
@@ -91,7 +91,7 @@ _MEMBERSHIP_CODES = frozenset(
 
 
 class RoutedRequest(NamedTuple):
-    """A message, where it goes, and the versions in which it may."""
+    """A message, its coordinator, and the lowest and highest API version."""
 
     message: WireRequest[Any] | VersionedRequest[Any]
     route: ToCoordinator
@@ -102,9 +102,15 @@ class RoutedRequest(NamedTuple):
 def build_request(
     request: TransactionRequest, transactional_id: str, transaction_timeout_ms: int
 ) -> RoutedRequest:
-    """The message of a request; `timeout_ms` is that of the producer's transactions."""
+    """Build the message of a request.
+
+    Args:
+        request: The request.
+        transactional_id: The producer's `transactional_id`.
+        transaction_timeout_ms: The producer's `transaction_timeout_ms`, for InitProducerId.
+    """
     route = ToCoordinator(transactional_id, CoordinatorType.TRANSACTION)
-    match request:  # what is asked most comes first
+    match request:  # the most frequent first
         case EndTxn(identity, transaction_version, committed):
             end = EndTxnRequest(
                 transactional_id=transactional_id,
@@ -155,7 +161,7 @@ def _version_range(transaction_version: TransactionVersion) -> tuple[int, int | 
 def check_encodable(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
 ) -> None:
-    """Raise `TypeError` or `ValueError` for offsets, or a group, that no request can carry."""
+    """Raise `TypeError` or `ValueError` if no request can carry the offsets or the group."""
     commit = OffsetCommit(group, offsets)
     request = TxnOffsetCommit(ProducerIdAndEpoch(0, 0), TransactionVersion.TV_2, commit)
     encode(_offset_commit_message(request, "", FIRST_WITH_TV_2), FIRST_WITH_TV_2)
@@ -203,8 +209,8 @@ def _offset_commit_message(
     elif group.member_id:
         raise UnsupportedVersion(
             "brokers before Kafka 2.5 cannot check that the consumer is still a member of its"
-            " group (KIP-447): give each input partition a transactional id of its own, and"
-            " send offsets with GroupMetadata(group_id) to do without the check",
+            " group (KIP-447): use one transactional_id per input partition, and send the offsets"
+            " with GroupMetadata(group_id) to skip the check",
             api="TxnOffsetCommit",
             group=group.group_id,
         )
@@ -219,8 +225,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class ParsedTxnResponse(NamedTuple):
-    """What an answer says: its outcome, the code that decided it and the partition it is of, and
-    the event if the request was carried out."""
+    """A response: the action, the error code that determined it, and the partition of that code.
+
+    `event` is the event of the state machine if the action is `DONE`.
+    """
 
     action: TransactionAction
     error_code: int
@@ -229,9 +237,12 @@ class ParsedTxnResponse(NamedTuple):
 
 
 def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnResponse:
-    """Read an answer. A partition that it leaves out counts as failed in the broker, as does an
-    identity that is none."""
-    match request:  # what is asked most comes first
+    """Parse a response.
+
+    A partition that the response omits, and an invalid producer id, count as
+    UNKNOWN_SERVER_ERROR.
+    """
+    match request:  # the most frequent first
         case EndTxn(identity, transaction_version):
             assert isinstance(response, EndTxnResponse)
             given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -246,31 +257,31 @@ def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnRespo
             return _parsed(request, {None: code}, ProducerIdReceived(identity))
         case AddPartitionsToTxn(_, partitions):
             assert isinstance(response, AddPartitionsToTxnResponse)
-            told = {
+            codes = {
                 TopicPartition(topic.name, result.partition_index): result.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
                 for result in topic.results_by_partition
             }
             return _parsed(
-                request, _codes_by_partition(partitions, told), PartitionsAddedToTxn(partitions)
+                request, _codes_by_partition(partitions, codes), PartitionsAddedToTxn(partitions)
             )
         case AddOffsetsToTxn(_, group_id):
             assert isinstance(response, AddOffsetsToTxnResponse)
             return _parsed(request, {None: response.error_code}, OffsetsAddedToTxn(group_id))
         case TxnOffsetCommit(_, _, commit):
             assert isinstance(response, TxnOffsetCommitResponse)
-            told = {
+            codes = {
                 TopicPartition(topic.name, result.partition_index): result.error_code
                 for topic in response.topics
                 for result in topic.partitions
             }
             return _parsed(
-                request, _codes_by_partition(commit.offsets, told), TxnOffsetsCommitted(commit)
+                request, _codes_by_partition(commit.offsets, codes), TxnOffsetsCommitted(commit)
             )
 
 
 def is_successor(identity: ProducerIdAndEpoch, following: ProducerIdAndEpoch) -> bool:
-    """Whether what a coordinator gave can follow an identity."""
+    """Return True if a coordinator's new producer id and epoch can follow `identity`."""
     if following.producer_id != identity.producer_id:
         return _is_valid(following)
     return following.epoch > identity.epoch
@@ -292,7 +303,7 @@ def _parsed(
     if not any(codes.values()):
         return ParsedTxnResponse(TransactionAction.DONE, 0, next(iter(codes), None), event)
     action, code = most_severe(request.kind, codes.values())
-    partition = next((tp for tp, told in codes.items() if told == code), None)
+    partition = next((tp for tp, found in codes.items() if found == code), None)
     return ParsedTxnResponse(action, code, partition, event)
 
 
@@ -304,7 +315,7 @@ def error_from_response(
     transactional_id: str,
     hint: str = "",
 ) -> KafkaError:
-    """The error of an answer that is not a success; `hint` is for `ProducerFenced`."""
+    """Return the error of an unsuccessful response; `hint` completes `ProducerFenced`."""
     context: dict[str, Any] = {
         "broker": broker,
         "api": request.kind.value,
@@ -326,7 +337,7 @@ def error_from_response(
     if parsed.error_code in _MEMBERSHIP_CODES:
         cause = error
         error = CommitFailed(
-            f"the consumer is not in that generation of its group any more: {cause.reason}",
+            f"the consumer's group membership is outdated: {cause.reason}",
             **context,
         )
         error.__cause__ = cause

@@ -1,10 +1,10 @@
-"""The transactions of one producer: what may happen in which state, and what to ask next.
+"""The transaction state machine: which calls are allowed, and which request is sent next.
 
-A machine: calls, answers and the time go in, requests and states come out. One request is under
-way at a time. A commit that was sent is repeated until its answer comes; nothing else may follow
-it. A transaction in which something failed can only be aborted; where the failure left gaps in
-the sequence numbers, or the coordinator lost what it knew, the epoch is raised afterwards
-(KIP-360; with KIP-890 part 2 every end raises it).
+Calls, responses and the time are its inputs, requests and states its outputs. One request is in
+flight at a time. A commit that was sent is retried until it is answered; nothing may overtake it. A
+transaction with a failure can only be aborted. If the failure left sequence gaps, or a coordinator
+lost the producer's state, the epoch is bumped afterwards (KIP-360; with KIP-890 part 2, every end
+bumps it).
 """
 
 from __future__ import annotations
@@ -94,16 +94,15 @@ from aiokafkawire.types import ProducerIdAndEpoch
 __all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionStateMachine", "concurrent_backoff")
 
 CONCURRENT_BACKOFF_S = 0.02
-"""The first pause while the end of the transaction before is still being written."""
+"""First backoff in seconds while the previous transaction is still ending."""
 
 
 _MAYBE_APPLIED_CODES = frozenset(
     {"UNKNOWN_SERVER_ERROR", "REQUEST_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"}
 )
-"""What a coordinator answers to an end also when it has written it, and not heard of its replicas
-in time."""
+"""Codes that a coordinator also returns if it wrote the end, but replication was too slow."""
 
-# Tuples, not unions, which would be made anew at each look.
+# Tuples: `isinstance` with a union type builds the union on every call.
 _OPEN = (InTransaction, Committing, Detaching)
 _FAILED = (AbortableError, Aborting)
 _WITH_TRANSACTION = (*_OPEN, *_FAILED)
@@ -113,15 +112,15 @@ _IN_TRANSITION = (Committing, Aborting, Detaching, Initialising)
 
 
 def concurrent_backoff(backoff: Backoff) -> Backoff:
-    """The pauses while the end of the transaction before is still being written."""
+    """Return the backoff for CONCURRENT_TRANSACTIONS."""
     return Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
 
 
 class TransactionStateMachine:
-    """`handle` what callers want and what happened; `next_request` tells what to send.
+    """The state machine of one producer's transactions: `handle` events, send `next_request`.
 
-    `can_raise` tells whether the coordinator raises an epoch when asked (Kafka 2.5 and later); the
-    driver sets it.
+    `can_bump_epoch` is True if the coordinator can bump the epoch (Kafka 2.5 and later);
+    `TransactionCoordinatorClient` sets it.
     """
 
     def __init__(self, transactional_id: str, backoff: Backoff) -> None:
@@ -131,42 +130,42 @@ class TransactionStateMachine:
         self.begun = 0
         self.committed = 0
         self.aborted = 0
-        # Offsets that became valid with a commit, for the driver to take.
+        # Offsets that a commit made valid, until `TransactionManager` takes them.
         self.committed_offsets: list[OffsetCommit] = []
-        # Why the request that is to be repeated was not answered as hoped, and how often.
+        # Why the request is retried; `attempts` counts the failures.
         self.last_error: KafkaError | None = None
         self._backoff = backoff
         self._concurrent_backoff = concurrent_backoff(backoff)
         self._request: TransactionRequest | None = None
         self._in_flight = False
-        # Whether the request was sent without an answer, so that it may have been carried out.
+        # The request was sent and got no response, so the coordinator may have applied it.
         self._maybe_applied = False
         self.attempts = 0
         self._retry_at = 0.0
 
-    # --- what others look at ---
+    # --- properties ---
 
     @property
     def transaction(self) -> Transaction | None:
-        """The transaction that is not over yet."""
+        """The transaction that has not ended yet, or None."""
         state = self.state
         return state.transaction if isinstance(state, _WITH_TRANSACTION) else None
 
     @property
     def in_transition(self) -> bool:
-        """Whether the transaction is being ended, or a new epoch is asked for."""
+        """True while a transaction is being ended or a producer id is requested."""
         return isinstance(self.state, _IN_TRANSITION)
 
     @property
     def end_txn_pending(self) -> bool:
-        """Whether the coordinator was asked to end the transaction."""
+        """True while an EndTxn request is in flight or will be retried."""
         return isinstance(self._request, EndTxn)
 
     def must_bump_epoch(self, transaction_version: TransactionVersion) -> bool:
-        """Whether the epoch must be raised before a transaction of this protocol begins.
+        """Return True if the epoch must be bumped before a transaction of this version begins.
 
-        So it is where numbers were lost, and when the cluster has changed to a newer protocol: what
-        may still be on its way was sent under the older one.
+        That is so after lost sequence numbers, and when the cluster was upgraded to a newer
+        version: late requests of the older one may still arrive.
         """
         state = self.state
         return isinstance(state, Ready) and (
@@ -175,18 +174,22 @@ class TransactionStateMachine:
         )
 
     def next_deadline(self) -> float:
-        """When to ask `next_request` again if nothing happens."""
+        """Return the time at which to call `next_request` again if no event comes before."""
         return self._retry_at or NEVER
 
     def check_allowed(self, call: type[TransactionCall]) -> None:
-        """Raise what `handle` would for a call out of order."""
+        """Raise the error that `handle` would raise for this call, if any."""
         if (type(self.state), call) not in TRANSITIONS:
             raise self._invalid_state_error(call)
 
-    # --- what happens ---
+    # --- events and responses ---
 
     def handle(self, event: TransactionEvent, now: float) -> None:
-        """Go to the next state. Raises `InvalidTxnState` for a call out of order."""
+        """Apply an event.
+
+        Raises:
+            InvalidTxnState: The call is not allowed in this state.
+        """
         state = self.state
         go = TRANSITIONS.get((type(state), type(event)))
         if go is None:
@@ -200,9 +203,14 @@ class TransactionStateMachine:
     def next_request(
         self, now: float, *, flushed: bool, sequence_gap: bool
     ) -> TransactionRequest | None:
-        """What to send now, if anything. The answer must come to `answered` or `unanswered`.
+        """Return the request to send now, or None.
 
-        `flushed`: no record waits or is under way; `gap`: some partition's numbers ended.
+        Report its result to `handle_response` or `handle_failure`.
+
+        Args:
+            now: The time in seconds.
+            flushed: No record is buffered or in flight.
+            sequence_gap: A partition has a sequence gap.
         """
         if self._in_flight or self._retry_at > now:
             return None
@@ -219,7 +227,7 @@ class TransactionStateMachine:
                 return None
         self._in_flight = True
         if isinstance(self._request, TxnOffsetCommit) and self.transaction is not None:
-            # With KIP-890 it makes the coordinator take up the transaction.
+            # With KIP-890, TxnOffsetCommit starts the transaction at the coordinator.
             self.transaction.started = True
         return self._request
 
@@ -231,16 +239,22 @@ class TransactionStateMachine:
         now: float,
         rng: random.Random,
     ) -> None:
-        """The request got an answer: `event` if it was carried out (`TransactionAction.DONE`), else
-        `error`."""
+        """Handle the response to the request.
+
+        Args:
+            action: What the response requires.
+            event: The event, if `action` is `DONE`.
+            error: The error, for every other action.
+            now: The time in seconds.
+            rng: Source of the backoff's jitter.
+        """
         request, doubtful = self._request, self._maybe_applied
         assert request is not None
         self._in_flight = self._maybe_applied = False
         if action is TransactionAction.RETRY or action is TransactionAction.FIND_COORDINATOR:
             assert error is not None
             name = getattr(error, "name", None)
-            # What may have been carried out before stays so where nobody has looked, and an end
-            # in any case.
+            # Keep it where the coordinator did not process the retry, and for every EndTxn.
             unseen = (
                 action is TransactionAction.FIND_COORDINATOR
                 or name == "COORDINATOR_LOAD_IN_PROGRESS"
@@ -261,13 +275,13 @@ class TransactionStateMachine:
             self.handle(event, now)
             return
         assert error is not None
-        # That it is to be aborted is said of what surely is not committed.
+        # `ABORT` proves that the transaction is not committed.
         certain = action is TransactionAction.ABORT
         in_doubt = isinstance(request, EndTxn) and request.committed and doubtful and not certain
         if in_doubt:
             error.reason += (
-                "; an earlier attempt to commit got no answer, so that the transaction may be"
-                " committed or not"
+                "; an earlier commit request got no response, so the transaction may be committed"
+                " or not"
             )
         if in_doubt or action in {TransactionAction.FATAL, TransactionAction.FENCED}:
             self.handle(ProducerFailed(error), now)
@@ -277,12 +291,12 @@ class TransactionStateMachine:
     def handle_failure(
         self, error: KafkaError, now: float, rng: random.Random, *, sent: bool
     ) -> None:
-        """The request got no answer; `sent` tells whether it may have been carried out."""
+        """Handle a request without a response; `sent`: a broker may have received it."""
         self._in_flight = False
         self._maybe_applied = self._maybe_applied or sent
         self._retry_later(error, now, rng, self._backoff)
 
-    # --- inside ---
+    # --- helpers ---
 
     def _retry_later(
         self, error: KafkaError, now: float, rng: random.Random, backoff: Backoff
@@ -293,14 +307,14 @@ class TransactionStateMachine:
         self._discard_request()
 
     def _discard_request(self) -> None:
-        """Forget a request that is not to be repeated as it is."""
+        """Discard a request that must not be retried as it is."""
         if self._in_flight or self._request is None:
             return
         kept = self._maybe_applied and isinstance(
             self._request, AddPartitionsToTxn | AddOffsetsToTxn | EndTxn
         )
         if isinstance(self.state, _FAILED):
-            # Whether there is anything to end must be known before it is ended.
+            # Whether there is a transaction to end must be known before EndTxn.
             keep = kept
         else:
             keep = kept or not isinstance(self._request, AddPartitionsToTxn)
@@ -308,7 +322,7 @@ class TransactionStateMachine:
             self._request, self._maybe_applied = None, False
 
     def _has_requests_before_end(self) -> bool:
-        """Whether something must be asked before the transaction can end."""
+        """Return True if a request must be sent before the transaction can end."""
         transaction = self.transaction
         if transaction is None or isinstance(self.state, Aborting):
             return False
@@ -334,14 +348,14 @@ class TransactionStateMachine:
         if isinstance(state, FatalError | AbortableError):
             return copy_error(state.error)
         return InvalidTxnState(
-            f"{_CALL_TEXTS[call]}, but {_STATE_TEXTS[type(state)]}",
+            f"cannot {_CALL_TEXTS[call]}: {_STATE_TEXTS[type(state)]}",
             transactional_id=self.transactional_id,
         )
 
     def after_abort(
         self, transaction: Transaction, identity: ProducerIdAndEpoch | None
     ) -> TransactionState:
-        """The state after an abort; `identity` is the one that the coordinator gave, if it did."""
+        """Return the state after an abort; `identity` is the coordinator's new one."""
         self.aborted += 1
         transaction.committed = False
         transaction_version = transaction.transaction_version
@@ -353,14 +367,14 @@ class TransactionStateMachine:
             return Initialising(transaction.identity, transaction_version, committed=False)
         return FatalError(
             KafkaError(
-                "records of the aborted transaction failed, and brokers before Kafka 2.5 give this"
-                " producer no new epoch to go on with: make a new producer",
+                "records of the aborted transaction failed, and brokers before Kafka 2.5 cannot"
+                " bump this producer's epoch: create a new producer",
                 transactional_id=self.transactional_id,
             )
         )
 
     def to_abortable_error(self, transaction: Transaction, cause: Exception) -> AbortableError:
-        """The state after a failure."""
+        """Return the state after a failure."""
         error = TransactionFailed(
             f"the transaction can only be aborted: {cause}",
             transactional_id=self.transactional_id,
@@ -371,7 +385,7 @@ class TransactionStateMachine:
 
 
 def _request_before_end(transaction: Transaction) -> TransactionRequest | None:
-    """What the coordinators have to be told before the end."""
+    """Return the next request that must precede EndTxn, or None."""
     if transaction.pending_partitions:
         return AddPartitionsToTxn(transaction.identity, tuple(transaction.pending_partitions))
     if not transaction.pending_offsets:
@@ -386,24 +400,24 @@ def _request_before_end(transaction: Transaction) -> TransactionRequest | None:
 
 
 _CALL_TEXTS: Mapping[type[Any], str] = {
-    InitTransactions: "the producer is to be initialised",
-    BeginTransaction: "a transaction is to begin",
-    AddPartition: "a record is to be sent",
-    SendOffsetsToTransaction: "offsets are to be sent",
-    CommitTransaction: "a transaction is to be committed",
-    AbortTransaction: "a transaction is to be aborted",
-    DetachTransaction: "a transaction is to be detached",
+    InitTransactions: "initialise the producer",
+    BeginTransaction: "begin a transaction",
+    AddPartition: "send a record",
+    SendOffsetsToTransaction: "send offsets",
+    CommitTransaction: "commit the transaction",
+    AbortTransaction: "abort the transaction",
+    DetachTransaction: "detach the transaction",
 }
 
 _STATE_TEXTS: Mapping[type[Any], str] = {
     Uninitialised: "the producer is not initialised yet",
     Initialising: "the producer is being initialised",
-    Ready: "no transaction is open: begin one",
-    InTransaction: "one is open already: commit or abort it first",
+    Ready: "no transaction is open, call begin_transaction first",
+    InTransaction: "a transaction is already open, commit or abort it first",
     Committing: "the transaction is being committed",
     Aborting: "the transaction is being aborted",
     Detaching: "the transaction is being detached",
-    Detached: "the transaction was detached, and with it this producer's part is over",
+    Detached: "the transaction was detached, and this producer begins no other one",
 }
 
 
@@ -447,7 +461,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (Ready, EpochBumpRequired): require_epoch_bump,
     **_rows((Uninitialised, Initialising, *_FINAL), _RECORD_EVENTS, stay),
     (Ready, RecordsFailed): stay,
-    # answers
+    # responses
     (Initialising, ProducerIdReceived): set_producer_id,
     **_rows((*_OPEN, *_FAILED), (PartitionsAddedToTxn,), note_partitions_added),
     **_rows((*_OPEN, *_FAILED), (OffsetsAddedToTxn,), note_offsets_added),
@@ -457,7 +471,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     **_rows(_OPEN, (TxnRequestFailed,), fail_on_request),
     (AbortableError, TxnRequestFailed): note_request_failed,
     (Aborting, TxnRequestFailed): fail_abort,
-    # the rest
+    # other events
     (Committing, Flushed): complete_unstarted_commit,
     (Aborting, Flushed): complete_unstarted_abort,
     (Detaching, Flushed): complete_detach,
@@ -467,5 +481,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     ),
     **_rows(_FINAL, (ProducerFailed,), stay),
 }
-"""(state, event) -> what leads to the next state; a call whose pair is absent is out of order, and
-anything else whose pair is absent cannot happen."""
+"""Maps (state, event) to a transition.
+
+A call without a row raises `InvalidTxnState`; any other event without a row is impossible.
+"""

@@ -1,4 +1,4 @@
-"""What a transaction is made of: its data, the states, the events, and the requests."""
+"""The data of a transaction, and the states, requests and events of its state machine."""
 
 from __future__ import annotations
 
@@ -61,8 +61,12 @@ __all__ = (
 
 
 class TransactionVersion(enum.IntEnum):
-    """Who tells the coordinator what a transaction writes to; the level of transaction.version
-    from which on brokers have it."""
+    """The level of the cluster feature `transaction.version` (KIP-890).
+
+    TV_0: the producer adds partitions to the transaction before it writes to them (KIP-98). TV_1
+    differs from it in the brokers only. TV_2: brokers add the partitions, and every end bumps the
+    epoch.
+    """
 
     TV_0 = 0  # the producer, before it sends (KIP-98)
     TV_2 = 2  # the brokers, and each end raises the epoch (KIP-890, part 2)
@@ -70,9 +74,9 @@ class TransactionVersion(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class OffsetCommit:
-    """Positions of a group that are committed with the transaction.
+    """Offsets of a group that the transaction commits.
 
-    `done`: the group's coordinator has them. `kept` is called when the transaction is committed.
+    `done`: the group coordinator has them. `on_committed` is called after the commit.
     """
 
     group: GroupMetadata
@@ -83,14 +87,24 @@ class OffsetCommit:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """One transaction. `number` rises from one to the next.
+    """One transaction.
 
-    `partitions` may be written to; `wanted` are to be added first, and so are groups that are not
-    in `groups`. `known`: the coordinator knows of it, so that it must be ended there. `bump`: the
-    epoch must be raised after it; `forgotten`: the coordinator has nothing to end. `offsets` wait
-    to be sent, `taken` are with their groups' coordinators. `asked`: a call wants it ended or given
-    away; `committed` is how it ended, once that is known, and `refusal` why an abort was refused.
-    Bounds: partitions as many as are written to, offsets as many as calls gave.
+    Attributes:
+        number: Counts the producer's transactions, from 1.
+        identity: The producer id and epoch.
+        transaction_version: The protocol of the transaction.
+        began_at: Time of its begin, in seconds.
+        partitions: Partitions that records may be sent to.
+        pending_partitions: Partitions that AddPartitionsToTxn must add first.
+        added_groups: Groups that AddOffsetsToTxn has added.
+        pending_offsets: Offsets that are not sent yet, in the order of the calls.
+        accepted_offsets: Offsets that their group coordinators have.
+        started: The coordinator has, or may have, a transaction that must be ended.
+        epoch_bump_required: The epoch must be bumped after it.
+        skip_end_txn: The coordinator no longer knows the producer id: there is nothing to end.
+        end_requested: A call wants to commit, abort or detach it.
+        committed: True after a commit, False after an abort, None before.
+        abort_failure: Why the coordinator rejected the abort.
     """
 
     number: int
@@ -110,18 +124,20 @@ class Transaction:
     abort_failure: KafkaError | None = None
 
 
-# --- states -----------------------------------------------------------------------------------
+# --- states ---
 
 
 @dataclass(frozen=True, slots=True)
 class Uninitialised:
-    """There is no producer id yet."""
+    """No producer id was requested yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Initialising:
-    """A producer id, or a higher epoch of `previous`, is asked for. `last` and `committed` are as
-    in `Ready`."""
+    """InitProducerId is in progress, for a new producer id or the next epoch of `previous`.
+
+    `last_version` and `committed` are as in `Ready`.
+    """
 
     previous: ProducerIdAndEpoch | None
     last_version: TransactionVersion | None = None
@@ -132,8 +148,8 @@ class Initialising:
 class Ready:
     """A transaction may begin.
 
-    `last` is the protocol of the transaction before, and `committed` how it ended; None: there was
-    none. `stale`: the epoch must be raised first.
+    `last_version` is the version of the previous transaction and `committed` its end; both are None
+    before the first. `epoch_bump_required`: the epoch must be bumped first.
     """
 
     identity: ProducerIdAndEpoch
@@ -144,35 +160,35 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """Records and offsets are taken."""
+    """A transaction is open for records and offsets."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """What was taken goes out; then the coordinator is told to commit, until it answers."""
+    """Buffered records and offsets are sent; then EndTxn commits, retried until it is answered."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Aborting:
-    """What was not sent is dropped; then the coordinator is told to abort, until it answers."""
+    """Unsent records are aborted; then EndTxn aborts, retried until it is answered."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Detaching:
-    """What was taken goes out; then the transaction is left open for somebody else to end."""
+    """Buffered records and offsets are sent; then the transaction is left open."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class AbortableError:
-    """Something failed: the transaction can only be aborted."""
+    """The transaction failed and can only be aborted."""
 
     transaction: Transaction
     error: KafkaError
@@ -180,14 +196,14 @@ class AbortableError:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The transaction is somebody else's, and this producer is done."""
+    """Another process ends the transaction; this producer begins no other one."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class FatalError:
-    """This producer cannot go on."""
+    """The producer failed permanently."""
 
     error: KafkaError
 
@@ -206,12 +222,12 @@ TransactionState = (
 )
 
 
-# --- requests ---------------------------------------------------------------------------------
+# --- requests ---
 
 
 @dataclass(frozen=True, slots=True)
 class RequestProducerId:
-    """InitProducerId: an identity that fences all earlier ones, or the next epoch of one."""
+    """InitProducerId: a producer id that fences earlier ones, or the next epoch of `previous`."""
 
     previous: ProducerIdAndEpoch | None
     kind = RequestKind.INIT_PRODUCER_ID
@@ -219,7 +235,7 @@ class RequestProducerId:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxn:
-    """AddPartitionsToTxn, for all that are not added yet."""
+    """AddPartitionsToTxn, for all pending partitions."""
 
     identity: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
@@ -260,48 +276,48 @@ TransactionRequest = (
 )
 
 
-# --- events: what callers want ----------------------------------------------------------------
+# --- events: calls ---
 
 
 @dataclass(frozen=True, slots=True)
 class InitTransactions:
-    """Ask for a producer id, or for a higher epoch."""
+    """Request a producer id, or a higher epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeginTransaction:
-    """A transaction begins."""
+    """Begin a transaction."""
 
     transaction_version: TransactionVersion
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartition:
-    """A record goes to a partition."""
+    """Add the partition of a record."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class SendOffsetsToTransaction:
-    """A group's positions go with the transaction."""
+    """Commit offsets of a group with the transaction."""
 
     commit: OffsetCommit
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """EndTxn the transaction, so that all of it is visible."""
+    """Commit the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """EndTxn the transaction, so that nothing of it is visible."""
+    """Abort the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetachTransaction:
-    """Leave the transaction open for somebody else to end."""
+    """Leave the transaction open for another process to end."""
 
 
 TransactionCall = (
@@ -315,12 +331,12 @@ TransactionCall = (
 )
 
 
-# --- events: what happened --------------------------------------------------------------------
+# --- events: responses and results ---
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsSent:
-    """Records of the transaction went to a broker."""
+    """Records of the transaction were sent to a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,54 +348,54 @@ class RecordsFailed:
 
 @dataclass(frozen=True, slots=True)
 class EpochBumpRequired:
-    """A partition's sequence numbers cannot go on under this epoch."""
+    """A partition cannot continue its sequence numbers under this epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """Nothing waits any more and nothing is under way; `gap`: some partition's numbers ended."""
+    """No record is buffered or in flight; `sequence_gap`: a partition has a sequence gap."""
 
     sequence_gap: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdReceived:
-    """The coordinator gave an identity."""
+    """The coordinator returned a producer id and epoch."""
 
     identity: ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAddedToTxn:
-    """The coordinator knows of these partitions."""
+    """The coordinator added these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsAddedToTxn:
-    """The coordinator knows that offsets of this group will come."""
+    """The coordinator added this group."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetsCommitted:
-    """The group's coordinator has the positions."""
+    """The group coordinator has the offsets."""
 
     commit: OffsetCommit
 
 
 @dataclass(frozen=True, slots=True)
 class TxnEnded:
-    """The coordinator ended the transaction; with KIP-890 it gives the next identity."""
+    """The coordinator ended the transaction; with TV_2, `identity` is the next one."""
 
     identity: ProducerIdAndEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
 class TxnRequestFailed:
-    """A request was refused in a way that only an abort mends."""
+    """A request was rejected, and only an abort helps."""
 
     kind: RequestKind
     action: TransactionAction
@@ -388,7 +404,7 @@ class TxnRequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ProducerFailed:
-    """This producer cannot go on."""
+    """The producer failed permanently."""
 
     error: KafkaError
 

@@ -1,4 +1,4 @@
-"""What leads from one state of a transaction to the next, for the table of the machine."""
+"""The transition functions of the transaction state machine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ __all__ = (
 WithTransaction = InTransaction | Committing | Detaching | AbortableError | Aborting
 
 
-# --- transitions: calls -----------------------------------------------------------------------
+# --- transitions: calls ---
 
 
 def request_producer_id(
@@ -95,8 +95,8 @@ def bump_epoch(
         return Initialising(state.identity, None, state.committed)
     return FatalError(
         KafkaError(
-            "sequence numbers were lost, and brokers before Kafka 2.5 give this producer no new"
-            " epoch: make a new producer",
+            "sequence numbers were lost, and brokers before Kafka 2.5 cannot bump this producer's"
+            " epoch: create a new producer",
             transactional_id=machine.transactional_id,
         )
     )
@@ -150,7 +150,7 @@ def detach(
     return Detaching(state.transaction)
 
 
-# --- transitions: what happened ---------------------------------------------------------------
+# --- transitions: events ---
 
 
 def stay(
@@ -185,7 +185,7 @@ def fail_on_epoch_bump(
 ) -> TransactionState:
     state.transaction.epoch_bump_required = True
     if machine.end_txn_pending:
-        return state  # all of it is in the logs: they are of the next transaction
+        return state  # all records are in the logs: it affects the next transaction
     return machine.to_abortable_error(
         state.transaction, KafkaError("a partition's sequence numbers were lost")
     )
@@ -324,7 +324,7 @@ def fail_abort(
 ) -> TransactionState:
     _note_failed_request(state.transaction, event)
     if event.kind is RequestKind.END_TXN:
-        # There is nothing to end, or the coordinator cannot: a new epoch ends whatever is open.
+        # The coordinator cannot end it: a new epoch aborts what is open.
         state.transaction.epoch_bump_required = True
         state.transaction.abort_failure = event.error
         return machine.after_abort(state.transaction, None)

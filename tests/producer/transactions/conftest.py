@@ -1,4 +1,4 @@
-"""Transactional producers on embedded brokers of both protocols."""
+"""Transactional producers on embedded brokers of `transaction.version` 0 and 2."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def new_producer(broker: Broker) -> NewProducer:
 
 
 async def visible(broker: Broker, topic: str = "t") -> list[bytes | None]:
-    """What a reader of committed records sees, partition by partition."""
+    """Return what a `read_committed` consumer reads, partition by partition."""
     values: list[bytes | None] = []
     async with Consumer(
         bootstrap_servers=broker.bootstrap_servers,

@@ -1,7 +1,7 @@
-"""The table of transactions as a picture: `python -m tests.producer.transactions.diagram`.
+"""Draw the transitions of a transaction: `python -m tests.producer.transactions.diagram`.
 
-Where a pair of state and event leads to is found by trying it, in all the circumstances that make
-a difference to some handler.
+The destinations of a (state, event) pair are found by trying it, in every situation that matters to
+a transition function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Destinations = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 def states_like(state: TransactionState) -> Iterator[TransactionState]:
-    """The state, with transactions of every kind."""
+    """Yield the state with every kind of transaction."""
     transaction = getattr(state, "transaction", None)
     if transaction is None:
         yield state
@@ -55,7 +55,7 @@ def states_like(state: TransactionState) -> Iterator[TransactionState]:
 
 
 def events_like(event: TransactionEvent) -> Iterator[TransactionEvent]:
-    """The event, and as it may be otherwise."""
+    """Yield the event and its variants."""
     yield event
     if isinstance(event, TxnEnded):
         yield TxnEnded(ME)
@@ -69,7 +69,7 @@ def events_like(event: TransactionEvent) -> Iterator[TransactionEvent]:
 
 
 def destinations() -> Destinations:
-    """The states that each row leads to, in the order of the states."""
+    """Return the states that each pair leads to, in the order of the states."""
     order = [state.__name__ for state in states()]
     found: dict[tuple[str, str], set[str]] = {}
     for (state, event), can_raise in itertools.product(TRANSITIONS, (True, False)):
@@ -95,21 +95,23 @@ def diagram(found: Destinations) -> str:
             if end != start and event != ProducerFailed.__name__:
                 labels.setdefault((start, end), []).append(event)
     lines = ["stateDiagram-v2", "    [*] --> Uninitialised"]
-    lines += [f"    {start} --> {end}: {', '.join(told)}" for (start, end), told in labels.items()]
+    lines += [
+        f"    {start} --> {end}: {', '.join(events)}" for (start, end), events in labels.items()
+    ]
     return "\n".join([*lines, "    Detached --> [*]", "    FatalError --> [*]"]) + "\n"
 
 
 def table(found: Destinations) -> str:
-    """Every row as a line of a Markdown table; "—" where nothing but the state's data changes."""
+    """Return every pair as a row of a Markdown table; "—" if the state stays the same."""
     lines = ["| State | Event | Next state |", "|---|---|---|"]
     for state in states():
         same: dict[tuple[str, ...], list[str]] = {}
         for (start, event), ends in found.items():
             if start == state.__name__:
                 same.setdefault(ends, []).append(event)
-        for ends, told in same.items():
+        for ends, names in same.items():
             there = "—" if ends == (state.__name__,) else ", ".join(ends)
-            lines.append(f"| {state.__name__} | {', '.join(told)} | {there} |")
+            lines.append(f"| {state.__name__} | {', '.join(names)} | {there} |")
     return "\n".join(lines) + "\n"
 
 
@@ -118,14 +120,14 @@ END = "<!-- end of it -->\n"
 
 
 def outcomes() -> str:
-    """What each error code of each request means, as a Markdown table."""
-    lines = ["| Request | codes | outcome |", "|---|---|---|"]
+    """Return the action for each error code of each request as a Markdown table."""
+    lines = ["| Request | Error codes | Action |", "|---|---|---|"]
     for kind, codes in TRANSACTION_ACTIONS.items():
         by_outcome: dict[TransactionAction, list[str]] = {}
         for code, action in codes.items():
             if action is not TransactionAction.DONE:
                 by_outcome.setdefault(action, []).append(code.name)
-        by_outcome.setdefault(TransactionAction.RETRY, []).append("other retriable ones")
+        by_outcome.setdefault(TransactionAction.RETRY, []).append("other retriable codes")
         by_outcome.setdefault(DEFAULT_ACTIONS[kind], []).append("all others")
         for action in sorted(by_outcome, key=list(TransactionAction).index):
             lines.append(f"| {kind.value} | {', '.join(by_outcome[action])} | {action.value} |")
@@ -133,7 +135,7 @@ def outcomes() -> str:
 
 
 def generated() -> str:
-    """What stands in the documentation, between its marks."""
+    """Return the generated part of the documentation page, with its marks."""
     found = destinations()
     parts = (f"```mermaid\n{diagram(found)}```\n", table(found), outcomes())
     return BEGIN + "\n".join(parts) + END

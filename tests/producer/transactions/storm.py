@@ -1,10 +1,10 @@
-"""Transactions while everything fails now and then: `python -m tests.producer.transactions.storm`.
+"""Transactions under random faults: `python -m tests.producer.transactions.storm`.
 
     python -m tests.producer.transactions.storm 0 50 4.3     # seeds 0 to 49 on such a broker
 
-Answers get lost, connections close, requests are refused, leaders move, coordinators stop and come
-back, calls are cancelled. In the end a reader of committed records sees each record of each
-transaction that was committed exactly once, none of any other, and the offset of the last one.
+Responses get lost, connections close, requests are rejected, leaders move, coordinators stop and
+restart, calls are cancelled. In the end a `read_committed` consumer reads each record of each
+committed transaction exactly once, none of any other, and the group has the last committed offset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.producer.transactions.conftest import QUICK, visible
 TRANSACTIONS = 12
 PARTITIONS = 3
 SHARE = 0.12
-"""Of requests that something happens to."""
+"""Share of the requests with a fault."""
 
 COORDINATED = (
     ErrorCode.NOT_COORDINATOR,
@@ -51,7 +51,7 @@ CODES: dict[ApiKey, tuple[ErrorCode, ...]] = {
 
 
 class Storm:
-    """One producer after the other in bad weather, and what they committed."""
+    """A series of producers under random faults, and what they committed."""
 
     def __init__(self, broker: Broker, seed: int) -> None:
         self.broker = broker
@@ -76,7 +76,7 @@ class Storm:
         return Answer(rng.choice(CODES[ApiKey(seen.api_key)]))
 
     async def disturb(self) -> None:
-        """Move leaders, stop a node and start it again."""
+        """Move a leader, or stop or restart a node."""
         broker, rng = self.broker, self.rng
         if self.down is not None:
             await broker.restart(self.down)
@@ -123,7 +123,7 @@ class Storm:
             return producer
 
     async def usable(self, producer: Producer) -> bool:
-        """Abort what is left of a transaction."""
+        """Abort an open transaction; return False if that fails."""
         try:
             async with producer.transaction():
                 pass
@@ -169,7 +169,7 @@ class Storm:
                     self.possible += values
 
     async def outcome(self, producer: Producer) -> str:
-        """Of a commit that was cancelled, or whose time was over."""
+        """Return the outcome of a commit that was cancelled or timed out."""
         try:
             await producer.commit_transaction()
         except KafkaError as error:
@@ -198,7 +198,7 @@ GROUP_TP = TopicPartition("t", 0)
 
 
 async def storm(seed: int, release: str) -> Storm:
-    """One storm, with the seed that chose what happens."""
+    """Run one series of transactions; the seed determines all faults."""
     async with Broker(nodes=3, as_of=release, auto_create_topics=False) as broker:
         await broker.create_topic("t", partitions=PARTITIONS, replication_factor=3)
         found = Storm(broker, seed)

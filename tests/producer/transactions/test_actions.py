@@ -1,4 +1,4 @@
-"""Each error code of each API has its row."""
+"""Every error code of every transactional API has an action."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ELSEWHERE = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize("kind", RequestKind)
-def test_every_request_has_its_codes_and_what_holds_otherwise(kind: RequestKind):
+def test_every_request_has_actions_and_a_default(kind: RequestKind):
     assert kind in TRANSACTION_ACTIONS
     assert kind in DEFAULT_ACTIONS
 
 
 @pytest.mark.parametrize("kind", RequestKind)
-def test_every_code_of_every_request_has_an_outcome(kind: RequestKind):
+def test_every_code_of_every_request_has_an_action(kind: RequestKind):
     for code in ErrorCode:
         action = action_for(kind, code)
         assert (action is TransactionAction.DONE) == (code == ErrorCode.NONE), code
@@ -39,7 +39,7 @@ def test_every_code_of_every_request_has_an_outcome(kind: RequestKind):
 
 
 @pytest.mark.parametrize("kind", RequestKind)
-def test_a_code_that_is_not_known_is_treated_as_the_rest(kind: RequestKind):
+def test_an_unknown_code_has_the_default_action(kind: RequestKind):
     assert action_for(kind, 9_999) is DEFAULT_ACTIONS[kind]
 
 
@@ -117,11 +117,13 @@ def test_a_code_that_is_not_known_is_treated_as_the_rest(kind: RequestKind):
         (RequestKind.END_TXN, ErrorCode.INVALID_REQUEST, TransactionAction.FATAL),
     ],
 )
-def test_the_codes_that_need_a_word(kind: RequestKind, code: ErrorCode, action: TransactionAction):
+def test_codes_with_an_action_of_their_own(
+    kind: RequestKind, code: ErrorCode, action: TransactionAction
+):
     assert action_for(kind, code) is action
 
 
-def test_of_several_partitions_the_gravest_decides():
+def test_the_most_severe_action_of_several_partitions_counts():
     kind = RequestKind.ADD_PARTITIONS_TO_TXN
     denied, hollow = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
     fenced, unknown = ErrorCode.PRODUCER_FENCED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -129,7 +131,7 @@ def test_of_several_partitions_the_gravest_decides():
     assert most_severe(kind, [0, unknown, 0]) == (TransactionAction.RETRY, unknown)
     assert most_severe(kind, [unknown, denied]) == (TransactionAction.ABORT, denied)
     assert most_severe(kind, [denied, fenced, unknown]) == (TransactionAction.FENCED, fenced)
-    # What was not attempted names no reason.
+    # The code of a partition that was not attempted gives no reason.
     assert most_severe(kind, [hollow, denied]) == (TransactionAction.ABORT, denied)
     assert most_severe(kind, [denied, hollow]) == (TransactionAction.ABORT, denied)
     assert most_severe(kind, [hollow]) == (TransactionAction.ABORT, hollow)

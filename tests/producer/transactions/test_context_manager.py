@@ -1,4 +1,4 @@
-"""`async with producer.transaction()`: what leaving does."""
+"""The exit of `async with producer.transaction()`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_clean_exit_commits(broker: Broker, new_producer: NewProducer):
         assert await visible(broker) == [b"v"]
 
 
-async def test_an_exception_aborts_and_comes_through_as_it_is(
+async def test_an_exception_aborts_and_is_raised_unchanged(
     broker: Broker, new_producer: NewProducer
 ):
     error = Oops("own")
@@ -69,7 +69,7 @@ async def test_a_cancellation_aborts(broker: Broker, new_producer: NewProducer):
 
 
 @pytest.mark.slow
-async def test_a_cancellation_is_not_held_up_for_long(
+async def test_an_abort_delays_a_cancellation_only_briefly(
     broker: Broker, new_producer: NewProducer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
@@ -83,14 +83,14 @@ async def test_a_cancellation_is_not_held_up_for_long(
                 scope.cancel()
                 await anyio.sleep_forever()
         silent.remove()
-        # The abort goes on, and the next transaction waits for it.
+        # The abort continues, and the next transaction waits for it.
         async with producer.transaction():
             await producer.send("t", b"v")
     assert await visible(broker) == [b"v"]
 
 
 @pytest.mark.slow
-async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewProducer):
+async def test_a_failed_abort_is_a_note_on_the_exception(broker: Broker, new_producer: NewProducer):
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop())
@@ -98,7 +98,7 @@ async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewPr
             await fail(producer, Oops())
         silent.remove()
     (note,) = raised.value.__notes__
-    assert note.startswith("the transaction was not aborted: the coordinator has not answered")
+    assert note.startswith("the transaction was not aborted: the coordinator has not confirmed")
 
 
 async def test_a_commit_that_fails_aborts(broker: Broker, new_producer: NewProducer):
@@ -130,7 +130,7 @@ async def test_a_record_that_failed_is_what_the_body_raises(
 
 
 @pytest.mark.slow
-async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_producer: NewProducer):
+async def test_a_commit_that_times_out_is_not_aborted(broker: Broker, new_producer: NewProducer):
     async with new_producer(request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
@@ -142,7 +142,9 @@ async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_pro
     assert await visible(broker) == [b"v"]
 
 
-async def test_what_was_ended_in_the_body_is_left_alone(broker: Broker, new_producer: NewProducer):
+async def test_a_transaction_ended_in_the_body_is_left_as_it_is(
+    broker: Broker, new_producer: NewProducer
+):
     async with new_producer() as producer:
         async with producer.transaction():
             await producer.send("t", b"v")
@@ -163,14 +165,14 @@ async def test_one_producer_has_one_transaction_at_a_time(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer, producer.transaction():
-        with pytest.raises(InvalidTxnState, match="one is open already"):
+        with pytest.raises(InvalidTxnState, match="a transaction is already open"):
             async with producer.transaction():
                 pass
         await producer.send("t", b"v")
     assert await visible(broker) == [b"v"]
 
 
-async def test_a_body_that_did_not_hear_of_the_fencing_does_not_end_as_if_committed(
+async def test_the_exit_raises_a_fencing_that_the_body_did_not_notice(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
@@ -184,11 +186,11 @@ async def test_a_body_that_did_not_hear_of_the_fencing_does_not_end_as_if_commit
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.PRODUCER_FENCED), times=1)
         with pytest.raises(ProducerFenced, match="newer producer"):
             await body()
-        # It was told, so that closing says nothing more.
+        # The exit raised the error, so closing does not raise it again.
     assert await visible(broker) == []
 
 
-async def test_a_body_whose_producer_was_closed_does_not_end_as_if_committed(
+async def test_the_exit_raises_if_the_producer_was_closed(
     broker: Broker, new_producer: NewProducer
 ):
     async def body(producer: Producer) -> None:
@@ -203,7 +205,7 @@ async def test_a_body_whose_producer_was_closed_does_not_end_as_if_committed(
     assert await visible(broker) == []
 
 
-async def test_a_commit_that_failed_after_its_caller_had_left_is_told_once(
+async def test_a_commit_that_failed_after_its_cancellation_is_reported_once(
     broker: Broker, new_producer: NewProducer
 ):
     caller_left = anyio.Event()

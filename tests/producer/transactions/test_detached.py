@@ -1,4 +1,4 @@
-"""A transaction that is given away, as text."""
+"""The JSON form of a detached transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DETACHED = DetachedTransaction("id", 7, 3, 2)
 
 
 @pytest.mark.parametrize("detached", [DETACHED, DetachedTransaction("ü", 0, 0, 0, empty=True)])
-def test_it_survives_as_text(detached: DetachedTransaction) -> None:
+def test_json_round_trip(detached: DetachedTransaction) -> None:
     text = detached.to_json()
     assert DetachedTransaction.from_json(text) == detached
     assert DetachedTransaction.from_json(text.encode()) == detached
@@ -32,6 +32,6 @@ def test_it_survives_as_text(detached: DetachedTransaction) -> None:
         (json.dumps(asdict(DETACHED) | {"empty": 0}), "empty is 0"),
     ],
 )
-def test_other_text_is_refused(text: str, what: str) -> None:
+def test_invalid_json_is_rejected(text: str, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         DetachedTransaction.from_json(text)

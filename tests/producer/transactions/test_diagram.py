@@ -1,4 +1,4 @@
-"""The picture of the table in the documentation."""
+"""The state diagram and tables in the documentation."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def test_the_documentation_shows_the_table_as_it_is() -> None:
     text = PAGE.read_text()
     begin = text.index(BEGIN)
     shown = text[begin : text.index(END, begin) + len(END)]
-    told = "run python -m tests.producer.transactions.diagram and paste what it prints"
-    assert shown == generated(), told
+    hint = "run python -m tests.producer.transactions.diagram and paste what it prints"
+    assert shown == generated(), hint

@@ -1,4 +1,4 @@
-"""A transaction that one process fills and another ends."""
+"""A transaction that one process writes and another one ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def end(broker: Broker, detached: DetachedTransaction, *, commit: bool) ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
+async def test_closing_the_producer_leaves_a_detached_transaction_open(
     broker: Broker, new_producer: NewProducer, release: str, commit: bool
 ):
     detached = await fill(new_producer(linger_ms=10_000))
@@ -48,7 +48,7 @@ async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
     assert await visible(broker) == []
     await end(broker, DetachedTransaction.from_json(detached.to_json()), commit=commit)
     assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
-    # Doing the same again does no harm, and doing the opposite is refused.
+    # Repeating the same end has no effect; the opposite is rejected.
     await end(broker, detached, commit=commit)
     with pytest.raises(TransactionFailed if not commit else BrokerError) as raised:
         await end(broker, detached, commit=not commit)
@@ -61,7 +61,7 @@ async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
     [Answer(ErrorCode.NOT_COORDINATOR), Close(), Close(carried_out=True)],
     ids=["moved", "closed", "closed after it"],
 )
-async def test_it_is_asked_until_it_is_answered(
+async def test_the_end_is_retried_until_it_is_answered(
     broker: Broker, new_producer: NewProducer, fault: Answer | Close
 ):
     detached = await fill(new_producer())
@@ -70,7 +70,9 @@ async def test_it_is_asked_until_it_is_answered(
     assert await visible(broker) == [b"0", b"1", b"2"]
 
 
-async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProducer):
+async def test_an_empty_detached_transaction_needs_no_request(
+    broker: Broker, new_producer: NewProducer
+):
     async with new_producer() as producer:
         await producer.begin_transaction()
         detached = await producer.detach_transaction()
@@ -82,7 +84,7 @@ async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProduce
     assert not list(broker.requests)
 
 
-async def test_what_was_not_given_away_in_the_end_is_aborted(
+async def test_a_transaction_whose_detach_timed_out_is_aborted_on_close(
     broker: Broker, new_producer: NewProducer
 ):
     async def give_away(producer: Producer) -> None:
@@ -98,15 +100,13 @@ async def test_what_was_not_given_away_in_the_end_is_aborted(
             await give_away(producer)
         silent.remove()
     assert await visible(broker) == []
-    # Nothing is left open for somebody else to end.
+    # No transaction is left open.
     async with new_producer() as producer, producer.transaction():
         await producer.send("t", b"v", partition=0)
     assert await visible(broker) == [b"v"]
 
 
-async def test_who_gives_away_hears_that_another_task_aborts(
-    broker: Broker, new_producer: NewProducer
-):
+async def test_detach_raises_when_another_task_aborts(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
         await producer.begin_transaction()
@@ -124,7 +124,9 @@ async def test_who_gives_away_hears_that_another_task_aborts(
                 await producer.detach_transaction()
 
 
-async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer: NewProducer):
+async def test_a_transaction_with_a_failed_record_cannot_be_detached(
+    broker: Broker, new_producer: NewProducer
+):
     async with new_producer() as producer:
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
         await producer.begin_transaction()
@@ -133,7 +135,9 @@ async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer
             await producer.detach_transaction()
 
 
-async def test_a_newer_producer_aborts_it(broker: Broker, new_producer: NewProducer):
+async def test_a_newer_producer_aborts_a_detached_transaction(
+    broker: Broker, new_producer: NewProducer
+):
     detached = await fill(new_producer())
     async with new_producer():
         pass
@@ -143,9 +147,7 @@ async def test_a_newer_producer_aborts_it(broker: Broker, new_producer: NewProdu
     assert await visible(broker) == []
 
 
-async def test_an_answer_that_does_not_come_ends_the_waiting(
-    broker: Broker, new_producer: NewProducer
-):
+async def test_ending_times_out_without_a_response(broker: Broker, new_producer: NewProducer):
     detached = await fill(new_producer())
     broker.on(ApiKey.END_TXN, Drop())
     with pytest.raises(RequestTimedOut, match="has ended is not known"):
@@ -158,7 +160,7 @@ async def test_an_answer_that_does_not_come_ends_the_waiting(
         )
 
 
-async def test_who_may_not_hears_so(broker: Broker, new_producer: NewProducer):
+async def test_a_missing_authorization_is_raised(broker: Broker, new_producer: NewProducer):
     detached = await fill(new_producer())
     broker.on(ApiKey.END_TXN, Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), times=1)
     with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):

@@ -1,4 +1,4 @@
-"""The usual end of a transaction, held to what the general codec and reading make of it."""
+"""The EndTxn template, compared with the general codec and parser."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def written(request: EndTxn, transactional_id: str = "id") -> RawRequest:
 
 
 def answer(**said: int) -> memoryview:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "throttle_time_ms": 0,
         "error_code": 0,
         "producer_id": NEXT.producer_id,
         "producer_epoch": NEXT.epoch,
     }
-    return memoryview(b"".join(encode_response(EndTxnResponse(**(told | said)), VERSION, 99)))[4:]
+    return memoryview(b"".join(encode_response(EndTxnResponse(**(fields | said)), VERSION, 99)))[4:]
 
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("transactional_id", ["x", "bücher", "x" * 200])
-def test_it_is_written_as_the_codec_writes_it(committed: bool, transactional_id: str):
+def test_the_request_equals_that_of_the_codec(committed: bool, transactional_id: str):
     request = end(committed=committed)
     message: Any = build_request(request, transactional_id, 60_000).message
     frame = b"".join(encode_raw_request(written(request, transactional_id), VERSION, 99, "me"))
@@ -56,7 +56,7 @@ def test_another_version_is_left_to_the_codec():
 
 
 @pytest.mark.parametrize("given", [NEXT, ProducerIdAndEpoch(5, 0)])
-def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
+def test_the_usual_response_is_parsed_like_any_other(given: ProducerIdAndEpoch):
     said = {"producer_id": given.producer_id, "producer_epoch": given.epoch}
     found = written(end()).parse_response(answer(**said))
     response = EndTxnResponse(throttle_time_ms=0, error_code=0, **said)
@@ -76,11 +76,11 @@ def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
     ],
     ids=str,
 )
-def test_any_other_answer_is_left_to_the_codec(said: dict[str, int]):
+def test_any_other_response_is_left_to_the_codec(said: dict[str, int]):
     assert written(end()).parse_response(answer(**said)) is None
 
 
-def test_no_cut_or_longer_frame_is_taken_for_it():
+def test_a_truncated_or_longer_frame_is_left_to_the_codec():
     frame, read_ = bytes(answer()), written(end()).parse_response
     for stop in range(len(frame)):
         assert read_(memoryview(frame[:stop])) is None

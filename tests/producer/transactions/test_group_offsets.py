@@ -1,4 +1,4 @@
-"""Offsets for a transaction, as callers give them."""
+"""The offsets argument of `send_offsets_to_transaction`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TP = TopicPartition("t", 0)
 GROUP = GroupMetadata("g")
 
 
-def test_numbers_and_offsets_are_taken() -> None:
+def test_ints_and_offsets_are_accepted() -> None:
     noted = OffsetAndMetadata(7, "note", 3)
     assert validate_offsets({TP: 5}, GROUP) == {TP: OffsetAndMetadata(5)}
     assert validate_offsets({("t", 0): noted}, GROUP) == {TP: noted}
@@ -22,12 +22,12 @@ def test_numbers_and_offsets_are_taken() -> None:
 
 
 @pytest.mark.parametrize("value", ["5", None, True, 5.0])
-def test_what_is_no_offset_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match="an offset is a number"):
+def test_other_types_of_offsets_are_rejected(value: Any) -> None:
+    with pytest.raises(TypeError, match="an offset must be an int"):
         validate_offsets({TP: value}, GROUP)
 
 
-def test_a_negative_offset_is_refused() -> None:
+def test_a_negative_offset_is_rejected() -> None:
     with pytest.raises(ValueError, match="must not be negative: -1"):
         validate_offsets({TP: -1}, GROUP)
 
@@ -45,18 +45,18 @@ def test_a_negative_offset_is_refused() -> None:
         ({TP: 5}, GroupMetadata(None), "group_id"),  # type: ignore[arg-type]
     ],
 )
-def test_what_no_request_can_carry_is_refused(
+def test_offsets_that_no_request_can_carry_are_rejected(
     offsets: dict[Any, Any], group: GroupMetadata, field: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=field):
         validate_offsets(offsets, group)
 
 
-def test_what_is_no_partition_is_refused() -> None:
+def test_keys_that_are_no_partitions_are_rejected() -> None:
     with pytest.raises(TypeError, match="a partition must be"):
         validate_offsets({"t": 5}, GROUP)
 
 
-def test_a_consumer_knows_what_a_transaction_asks() -> None:
+def test_a_consumer_is_an_offsets_source() -> None:
     source: OffsetsSource = Consumer("t", bootstrap_servers="localhost:1", group_id="g")
     assert source.config.enable_auto_commit

@@ -1,4 +1,4 @@
-"""Transactions of a producer on an embedded broker, on good days and bad."""
+"""A producer's transactions on an embedded broker, with and without faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TP = TopicPartition("t", 0)
 
 
 def keys(broker: Broker) -> list[int]:
-    """The APIs of transactions that were called, in their order."""
+    """Return the transactional API keys of the requests, in order."""
     ours = {
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -47,10 +47,10 @@ def keys(broker: Broker) -> list[int]:
     return [seen.api_key for seen in broker.requests if seen.api_key in ours]
 
 
-# --- good days --------------------------------------------------------------------------------
+# --- without faults ---
 
 
-async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+async def test_committed_records_are_visible_and_aborted_ones_are_not(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
@@ -70,7 +70,7 @@ async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
     assert metrics["transactions_aborted_total"] == 1
 
 
-async def test_each_protocol_asks_what_it_needs(
+async def test_the_requests_of_each_transaction_version(
     broker: Broker, new_producer: NewProducer, release: str
 ):
     async with new_producer() as producer:
@@ -91,7 +91,7 @@ async def test_each_protocol_asks_what_it_needs(
     ]
 
 
-async def test_a_transaction_of_nothing_asks_nobody(broker: Broker, new_producer: NewProducer):
+async def test_an_empty_transaction_sends_no_request(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         for _ in range(2):
             await producer.begin_transaction()
@@ -133,7 +133,7 @@ async def test_offsets_of_a_consumer_go_with_the_transaction(
         found = (await consumer.committed(TP))[TP]
         assert found is not None
         assert found.offset == 1
-        # The consumer knows that they are committed.
+        # The consumer has noted the committed offsets.
         assert consumer.positions() == {}
 
 
@@ -154,7 +154,7 @@ async def test_a_consumer_keeps_the_last_offsets_of_a_transaction(
         assert consumer.positions() == {}
 
 
-async def test_offsets_may_be_given_as_they_are(broker: Broker, new_producer: NewProducer):
+async def test_offsets_can_be_passed_without_a_consumer(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
         offsets = {TP: OffsetAndMetadata(7, "note"), TopicPartition("t", 1): 3}
@@ -167,7 +167,7 @@ async def test_offsets_may_be_given_as_they_are(broker: Broker, new_producer: Ne
     assert (found.offset, found.metadata) == (7, "note")
 
 
-async def test_wrong_arguments_of_send_offsets_are_refused(
+async def test_wrong_arguments_of_send_offsets_to_transaction_are_rejected(
     broker: Broker, new_producer: NewProducer
 ):
     consumer = Consumer("t", bootstrap_servers=broker.bootstrap_servers, group_id="g")
@@ -187,31 +187,33 @@ async def test_wrong_arguments_of_send_offsets_are_refused(
     assert await visible(broker) == [b"v"]
 
 
-# --- calls out of order -----------------------------------------------------------------------
+# --- calls in the wrong state ---
 
 
-async def test_calls_out_of_order_say_what_is_the_matter(new_producer: NewProducer):
+async def test_calls_in_the_wrong_state_say_what_to_do(new_producer: NewProducer):
     async with new_producer() as producer:
         for call in (
             producer.commit_transaction,
             producer.abort_transaction,
             producer.detach_transaction,
         ):
-            with pytest.raises(InvalidTxnState, match="no transaction is open: begin one"):
+            with pytest.raises(
+                InvalidTxnState, match="no transaction is open, call begin_transaction"
+            ):
                 await call()
-        with pytest.raises(InvalidTxnState, match="a record is to be sent"):
+        with pytest.raises(InvalidTxnState, match="cannot send a record"):
             await producer.send("t", b"v")
-        with pytest.raises(InvalidTxnState, match="a record is to be sent"):
+        with pytest.raises(InvalidTxnState, match="cannot send a record"):
             producer.send_nowait("t", b"v")
         with pytest.raises(InvalidTxnState, match="no transaction is open"):
             await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
         await producer.begin_transaction()
-        with pytest.raises(InvalidTxnState, match="one is open already"):
+        with pytest.raises(InvalidTxnState, match="a transaction is already open"):
             await producer.begin_transaction()
         await producer.commit_transaction()
 
 
-async def test_without_a_name_there_are_no_transactions(new_producer: NewProducer):
+async def test_transactions_need_a_transactional_id(new_producer: NewProducer):
     async with new_producer(transactional_id=None) as producer:
         with pytest.raises(InvalidTxnState, match="without a transactional_id"):
             await producer.begin_transaction()
@@ -219,7 +221,7 @@ async def test_without_a_name_there_are_no_transactions(new_producer: NewProduce
             producer.transaction()
 
 
-# --- errors -----------------------------------------------------------------------------------
+# --- errors ---
 
 
 async def fail_next_record(broker: Broker) -> None:
@@ -250,7 +252,7 @@ async def test_a_failed_record_fails_the_commit_and_the_next_transaction_works(
     assert await visible(broker) == [b"a", b"b"]
 
 
-async def test_records_of_an_aborted_transaction_say_so_and_are_told_once(
+async def test_records_of_an_aborted_transaction_are_reported_once(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer(linger_ms=10_000) as producer:
@@ -264,7 +266,7 @@ async def test_records_of_an_aborted_transaction_say_so_and_are_told_once(
     assert await visible(broker) == []
 
 
-async def test_who_waits_for_a_record_hears_at_once_that_another_one_failed(
+async def test_a_failed_record_fails_the_other_deliveries_at_once(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
@@ -278,7 +280,7 @@ async def test_who_waits_for_a_record_hears_at_once_that_another_one_failed(
         await producer.abort_transaction()
 
 
-async def test_lost_sequence_numbers_cost_the_transaction_and_not_the_producer(
+async def test_lost_sequence_numbers_fail_the_transaction_but_not_the_producer(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
@@ -314,12 +316,12 @@ async def test_a_partition_that_cannot_be_added_fails_the_transaction(
     assert ApiKey.END_TXN not in keys(broker), "there was nothing to end"
 
 
-async def test_a_member_that_is_gone_fails_the_transaction(
+async def test_a_lost_group_membership_fails_the_transaction(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
         await producer.begin_transaction()
-        with pytest.raises(TransactionFailed, match="not in that generation") as failed:
+        with pytest.raises(TransactionFailed, match="membership is outdated") as failed:
             await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g", 3, "nobody"))
         assert isinstance(failed.value.__cause__, CommitFailed)
         await producer.abort_transaction()
@@ -328,10 +330,10 @@ async def test_a_member_that_is_gone_fails_the_transaction(
     assert await visible(broker) == [b"v"]
 
 
-# --- fencing ----------------------------------------------------------------------------------
+# --- fencing ---
 
 
-async def test_of_two_producers_of_one_name_the_older_is_fenced(
+async def test_the_older_of_two_producers_with_one_transactional_id_is_fenced(
     broker: Broker, new_producer: NewProducer
 ):
     older = new_producer()
@@ -349,7 +351,7 @@ async def test_of_two_producers_of_one_name_the_older_is_fenced(
     assert await visible(broker) == [b"new"]
 
 
-async def test_what_is_aborted_by_closing_may_have_been_aborted_by_a_newer_producer(
+async def test_closing_tolerates_that_a_newer_producer_has_aborted(
     broker: Broker, new_producer: NewProducer
 ):
     older = new_producer()
@@ -362,7 +364,7 @@ async def test_what_is_aborted_by_closing_may_have_been_aborted_by_a_newer_produ
     assert await visible(broker) == []
 
 
-async def test_who_is_fenced_hears_it_from_every_call(broker: Broker, new_producer: NewProducer):
+async def test_every_call_of_a_fenced_producer_raises(broker: Broker, new_producer: NewProducer):
     async with new_producer() as older:
         await older.begin_transaction()
         await older.send_and_wait("t", b"never", partition=0)
@@ -379,7 +381,7 @@ async def test_who_is_fenced_hears_it_from_every_call(broker: Broker, new_produc
     assert await visible(broker) == []
 
 
-async def test_what_a_crashed_application_left_open_is_aborted_by_its_next_start(
+async def test_the_next_start_aborts_what_a_crash_left_open(
     broker: Broker, new_producer: NewProducer
 ):
     crashed = new_producer()
@@ -393,7 +395,7 @@ async def test_what_a_crashed_application_left_open_is_aborted_by_its_next_start
     await crashed.stop()
 
 
-# --- coordinators and leaders that move, stop or are silent ------------------------------------
+# --- coordinators and leaders that move, stop or do not answer ---
 
 STEPS = [
     ApiKey.FIND_COORDINATOR,
@@ -407,7 +409,7 @@ STEPS = [
 
 
 async def one_of_each(producer: Producer) -> None:
-    """A transaction that is aborted and one that is committed, with offsets."""
+    """Abort one transaction and commit another one, with offsets."""
     await producer.begin_transaction()
     await producer.send("t", b"never", partition=0)
     await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g"))
@@ -430,7 +432,7 @@ async def one_of_each(producer: Producer) -> None:
     ids=["moved", "concurrent", "closed", "closed after it"],
 )
 @pytest.mark.slow
-async def test_each_step_is_made_again(
+async def test_each_request_is_retried(
     broker: Broker, new_producer: NewProducer, fault: Answer | Close
 ):
     elsewhere = {
@@ -472,9 +474,7 @@ async def test_a_coordinator_that_stops_in_each_state_is_found_again(
     assert sorted(value or b"" for value in await visible(broker)) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_a_leader_that_is_gone_holds_up_the_commit_and_not_more(
-    broker: Broker, new_producer: NewProducer
-):
+async def test_a_missing_leader_only_delays_the_commit(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"a", partition=0)
@@ -487,10 +487,10 @@ async def test_a_leader_that_is_gone_holds_up_the_commit_and_not_more(
     assert await visible(broker) == [b"a", b"b"]
 
 
-# --- time -------------------------------------------------------------------------------------
+# --- timeouts and cancellation ---
 
 
-async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
+async def test_a_commit_that_timed_out_continues_and_can_be_awaited_again(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer(request_timeout_ms=300) as producer:
@@ -502,7 +502,7 @@ async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
                 await producer.commit_transaction()
             with pytest.raises(InvalidTxnState, match="being committed"):
                 await producer.abort_transaction()
-            with pytest.raises(RequestTimedOut, match="the transaction before has not ended"):
+            with pytest.raises(RequestTimedOut, match="the previous transaction has not ended"):
                 await producer.begin_transaction()
         silent.remove()
         await producer.commit_transaction()
@@ -513,9 +513,7 @@ async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
     assert await visible(broker) == [b"v"]
 
 
-async def test_each_who_waits_is_told_when_its_own_time_is_over(
-    broker: Broker, new_producer: NewProducer
-):
+async def test_each_waiting_call_has_its_own_timeout(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v", partition=0)
@@ -533,7 +531,7 @@ async def test_each_who_waits_is_told_when_its_own_time_is_over(
     assert await visible(broker) == [b"v"]
 
 
-async def test_a_cancelled_commit_goes_on(broker: Broker, new_producer: NewProducer):
+async def test_a_cancelled_commit_continues(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
@@ -548,7 +546,7 @@ async def test_a_cancelled_commit_goes_on(broker: Broker, new_producer: NewProdu
     assert await visible(broker) == [b"v"]
 
 
-async def test_the_outcome_of_a_cancelled_commit_can_be_asked_for_later(
+async def test_the_outcome_of_a_cancelled_commit_can_be_awaited_later(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
@@ -568,7 +566,7 @@ async def test_a_transaction_that_was_open_too_long_is_aborted(
     async with new_producer(transaction_timeout_ms=150) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
-        # A reader is given what comes behind it when the coordinator has ended it.
+        # Consumers read later records once the coordinator has aborted it.
         async with (
             new_producer(transactional_id=None) as other,
             Consumer(
@@ -581,7 +579,7 @@ async def test_a_transaction_that_was_open_too_long_is_aborted(
             await other.send("t", b"behind", partition=0)
             assert (await consumer.getone(timeout_ms=10_000)).value == b"behind"
         if release == RELEASE_TV_0:
-            with pytest.raises(ProducerFenced, match="most likely for its age"):
+            with pytest.raises(ProducerFenced, match="probably because it timed out"):
                 await producer.commit_transaction()
             return
         with pytest.raises(TransactionFailed):
@@ -592,21 +590,21 @@ async def test_a_transaction_that_was_open_too_long_is_aborted(
     assert await visible(broker) == [b"behind", b"v"]
 
 
-async def test_a_timeout_over_the_brokers_limit_is_refused_as_it_is(new_producer: NewProducer):
+async def test_a_transaction_timeout_over_the_brokers_limit_raises(new_producer: NewProducer):
     producer = new_producer(transaction_timeout_ms=2**31 - 1)
     with pytest.raises(BrokerError, match="INVALID_TRANSACTION_TIMEOUT") as refused:
         await producer.start()
     assert refused.value.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_no_coordinator_ends_the_start_in_time(broker: Broker, new_producer: NewProducer):
+async def test_start_times_out_without_a_coordinator(broker: Broker, new_producer: NewProducer):
     broker.on(ApiKey.FIND_COORDINATOR, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     producer = new_producer(max_block_ms=1_200, request_timeout_ms=300)
-    with pytest.raises(RequestTimedOut, match=r"no producer id was given.*COORDINATOR_NOT_AVAIL"):
+    with pytest.raises(RequestTimedOut, match=r"returned no producer id.*COORDINATOR_NOT_AVAIL"):
         await producer.start()
 
 
-async def test_too_old_a_broker_is_named(anyio_backend: object):
+async def test_a_broker_without_transactions_is_named(anyio_backend: object):
     async with Broker(as_of="0.10") as old:
         producer = Producer(bootstrap_servers=old.bootstrap_servers, **QUICK)
         with pytest.raises(
@@ -616,7 +614,7 @@ async def test_too_old_a_broker_is_named(anyio_backend: object):
     assert error.value.transactional_id == "id"
 
 
-# --- the end ----------------------------------------------------------------------------------
+# --- close ---
 
 
 async def test_closing_aborts_what_is_open(broker: Broker, new_producer: NewProducer):
@@ -628,7 +626,7 @@ async def test_closing_aborts_what_is_open(broker: Broker, new_producer: NewProd
     assert await visible(broker) == []
 
 
-async def test_closing_ends_a_transaction_that_failed(broker: Broker, new_producer: NewProducer):
+async def test_closing_aborts_a_failed_transaction(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
@@ -641,9 +639,7 @@ async def test_closing_ends_a_transaction_that_failed(broker: Broker, new_produc
     assert await visible(broker) == [b"v"]
 
 
-async def test_a_commit_during_which_another_task_aborts_does_not_end_as_if_committed(
-    broker: Broker, new_producer: NewProducer
-):
+async def test_a_commit_raises_when_another_task_aborts(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
         await producer.begin_transaction()
@@ -664,14 +660,14 @@ async def test_a_commit_during_which_another_task_aborts_does_not_end_as_if_comm
         assert producer.metrics()["transactions_committed_total"] == 0
 
 
-async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
+async def test_a_waiting_record_does_not_join_a_later_transaction(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer() as producer:
         refused = anyio.Event()
 
         async def late() -> None:
-            with pytest.raises(InvalidTxnState, match="has ended meanwhile"):
+            with pytest.raises(InvalidTxnState, match="ended while the call was waiting"):
                 await producer.send("later", b"never")
             refused.set()
 
@@ -690,7 +686,7 @@ async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
     assert await visible(broker, "later") == []
 
 
-async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
+async def test_a_commit_that_fails_unawaited_is_raised_once_by_the_next_begin(
     broker: Broker, new_producer: NewProducer
 ):
     given_up = anyio.Event()
@@ -708,7 +704,7 @@ async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
         given_up.set()
         with pytest.raises(TransactionFailed):
             await producer.begin_transaction()
-        # Whoever aborts now does nothing wrong.
+        # An abort is allowed, though there is nothing left to abort.
         await producer.abort_transaction()
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
@@ -716,7 +712,7 @@ async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
     assert await visible(broker) == [b"v"]
 
 
-async def test_who_waits_for_a_commit_hears_that_the_producer_was_closed(
+async def test_closing_the_producer_ends_a_waiting_commit(
     broker: Broker, new_producer: NewProducer
 ):
     broker.on(ApiKey.END_TXN, Drop())
@@ -724,25 +720,25 @@ async def test_who_waits_for_a_commit_hears_that_the_producer_was_closed(
     await producer.start()
     await producer.begin_transaction()
     await producer.send_and_wait("t", b"v", partition=0)
-    heard: list[KafkaError] = []
+    raised: list[KafkaError] = []
 
     async def commit() -> None:
         try:
             await producer.commit_transaction()
         except KafkaError as error:
-            heard.append(error)
+            raised.append(error)
 
     async with anyio.create_task_group() as group:
         group.start_soon(commit)
         await broker.wait_for_request(ApiKey.END_TXN)
         await producer.stop()
-    assert [type(error) for error in heard] == [ClientClosed]
+    assert [type(error) for error in raised] == [ClientClosed]
 
 
-# --- releases that differ -----------------------------------------------------------------------
+# --- older and mixed releases ---
 
 
-async def test_the_protocol_is_decided_anew_for_each_transaction(anyio_backend: object):
+async def test_the_transaction_version_is_chosen_for_each_transaction(anyio_backend: object):
     async with Broker(as_of="3.9") as broker:
         await broker.create_topic("t")
         async with Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer:
@@ -757,14 +753,14 @@ async def test_the_protocol_is_decided_anew_for_each_transaction(anyio_backend: 
         assert await visible(broker) == [b"classic", b"in between", b"implicit"]
         ends = [seen.version for seen in broker.requests.of(ApiKey.END_TXN)]
         assert ends[0] < 5 <= ends[-1]
-        # What was sent under the older protocol is fenced from the newer one's transactions.
+        # The epoch bump fences late requests of the older version.
         raised = broker.requests.of(ApiKey.INIT_PRODUCER_ID)[-1].message
         assert isinstance(raised, InitProducerIdRequest)
         assert raised.producer_id >= 0
 
 
-async def test_a_node_that_does_not_know_the_features_yet_takes_part(anyio_backend: object):
-    """As one does that has just started: its connections stay as long as any other."""
+async def test_a_node_without_finalized_features_takes_part(anyio_backend: object):
+    """Answer as a node that has just started and knows no finalized features yet."""
     async with Broker(nodes=3, auto_create_topics=False) as broker:
         await broker.create_topic("t", partitions=3, replication_factor=3)
         broker.on(ApiKey.API_VERSIONS, without_features, node=broker.leader("t", 1))
@@ -779,26 +775,26 @@ async def test_a_node_that_does_not_know_the_features_yet_takes_part(anyio_backe
 
 
 async def without_features(seen: SeenRequest) -> ApiVersionsResponse:
-    told = RELEASES["4.3"].advertised
+    advertised = RELEASES["4.3"].advertised
     return ApiVersionsResponse(
         error_code=0,
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in told.items()
+            for key, (low, high) in advertised.items()
         ],
     )
 
 
 async def old_producer(broker: Broker) -> Producer:
     await broker.create_topic("t", partitions=1)
-    # A batch for each record, so that several are under way at once.
+    # One batch per record, so that several are in flight at once.
     options = QUICK | {"batch_size_bytes": 1}
     producer = Producer(bootstrap_servers=broker.bootstrap_servers, **options)
     await producer.start()
     return producer
 
 
-async def test_brokers_that_raise_no_epoch_go_on_after_what_surely_was_not_written():
+async def test_without_epoch_bump_the_producer_continues_after_a_certain_failure():
     async with Broker(as_of="1.1") as broker:
         producer = await old_producer(broker)
         await producer.begin_transaction()
@@ -814,7 +810,7 @@ async def test_brokers_that_raise_no_epoch_go_on_after_what_surely_was_not_writt
         assert await visible(broker) == [b"v", b"w"]
 
 
-async def test_brokers_that_raise_no_epoch_end_the_producer_after_what_stays_unknown():
+async def test_without_epoch_bump_an_unknown_outcome_fails_the_producer():
     async with Broker(as_of="1.1") as broker:
         producer = await old_producer(broker)
         await producer.begin_transaction()
@@ -823,9 +819,9 @@ async def test_brokers_that_raise_no_epoch_end_the_producer_after_what_stays_unk
         delivery = await producer.send("t", b"unknown")
         with pytest.raises(DeliveryUnknown):
             await delivery
-        with pytest.raises(KafkaError, match="make a new producer"):
+        with pytest.raises(KafkaError, match="create a new producer"):
             await producer.abort_transaction()
-        with pytest.raises(KafkaError, match="make a new producer"):
+        with pytest.raises(KafkaError, match="create a new producer"):
             await producer.begin_transaction()
         await producer.stop()
         async with (
@@ -836,7 +832,7 @@ async def test_brokers_that_raise_no_epoch_end_the_producer_after_what_stays_unk
         assert await visible(broker) == [b"v"]
 
 
-async def test_old_brokers_cannot_check_the_member_and_say_so():
+async def test_offsets_of_a_member_need_brokers_that_check_it():
     async with Broker(as_of="1.1") as broker:
         producer = await old_producer(broker)
         await producer.begin_transaction()
@@ -850,31 +846,31 @@ async def test_old_brokers_cannot_check_the_member_and_say_so():
         await producer.stop()
 
 
-# --- several tasks --------------------------------------------------------------------------------
+# --- several tasks ---
 
 
-async def test_offsets_of_a_transaction_that_another_task_aborts(
+async def test_send_offsets_raises_when_another_task_aborts(
     broker: Broker, new_producer: NewProducer
 ):
     broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     async with new_producer() as producer:
         await producer.begin_transaction()
-        heard: list[KafkaError] = []
+        raised: list[KafkaError] = []
 
         async def send_offsets() -> None:
             try:
                 await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g"))
             except KafkaError as error:
-                heard.append(error)
+                raised.append(error)
 
         async with anyio.create_task_group() as group:
             group.start_soon(send_offsets)
             await broker.wait_for_request(ApiKey.TXN_OFFSET_COMMIT)
             await producer.abort_transaction()
-        assert [type(error) for error in heard] == [TransactionAborted]
+        assert [type(error) for error in raised] == [TransactionAborted]
 
 
-async def test_a_consumer_that_was_closed_need_not_be_told(
+async def test_committed_offsets_of_a_closed_consumer_are_ignored(
     broker: Broker, new_producer: NewProducer
 ):
     options = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
@@ -892,7 +888,7 @@ async def test_a_consumer_that_was_closed_need_not_be_told(
     assert await visible(broker) == [b"v", b"w"]
 
 
-async def test_an_abort_that_took_too_long_can_be_asked_again(
+async def test_an_abort_that_timed_out_can_be_awaited_again(
     broker: Broker, new_producer: NewProducer
 ):
     async with new_producer(request_timeout_ms=300) as producer:
@@ -901,7 +897,7 @@ async def test_an_abort_that_took_too_long_can_be_asked_again(
         silent = broker.on(ApiKey.END_TXN, Drop())
         with (
             max_block(producer, 100),
-            pytest.raises(RequestTimedOut, match="has not answered to the abort"),
+            pytest.raises(RequestTimedOut, match="has not confirmed the abort"),
         ):
             await producer.abort_transaction()
         with pytest.raises(InvalidTxnState, match="being aborted"):
@@ -911,7 +907,7 @@ async def test_an_abort_that_took_too_long_can_be_asked_again(
     assert await visible(broker) == []
 
 
-async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
+async def test_the_next_transaction_waits_for_the_previous_markers(
     anyio_backend: object, release: str
 ):
     async with Broker(as_of=release, transaction_marker_delay_ms=60) as broker:
@@ -930,7 +926,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
             assert [(await consumer.getone()).value for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
+async def test_an_expired_in_flight_record_is_not_appended_after_the_abort(
     broker: Broker, new_producer: NewProducer, release: str
 ):
     landed = anyio.Event()
@@ -945,14 +941,14 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
     async with new_producer(transactional_id=name, **options) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
-        # It expires during the second attempt.
+        # The record expires during the second attempt.
         broker.on(ApiKey.PRODUCE, Delay(0.2), times=2)
         broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
         broker.on(ApiKey.PRODUCE, take, times=1)
         with pytest.raises(DeliveryUnknown):
             await producer.send_and_wait("t", b"never either", partition=0)
         await producer.abort_transaction()
-        # Where the end raises no epoch, what is under way has come to its end before it.
+        # With TV_0 the abort waits for requests in flight.
         assert landed.is_set() or release != RELEASE_TV_0
         await landed.wait()
         async with producer.transaction():
@@ -960,7 +956,7 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
     assert await visible(broker) == [b"v"]
 
 
-async def test_an_answer_about_a_transaction_that_is_over_does_not_end_the_producer(
+async def test_a_late_response_of_an_ended_transaction_does_not_fail_the_producer(
     anyio_backend: object,
 ):
     aborting = anyio.Event()
@@ -983,7 +979,7 @@ async def test_an_answer_about_a_transaction_that_is_over_does_not_end_the_produ
             group.start_soon(producer.abort_transaction)
             await anyio.wait_all_tasks_blocked()
             aborting.set()
-        # Its requests are answered after the one that was given up.
+        # Its requests are answered after the abandoned one.
         async with producer.transaction():
             await producer.send("t", b"v")
         assert await visible(broker) == [b"v"]

@@ -1,4 +1,4 @@
-"""Requests as messages, and what their answers say."""
+"""The messages of requests, and parsed responses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ REQUESTS: list[tuple[TransactionRequest, ApiKey, ToCoordinator, int, int]] = [
 
 
 @pytest.mark.parametrize(("request_", "key", "route", "low", "high"), REQUESTS)
-def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
+def test_coordinator_and_version_range_of_each_request(
     request_: TransactionRequest, key: ApiKey, route: ToCoordinator, low: int, high: int
 ) -> None:
     out = build_request(request_, "id", 60_000)
@@ -87,7 +87,7 @@ def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
         assert wire.to_json(decoded, version) == wire.to_json(built, version)
 
 
-def test_what_the_messages_say() -> None:
+def test_the_fields_of_the_messages() -> None:
     first: Any = build_request(RequestProducerId(None), "id", 60_000).message
     assert (first.transactional_id, first.transaction_timeout_ms) == ("id", 60_000)
     assert (first.producer_id, first.producer_epoch) == (-1, -1)
@@ -100,12 +100,16 @@ def test_what_the_messages_say() -> None:
     assert (end.transactional_id, end.producer_id, end.committed) == ("id", 7, True)
 
 
-def test_a_member_is_named_where_it_is_checked() -> None:
+def test_offset_commits_name_the_member_where_it_is_checked() -> None:
     out = build_request(TxnOffsetCommit(ME, TV_0, COMMIT), "id", 1)
     assert isinstance(out.message, VersionedRequest)
-    told: Any = out.message.build(3)
-    assert (told.generation_id, told.member_id, told.group_instance_id) == (4, "m", "static")
-    (a, b) = told.topics
+    message: Any = out.message.build(3)
+    assert (message.generation_id, message.member_id, message.group_instance_id) == (
+        4,
+        "m",
+        "static",
+    )
+    (a, b) = message.topics
     assert (a.partitions[0].committed_offset, a.partitions[0].committed_metadata) == (5, "note")
     assert (a.partitions[0].committed_leader_epoch, b.name) == (2, "b")
     with pytest.raises(UnsupportedVersion, match=r"before Kafka 2.5 .* GroupMetadata") as refused:
@@ -207,7 +211,7 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             end(),
             ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(None)),
         ),
-        # An epoch that goes back is none.
+        # A lower epoch is ignored.
         (
             EndTxn(NEXT, TV_2, committed=True),
             end(0, 7),
@@ -225,7 +229,7 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         ),
     ],
 )
-def test_what_answers_say(
+def test_parsed_responses(
     request_: TransactionRequest, response: Any, expected: ParsedTxnResponse
 ) -> None:
     assert parse_response(request_, response) == expected
@@ -236,20 +240,20 @@ def error_of(request: TransactionRequest, response: Any, hint: str = "") -> Any:
     return error_from_response(request, parsed, broker="1", transactional_id="id", hint=hint)
 
 
-def test_who_is_fenced_is_told_its_name() -> None:
+def test_a_fencing_error_names_the_transactional_id() -> None:
     error = error_of(EndTxn(ME, TV_0, committed=True), end(90), ", for its age")
     assert type(error) is ProducerFenced
     assert (error.transactional_id, error.broker, error.api) == ("id", "1", "EndTxn")
     assert "took over, or the coordinator ended the transaction, for its age" in str(error)
 
 
-def test_a_refused_partition_is_named() -> None:
+def test_an_error_names_the_rejected_partition() -> None:
     error = error_of(ADDING, partitions(a=0, b=DENIED))
     assert isinstance(error, BrokerError)
     assert (error.code, error.topic, error.partition) == (DENIED, "b", 0)
 
 
-def test_a_group_is_named() -> None:
+def test_an_error_names_the_group() -> None:
     error = error_of(
         AddOffsetsToTxn(ME, "g"), AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=30)
     )
@@ -257,7 +261,7 @@ def test_a_group_is_named() -> None:
 
 
 @pytest.mark.parametrize("code", [22, 25, 27, 82, 113])
-def test_who_lost_its_membership_could_not_commit(code: int) -> None:
+def test_a_lost_membership_is_a_failed_commit(code: int) -> None:
     error = error_of(COMMITTING, offsets(a=code, b=0))
     assert type(error) is CommitFailed
     assert error.group == "g"

@@ -1,4 +1,4 @@
-"""The machine of transactions: every state with every event, and what it asks of coordinators."""
+"""The transaction state machine: every state with every event, and its requests."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ EXPECTED: dict[tuple[type[Any], type[Any]], Any] = {
         )
     },
 }
-"""The state to which a pair leads; a pair that is absent is out of order, or cannot happen."""
+"""The next state of each pair; a missing pair is rejected or impossible."""
 
 
 @pytest.mark.parametrize("event", events(), ids=lambda kind: kind.__name__)
@@ -216,16 +216,16 @@ def test_every_state_with_every_event(state: type[Any], event: type[Any]):
 
 def test_an_error_of_a_state_is_raised_as_a_copy():
     machine = machine_in(FatalError(error := ProducerFenced("f")))
-    with pytest.raises(ProducerFenced) as told:
+    with pytest.raises(ProducerFenced) as raised:
         machine.check_allowed(BeginTransaction)
-    assert told.value is not error
+    assert raised.value is not error
 
 
-# --- what it asks -----------------------------------------------------------------------------
+# --- requests ---
 
 
 class Run:
-    """A machine and answers to what it asks; all records are flushed unless said otherwise."""
+    """A state machine and the responses to its requests; records count as flushed by default."""
 
     def __init__(self, transaction_version: TransactionVersion = TV_0) -> None:
         self.machine = TransactionStateMachine("id", Backoff(0.1, 1.0))
@@ -249,7 +249,7 @@ class Run:
         return self.machine.next_request(self.now, flushed=flushed, sequence_gap=gap)
 
     def later(self) -> None:
-        """When the pause is over."""
+        """Let the backoff pass."""
         deadline = self.machine.next_deadline()
         assert deadline < NEVER
         assert self.ask() is None
@@ -284,7 +284,7 @@ def test_partitions_are_added_together_before_the_end():
     assert (run.machine.begun, run.machine.committed, run.machine.aborted) == (1, 1, 0)
 
 
-def test_with_the_newer_protocol_nothing_is_added_and_the_end_gives_an_identity():
+def test_with_tv_2_nothing_is_added_and_the_end_returns_an_identity():
     run = Run(TV_2)
     run.begin(AddPartition(TP), RecordsSent(), CommitTransaction())
     assert run.ask() == EndTxn(ME, TV_2, committed=True)
@@ -294,7 +294,7 @@ def test_with_the_newer_protocol_nothing_is_added_and_the_end_gives_an_identity(
 
 @pytest.mark.parametrize("transaction_version", TransactionVersion)
 @pytest.mark.parametrize("call", [CommitTransaction(), AbortTransaction()])
-def test_what_no_coordinator_knows_is_ended_without_asking(
+def test_an_unstarted_transaction_ends_without_a_request(
     transaction_version: TransactionVersion, call: TransactionCall
 ):
     run = Run(transaction_version)
@@ -339,7 +339,7 @@ def test_a_commit_waits_for_the_offsets_too():
     assert run.ask() == EndTxn(ME, TV_2, committed=True)
 
 
-def test_offsets_of_an_aborted_transaction_are_not_kept():
+def test_offsets_of_an_aborted_transaction_are_not_committed():
     run = Run(TV_2)
     commit = offset_commit()
     run.begin(SendOffsetsToTransaction(commit))
@@ -352,7 +352,7 @@ def test_offsets_of_an_aborted_transaction_are_not_kept():
 
 
 @pytest.mark.parametrize("action", [TransactionAction.RETRY, TransactionAction.FIND_COORDINATOR])
-def test_what_is_to_be_repeated_is_repeated_after_a_pause_with_what_came_meanwhile(
+def test_a_retry_waits_and_includes_new_partitions(
     action: TransactionAction,
 ):
     run = Run()
@@ -368,7 +368,7 @@ def test_what_is_to_be_repeated_is_repeated_after_a_pause_with_what_came_meanwhi
     assert run.machine.next_deadline() == NEVER
 
 
-def test_the_end_of_the_transaction_before_is_awaited_with_short_pauses():
+def test_concurrent_transactions_are_retried_with_short_backoff():
     concurrent = KafkaError("C")
     concurrent.name = "CONCURRENT_TRANSACTIONS"  # type: ignore[attr-defined]
     pauses = []
@@ -382,7 +382,7 @@ def test_the_end_of_the_transaction_before_is_awaited_with_short_pauses():
     assert pauses[1] > 0.07
 
 
-def test_a_commit_without_an_answer_is_repeated_and_never_aborted():
+def test_an_unanswered_commit_is_retried_and_never_aborted():
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -391,7 +391,7 @@ def test_a_commit_without_an_answer_is_repeated_and_never_aborted():
     for _ in range(3):
         assert run.ask() == EndTxn(ME, TV_0, committed=True)
         run.lost()
-        with pytest.raises(InvalidTxnState, match=r"aborted, but .* being committed"):
+        with pytest.raises(InvalidTxnState, match=r"cannot abort .* being committed"):
             run.handle(AbortTransaction())
         run.later()
     assert run.ask() == EndTxn(ME, TV_0, committed=True)
@@ -402,7 +402,7 @@ def test_a_commit_without_an_answer_is_repeated_and_never_aborted():
 @pytest.mark.parametrize(
     "action", [TransactionAction.FENCED, TransactionAction.FATAL, TransactionAction.BUMP_ONLY]
 )
-def test_who_is_fenced_after_an_unanswered_commit_may_have_committed(action: TransactionAction):
+def test_a_fenced_producer_may_have_committed_after_an_unanswered_commit(action: TransactionAction):
     run = Run()
     transaction = run.begin(CommitTransaction())
     transaction.started = True
@@ -419,14 +419,14 @@ def test_who_is_fenced_after_an_unanswered_commit_may_have_committed(action: Tra
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_a_commit_that_surely_was_not_carried_out_can_be_aborted(sent: bool):
+def test_a_commit_that_was_certainly_rejected_can_be_aborted(sent: bool):
     run = Run(TV_2)
     run.begin(RecordsSent(), CommitTransaction())
     run.ask()
     run.lost(sent=sent)
     run.later()
     run.ask()
-    # The coordinator says that it has aborted.
+    # The coordinator aborted the transaction.
     run.refused(TransactionAction.ABORT)
     assert isinstance(run.state, AbortableError)
     run.handle(AbortTransaction())
@@ -435,7 +435,7 @@ def test_a_commit_that_surely_was_not_carried_out_can_be_aborted(sent: bool):
     assert run.state == Ready(NEXT, TV_2, committed=False)
 
 
-def test_a_failed_record_leaves_nothing_but_an_abort():
+def test_after_a_failed_record_only_an_abort_is_allowed():
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -461,7 +461,7 @@ def test_a_failed_record_leaves_nothing_but_an_abort():
 
 
 @pytest.mark.parametrize("why", ["gap", "numbers", "refused"])
-def test_the_epoch_is_raised_after_what_left_gaps(why: str):
+def test_the_epoch_is_bumped_after_a_sequence_gap(why: str):
     run = Run()
     transaction = run.begin(AddPartition(TP))
     transaction.started = True
@@ -479,7 +479,7 @@ def test_the_epoch_is_raised_after_what_left_gaps(why: str):
     assert run.state == Ready(NEXT, TV_0, committed=False)
 
 
-def test_brokers_that_raise_no_epoch_leave_no_way_on():
+def test_without_epoch_bump_a_sequence_gap_fails_the_producer():
     run = Run()
     run.machine.can_bump_epoch = False
     transaction = run.begin(EpochBumpRequired(), AbortTransaction())
@@ -487,10 +487,10 @@ def test_brokers_that_raise_no_epoch_leave_no_way_on():
     run.ask()
     run.done(TxnEnded(None))
     assert isinstance(run.state, FatalError)
-    assert "make a new producer" in str(run.state.error)
+    assert "create a new producer" in str(run.state.error)
 
 
-def test_what_the_coordinator_forgot_is_not_ended():
+def test_end_txn_is_skipped_if_the_producer_id_is_unknown():
     run = Run()
     transaction = run.begin(AddPartition(TP))
     transaction.started = True
@@ -500,7 +500,7 @@ def test_what_the_coordinator_forgot_is_not_ended():
     assert run.ask() == RequestProducerId(ME)
 
 
-def test_an_abort_that_is_refused_is_carried_out_by_a_new_epoch():
+def test_a_rejected_abort_bumps_the_epoch():
     run = Run()
     transaction = run.begin(AbortTransaction())
     transaction.started = True
@@ -509,7 +509,7 @@ def test_an_abort_that_is_refused_is_carried_out_by_a_new_epoch():
     assert run.ask() == RequestProducerId(ME)
 
 
-def test_an_abort_first_learns_whether_there_is_anything_to_end():
+def test_an_abort_first_finds_out_if_the_transaction_started():
     run = Run()
     run.begin(AddPartition(TP))
     assert run.ask() == AddPartitionsToTxn(ME, (TP,))
@@ -522,7 +522,7 @@ def test_an_abort_first_learns_whether_there_is_anything_to_end():
 
 
 @pytest.mark.parametrize("name", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
-def test_who_is_not_the_coordinator_leaves_open_whether_there_is_anything_to_end(name: str):
+def test_a_response_of_another_broker_leaves_the_start_unknown(name: str):
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -541,7 +541,7 @@ def test_who_is_not_the_coordinator_leaves_open_whether_there_is_anything_to_end
     assert run.ask() == EndTxn(ME, TV_0, committed=False)
 
 
-def test_numbers_that_are_lost_while_it_is_committed_are_of_the_next_transaction():
+def test_sequences_lost_during_a_commit_affect_the_next_transaction():
     run = Run()
     run.begin(CommitTransaction()).started = True
     assert run.ask() == EndTxn(ME, TV_0, committed=True)
@@ -552,7 +552,7 @@ def test_numbers_that_are_lost_while_it_is_committed_are_of_the_next_transaction
 
 
 @pytest.mark.parametrize("call", [CommitTransaction(), AbortTransaction()])
-def test_an_end_that_should_have_raised_the_epoch_and_did_not(call: TransactionCall):
+def test_an_end_with_tv_2_that_did_not_bump_the_epoch(call: TransactionCall):
     run = Run(TV_2)
     run.begin(RecordsSent(), call)
     run.ask()
@@ -564,7 +564,7 @@ def test_an_end_that_should_have_raised_the_epoch_and_did_not(call: TransactionC
 
 
 @pytest.mark.parametrize("action", [TransactionAction.FENCED, TransactionAction.BUMP_ONLY])
-def test_who_is_fenced_after_a_commit_that_timed_out_in_the_broker_may_have_committed(
+def test_a_fenced_producer_may_have_committed_after_a_broker_timeout(
     action: TransactionAction,
 ):
     run = Run()
@@ -578,7 +578,7 @@ def test_who_is_fenced_after_a_commit_that_timed_out_in_the_broker_may_have_comm
     assert "may be committed or not" in str(run.state.error)
 
 
-def test_what_surely_was_not_added_is_not_asked_again_by_an_abort():
+def test_an_abort_does_not_retry_partitions_that_were_not_added():
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -589,7 +589,7 @@ def test_what_surely_was_not_added_is_not_asked_again_by_an_abort():
     assert run.state == Ready(ME, TV_0, committed=False)
 
 
-def test_refused_partitions_of_an_abort_change_nothing():
+def test_rejected_partitions_do_not_change_an_abort():
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -599,7 +599,7 @@ def test_refused_partitions_of_an_abort_change_nothing():
     assert run.state == Ready(ME, TV_0, committed=False)
 
 
-def test_offsets_without_an_answer_are_not_repeated_by_an_abort():
+def test_an_abort_does_not_retry_unanswered_offsets():
     run = Run(TV_2)
     run.begin(SendOffsetsToTransaction(offset_commit()))
     run.ask()
@@ -609,7 +609,7 @@ def test_offsets_without_an_answer_are_not_repeated_by_an_abort():
     assert run.ask() == EndTxn(ME, TV_2, committed=False), "the coordinator may know of it"
 
 
-def test_an_answer_that_comes_late_is_noted():
+def test_a_late_response_is_noted():
     run = Run()
     transaction = run.begin(AddPartition(TP))
     run.ask()
@@ -643,13 +643,13 @@ def test_a_detached_transaction_is_left_open():
         (TV_2, TV_0, False),
     ],
 )
-def test_the_epoch_is_raised_when_the_cluster_changes_to_the_newer_protocol(
+def test_the_epoch_is_bumped_when_the_cluster_upgrades_to_tv_2(
     last: TransactionVersion | None, transaction_version: TransactionVersion, must: bool
 ):
     assert machine_in(Ready(ME, last)).must_bump_epoch(transaction_version) is must
 
 
-def test_numbers_lost_between_transactions_raise_the_epoch_before_the_next():
+def test_sequences_lost_between_transactions_bump_the_epoch():
     run = Run()
     run.handle(EpochBumpRequired())
     assert run.machine.must_bump_epoch(TV_0)
@@ -659,7 +659,7 @@ def test_numbers_lost_between_transactions_raise_the_epoch_before_the_next():
     assert not run.machine.must_bump_epoch(TV_0)
 
 
-def test_numbers_lost_between_transactions_are_the_end_with_old_brokers():
+def test_sequences_lost_between_transactions_fail_with_old_brokers():
     run = Run()
     run.machine.can_bump_epoch = False
     run.handle(EpochBumpRequired(), InitTransactions())
@@ -667,7 +667,7 @@ def test_numbers_lost_between_transactions_are_the_end_with_old_brokers():
 
 
 @pytest.mark.parametrize("action", [TransactionAction.FATAL, TransactionAction.FENCED])
-def test_a_fatal_answer_ends_everything(action: TransactionAction):
+def test_a_fatal_response_fails_the_producer(action: TransactionAction):
     run = Run()
     run.begin(AddPartition(TP))
     run.ask()
@@ -679,11 +679,11 @@ def test_a_fatal_answer_ends_everything(action: TransactionAction):
             run.handle(call)
 
 
-# --- whatever comes ---------------------------------------------------------------------------
+# --- random events ---
 
 
 def _answer(draw: Any, run: Run, request: TransactionRequest) -> None:
-    """Some answer to a request."""
+    """Answer a request in some way."""
     kind = draw(st.sampled_from(["done", "again", "lost", "unsent", "abort", "bump", "fatal"]))
     if isinstance(request, RequestProducerId) and kind in {"abort", "bump"}:
         kind = "again"
@@ -712,7 +712,7 @@ def _answer(draw: Any, run: Run, request: TransactionRequest) -> None:
 
 
 @given(st.data(), st.sampled_from(TransactionVersion))
-def test_whatever_comes_a_commit_is_told_only_after_the_coordinators_word(
+def test_a_commit_is_reported_only_after_the_coordinators_response(
     data: st.DataObject, transaction_version: TransactionVersion
 ):
     run = Run(transaction_version)

@@ -1,4 +1,4 @@
-"""Transactions while everything fails now and then; more seeds: see `storm`."""
+"""Transactions under random faults; `storm` runs more seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_was_committed_is_seen_once_and_nothing_else(
+async def test_committed_records_are_visible_once_and_no_others(
     anyio_backend: object, seed: int, release: str
 ):
     found = await storm(seed, release)
