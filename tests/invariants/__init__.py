@@ -1,5 +1,5 @@
 """Record what applications observe while faults happen, and check it against the guarantees.
 
-`events` are what happened, `recorder` writes them down, `observed` is what the brokers saw and
-hold, `checker` judges.
+`events` defines the recorded events, `recorder` records them, `observed` holds the brokers' logs
+and requests, `checker` runs the checks.
 """

@@ -1,4 +1,4 @@
-"""Watches an embedded broker through a run: `Observed` of what it was asked and holds."""
+"""Observe an embedded broker during a run: requests, responses, log lines, and the final logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.invariants.observed import (
 __all__ = ("BrokerObserver", "read_log")
 
 MAX_LINES = 20_000
-"""Log lines kept; older ones go."""
+"""Log lines kept; older ones are dropped."""
 
 POSITION_GONE = {
     ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -53,17 +53,17 @@ MISTAKES = {
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ErrorCode.INVALID_RECORD,
 }
-"""What a broker answers when nothing is broken only to a client that has made a mistake."""
+"""Error codes that, without faults, only a faulty request causes."""
 
 PUT_OFF = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""What a coordinator answers that cannot keep offsets at the moment."""
+"""Error codes of a coordinator that cannot store offsets at the moment."""
 
 ABORT, COMMIT = 0, 1
-"""The types of control records, in the second two bytes of their key."""
+"""Types of control records: bytes 2 and 3 of the key."""
 
 
 def read_log(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> Log:
@@ -151,10 +151,10 @@ class _LogCapture(logging.Handler):
 
 
 class BrokerObserver:
-    """From its making to `end` it sees every request that the broker answers, and log lines.
+    """Observes every answered request, and log lines, until `end`.
 
-    Make it when the broker is up and before there are clients; call `observed` while the
-    broker is still up. `topic_gone` keeps the logs of a topic that is about to be deleted.
+    Create it when the broker runs and before there are clients; call `observed` while the broker
+    still runs. `topic_gone` keeps the logs of a topic that will be deleted.
     """
 
     LOGGERS = ("aiokafkawire", "asyncio")
@@ -179,13 +179,13 @@ class BrokerObserver:
             logging.getLogger(name).addHandler(self._lines)
 
     def end(self) -> None:
-        """Watch no longer; what was seen stays."""
+        """Stop observing; the observations are kept."""
         self._stop_watching()
         for name in self.LOGGERS:
             logging.getLogger(name).removeHandler(self._lines)
 
     def topic_gone(self, topic: str) -> None:
-        """A topic is about to be deleted: what it holds is kept as of an incarnation before."""
+        """Keep the logs of a topic that will be deleted, with the number of its incarnation."""
         self._learn_names()
         incarnation = self._incarnations.get(topic, 0)
         for partition in range(self._broker.topics[topic]):
@@ -193,7 +193,7 @@ class BrokerObserver:
         self._incarnations[topic] = incarnation + 1
 
     def observed(self) -> Observed:
-        """All that was seen. The caller adds what it knows itself (`left_behind`, `reprs` …)."""
+        """Return all observations. The caller adds its own (`left_behind`, `reprs` …)."""
         broker = self._broker
         logs = [
             read_log(broker, topic, partition, self._incarnations.get(topic, 0))

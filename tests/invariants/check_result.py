@@ -12,7 +12,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A guarantee that does not hold. `events` are those that show it, the first few."""
+    """A guarantee that does not hold. `events` are the first few events that show it."""
 
     invariant: int
     text: str
@@ -26,16 +26,16 @@ class Violation:
 class Guarantees:
     """Guarantees of a scenario; those of the clients follow from their options.
 
-    `durable`: brokers lose nothing that all replicas in sync had (min.insync.replicas 2, no unclean
-    election, at most one node at a time loses what it had not written). `numbers`: brokers know
-    idempotent producers (0.11 and later). `resets`: positions may be lost by retention or
-    truncation. `topics_remade`: topics are deleted and recreated; readers can detect it by ids
-    `in_fetches` (3.1 and later) at once, else by those `in_metadata` (2.8) when they look there.
-    `complete_groups`: groups whose members must have been given every record at the end.
-    `complete_readers`: consumers without a group, likewise. `consumed_within_s`: after the heal.
-    `hostile`: peers send bytes that break the protocol. `slack_s`: how late a call may be.
-    `sessions_hold`: a member loses its partitions only if its application does not call, or while
-    something is broken. `secrets`: what must stand in no log line, no repr and no error's text.
+    `durable`: brokers lose no record that the whole ISR had (min.insync.replicas 2, no unclean
+    election, at most one node at a time loses unsynced data). `numbers`: brokers support idempotent
+    producers (0.11 and later). `resets`: positions may be lost by retention or truncation.
+    `topics_remade`: topics are deleted and recreated; readers detect it by the ids `in_fetches`
+    (3.1 and later), else by those `in_metadata` (2.8) with the next metadata request.
+    `complete_groups`: groups whose members must be given every record. `complete_readers`: the same
+    for consumers without a group. `consumed_within_s`: limit for that after the heal. `hostile`:
+    peers violate the protocol. `slack_s`: tolerance for the end of a call. `sessions_hold`: a
+    member loses its partitions only if its application does not poll, or during a fault. `secrets`:
+    texts that must not be in log lines, reprs and errors.
     """
 
     durable: bool = True

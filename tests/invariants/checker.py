@@ -1,7 +1,7 @@
 """Check a history against the guarantees: `check(history, observed, guarantees)`.
 
-Each invariant is a function of its own in `invariants`; it does no I/O, reads no clock, and needs
-few passes over what it looks at.
+Each invariant is one function in `checks`. It does no I/O, reads no clock, and needs few passes
+over the history.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
 
 
 def check(history: Sequence[Event], observed: Observed, guarantees: Guarantees) -> list[Violation]:
-    """Every violation of the invariants."""
+    """Return every violation of the invariants."""
     return list(judge(history, observed, guarantees).violations)
 
 
 def judge(history: Sequence[Event], observed: Observed, guarantees: Guarantees) -> CheckResult:
-    """As `check`, and which invariants could not be looked at, with the reason."""
+    """Return the violations, and the invariants that could not be checked with the reason."""
     run = Run(history, observed, guarantees)
     violations: list[Violation] = []
     not_checked: dict[int, str] = {}
-    # Much is made and nothing goes: the collector would look at all of it again and again.
+    # Many objects are made and none is freed: garbage collection would only cost time.
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,10 +1,11 @@
 """Events of a run as the users of the clients see them.
 
-A history is a list of events in the order in which they happened. Several processes write one each,
-as JSON lines, and `merged` puts them together.
+A history is a list of events in order. With several processes each writes its own as JSON lines,
+and `merged` combines them.
 
-Each record has a value of its own: `make_value(producer, number, payload)`. A record that is sent
-again (an application's retry, repeated work) gets another number; its payload may be the same."""
+Each record has a unique value: `make_value(producer, number, payload)`. A record that is sent again
+(an application's retry, repeated work) gets another number; its payload may be the same.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ Partitions = tuple[TopicPartition, ...]
 Offsets = tuple[tuple[TopicPartition, int], ...]
 
 Outcome = Literal["ok", "failed", "unknown"]
-"""Of a commit: acknowledged; surely not carried out; nobody knows."""
+"""Outcome of a commit: acknowledged, certainly not stored, or unknown."""
 
 Ending = Literal["committed", "aborted", "unknown", "fenced"]
-"""Of a transaction. "unknown": committed or aborted, as a whole; "fenced": as good as aborted."""
+"""Outcome of a transaction. "unknown": committed or aborted completely; "fenced": like aborted."""
 
 CANCELLED = "Cancelled"
-"""The error of a call that was cancelled."""
+"""Error name of a cancelled call."""
 
 
 class RecordIdentity(NamedTuple):
@@ -38,7 +39,7 @@ class RecordIdentity(NamedTuple):
 
 
 def make_value(producer: str, number: int, payload: bytes = b"") -> bytes:
-    """The value of a producer's record; no two have the same number."""
+    """Return the value of a producer's record; each number is used once."""
     return b"%s-%d|%s" % (producer.encode(), number, payload)
 
 
@@ -53,7 +54,7 @@ def parse_value(value: bytes) -> RecordIdentity | None:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`at` is in seconds on the run's clock, `client` the name of who saw it ("" for the world)."""
+    """`at` is in seconds on the run's clock, `client` the client's name ("" for the cluster)."""
 
     at: float
     client: str
@@ -64,7 +65,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Opened(Event):
-    """A client was made; `options` as its configuration has them, `kind` "producer", "consumer"."""
+    """A client was created. `options` are those of its configuration, `kind` is "producer" or
+    "consumer"."""
 
     kind: str
     options: dict[str, Any]
@@ -72,8 +74,8 @@ class Opened(Event):
 
 @dataclass(frozen=True, slots=True)
 class Closed(Event):
-    """A client was left in good order; `error` is what leaving raised. `cancelled`: a cancellation
-    ended what it was used for."""
+    """A client was closed in good order. `error` is the error that closing raised; `cancelled`: it
+    was closed because of a cancellation."""
 
     error: str | None = None
     cancelled: bool = False
@@ -86,7 +88,7 @@ class Crashed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Called(Event):
-    """A call began. It may take `limit_s` seconds; None: it waits for data, as `async for` does.
+    """A call began. Its limit is `limit_s` seconds; None: it waits for data, as `async for` does.
 
     `task` identifies the calling task: its records count as processed when it calls again.
     """
@@ -99,8 +101,8 @@ class Called(Event):
 
 @dataclass(frozen=True, slots=True)
 class Returned(Event):
-    """A call ended. `error` is the class of what it raised, `typed` whether that is of the kinds
-    that callers may count on: `KafkaError`, a cancellation, or the application's own."""
+    """A call ended. `error` is the class of its error; `typed`: that is a documented kind
+    (`KafkaError`, a cancellation, or the application's own error)."""
 
     call: int
     error: str | None = None
@@ -113,10 +115,10 @@ class Returned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Sending(Event):
-    """Records are about to be handed over, in this order: one, or several in one call.
+    """Records will be handed over in this order: one, or several in one call.
 
-    `send` is a number of the client's own, `partition` what the application asked for,
-    `transaction` the one that was open. `limit_s` is that of the handing over.
+    `send` is a number of the client, `partition` the one that the application chose, `transaction`
+    the open one. `limit_s` is the limit of the hand-over.
     """
 
     send: int
@@ -129,8 +131,8 @@ class Sending(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandedOver(Event):
-    """The call returned: the client has the records, and owes an outcome of each within `limit_s`
-    seconds, counted from now."""
+    """The call returned: the client has the records, and owes their outcome within `limit_s`
+    seconds from now."""
 
     send: int
     limit_s: float | None = None
@@ -138,9 +140,9 @@ class HandedOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(Event):
-    """Records of a send were acknowledged, at these offsets (-1: not returned).
+    """Records of a send were acknowledged with these offsets (-1: not returned).
 
-    `awaited_at` is since when the application waited for it; None if it did not.
+    `awaited_at` is the time since when the application awaited it; None if it did not.
     """
 
     send: int
@@ -152,9 +154,9 @@ class Acknowledged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """Records of a send failed, before or after they were handed over.
+    """Records of a send failed, before or after the hand-over.
 
-    `may_be_written`: the log may hold them, as the error says or the call cannot know.
+    `may_be_written`: the log may contain them, by the error or because the call cannot know.
     """
 
     send: int
@@ -168,7 +170,7 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeMissing(Event):
-    """The client is closed, and deliveries that the application held have no outcome."""
+    """The client is closed, but deliveries of the application have no outcome."""
 
     send: int
     values: tuple[bytes, ...]
@@ -179,14 +181,14 @@ class OutcomeMissing(Event):
 
 @dataclass(frozen=True, slots=True)
 class Began(Event):
-    """A transaction began; `transaction` is a number of the client's own."""
+    """A transaction began; `transaction` is a number of the client."""
 
     transaction: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsSent(Event):
-    """`send_offsets_to_transaction` was called: offsets of a group, and a transaction."""
+    """`send_offsets_to_transaction` was called with offsets of a group."""
 
     transaction: int
     group: str
@@ -195,7 +197,7 @@ class OffsetsSent(Event):
 
 @dataclass(frozen=True, slots=True)
 class EndAsked(Event):
-    """A transaction is about to be ended: before this nobody may see it as committed."""
+    """EndTxn will be sent: before this no consumer may see the transaction as committed."""
 
     transaction: int
     commit: bool
@@ -214,7 +216,7 @@ class Ended(Event):
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(Event):
-    """A consumer reads topics from now on, as a member of its group if it has one."""
+    """A consumer subscribed to topics, as a member of its group if it has one."""
 
     topics: tuple[str, ...]
     pattern: str | None = None
@@ -222,33 +224,33 @@ class Subscribed(Event):
 
 @dataclass(frozen=True, slots=True)
 class AssignedByHand(Event):
-    """A consumer reads exactly these partitions from now on."""
+    """A consumer was assigned exactly these partitions."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed(Event):
-    """A consumer reads nothing from now on."""
+    """A consumer unsubscribed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned(Event):
-    """The listener hears of partitions that came."""
+    """on_partitions_assigned was called."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked(Event):
-    """The listener hears of partitions that go; until its end they may be committed."""
+    """on_partitions_revoked was called; until it returns the partitions may be committed."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """The listener hears of partitions that are gone."""
+    """on_partitions_lost was called."""
 
     partitions: Partitions
 
@@ -262,7 +264,7 @@ class CallbackEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Polled(Event):
-    """The application was given records of a partition; reading goes on at `next_offset`."""
+    """The application was given records of a partition; the next position is `next_offset`."""
 
     topic: str
     partition: int
@@ -273,7 +275,7 @@ class Polled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Sought(Event):
-    """The application moved the position: to an offset, or to "beginning", "end", "committed"."""
+    """The application sought to an offset, or to "beginning", "end" or "committed"."""
 
     partitions: Partitions
     to: int | str
@@ -291,7 +293,7 @@ class Resumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Committing(Event):
-    """The application commits these offsets; None: all that it was given."""
+    """The application commits these offsets; None: the offsets after all given records."""
 
     call: int
     offsets: Offsets | None
@@ -310,7 +312,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicMade(Event):
-    """A topic was made, or one of the same name made again, or it has more partitions now."""
+    """A topic was created or recreated, or its partitions were increased."""
 
     topic: str
     partitions: int
@@ -323,19 +325,19 @@ class TopicDeleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fault(Event):
-    """Something was broken on purpose, for those who read the history."""
+    """A fault was injected; the text is for readers of the history."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Healed(Event):
-    """From now on nothing is broken any more."""
+    """All faults have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled(Event):
-    """These groups have come to rest: nothing is broken, and no rebalance is under way."""
+    """These groups are stable: no fault, and no rebalance in progress."""
 
     groups: tuple[str, ...]
 
@@ -348,7 +350,7 @@ class _Kinds:
 
 
 def kinds() -> dict[str, type[Event]]:
-    """Every kind of event by its name."""
+    """Kinds of events by name."""
     if not _Kinds.by_name:
         _Kinds.by_name.update({kind.__name__: kind for kind in Event.__subclasses__()})
     return _Kinds.by_name
@@ -365,7 +367,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_line(event: Event) -> str:
-    """An event as one line of JSON."""
+    """Return an event as one line of JSON."""
     fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}
     return json.dumps({"event": type(event).__name__, **fields}, separators=(",", ":"))
 
@@ -398,7 +400,7 @@ _BACK: dict[str, Any] = {
 
 
 def from_line(line: str) -> Event:
-    """The event of a line of JSON."""
+    """Return the event of a line of JSON."""
     fields = json.loads(line)
     kind = kinds()[fields.pop("event")]
     for name, value in fields.items():
@@ -410,12 +412,12 @@ def from_line(line: str) -> Event:
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of JSON lines. A last line without its end (its writer was killed) is left out."""
+    """Return the events of JSON lines, without an incomplete last line (its writer was killed)."""
     for line in lines:
         if line.endswith("\n"):
             yield from_line(line)
 
 
 def merged(histories: Iterable[Sequence[Event]]) -> list[Event]:
-    """One history of several that were written at once, with the same clock."""
+    """Merge histories that were written concurrently with one clock."""
     return sorted((event for history in histories for event in history), key=lambda each: each.at)

@@ -1,4 +1,4 @@
-"""Histories made by hand, for tests of the checker: what happens, one thing a second."""
+"""Handwritten histories for tests of the checker, one event a second."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T1 = TopicPartition("t", 1)
 
 
 def v(number: int, producer: str = "p") -> bytes:
-    """The value of a producer's record."""
+    """Return the value of a producer's record."""
     return make_value(producer, number)
 
 
@@ -59,8 +59,10 @@ def log(
     start: int = 0,
     incarnation: int = 0,
 ) -> Log:
-    """A log of these values from `start` on; None is an offset without a record, a pair gives the
-    outcome of the record's transaction."""
+    """Build a log of these values from `start` on.
+
+    None is an offset without a record; a pair adds the outcome of the record's transaction.
+    """
     records = []
     for offset, value in enumerate(values, start):
         if isinstance(value, tuple):
@@ -125,7 +127,7 @@ class HistoryBuilder:
         self.add(Failed, client, self._sends[value], (value,), error, unknown, **named)
 
     def sent(self, *values: bytes, client: str = "p", first: int = 0) -> None:
-        """Records that are acknowledged one by one, at successive offsets."""
+        """Add records that are acknowledged one by one, at successive offsets."""
         for offset, value in enumerate(values, first):
             self.send(value, client=client)
             self.acknowledge(offset, value, client)
@@ -180,7 +182,7 @@ class HistoryBuilder:
         following: int | None = None,
         task: str = "1",
     ) -> None:
-        """A call that is given records."""
+        """Add a call that returns records."""
         call = self.call("getmany", 10.0, client=client, task=task)
         end = records[-1][0] + 1 if following is None else following
         self.add(Polled, client, tp.topic, tp.partition, records, end, task)

@@ -1,6 +1,6 @@
 """Contents and requests of the brokers, and leftovers of the clients.
 
-None instead of a collection says that nothing is known of it (requests, at a real Kafka).
+None instead of a collection: not known (for example requests to a real Kafka).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Literal
 from tests.invariants.events import Offsets, Partitions
 
 Fate = Literal["none", "committed", "aborted", "open"]
-"""Of a record's transaction; "none": it was not sent in one."""
+"""Outcome of a record's transaction; "none": it is not transactional."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of data as the log has it."""
+    """One data record of a log."""
 
     offset: int
     value: bytes
@@ -28,11 +28,11 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Contents of a partition at the end, in the order of offsets; control records are left out.
+    """Contents of a partition at the end, in the order of offsets, without control records.
 
-    `incarnation` counts from 0 how often the topic was deleted and made again before. `whole`:
-    nothing was deleted by retention; otherwise what is before `start_offset` is gone. `misdated`:
-    where batches begin that claim another newest time than their records have.
+    `incarnation` counts from 0 how often the topic was recreated before. `whole`: retention deleted
+    nothing; otherwise records before `start_offset` are gone. `misdated`: base offsets of batches
+    with a wrong maximum timestamp.
     """
 
     topic: str
@@ -46,13 +46,13 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """One OffsetCommit as a coordinator took it up, or (`producer_id` >= 0) a TxnOffsetCommit.
+    """One OffsetCommit handled by a coordinator, or (`producer_id` >= 0) a TxnOffsetCommit.
 
-    `errors` are the codes of its offsets, in their order; None if it was not carried out.
-    `connected_at` is the time of its connection's first request. `put_off`: it was to ask again
-    later, elsewhere or there. `done_at`: when it had been carried out, if that was not at once.
-    `crowded`: its node took up another request in the very moment, as one that was stopped does
-    when it goes on: who sent them may be gone."""
+    `errors` are the error codes in the order of the offsets; None if it was not handled.
+    `connected_at` is the time of its connection's first request. `put_off`: the error is retriable.
+    `done_at`: when it was handled, if that was later. `crowded`: the node handled another request
+    at the same moment, as a resumed node does with its backlog; the sender may be gone.
+    """
 
     at: float
     client: str
@@ -97,8 +97,8 @@ class GenerationAssigned:
 
 @dataclass(frozen=True, slots=True)
 class PositionLost:
-    """A fetch was answered by OFFSET_OUT_OF_RANGE (or a diverging epoch, told as that), or that the
-    topic is unknown or another one: the reader's position may be no more."""
+    """A fetch returned OFFSET_OUT_OF_RANGE (or a diverging epoch), or an unknown or other topic:
+    the reader's position may be lost."""
 
     at: float
     client: str
@@ -109,8 +109,7 @@ class PositionLost:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A broker refused what only a mistake of the client's can have made wrong, as long as nothing
-    is broken."""
+    """A broker rejected a request with an error that without faults only a faulty client causes."""
 
     at: float
     client: str
@@ -120,7 +119,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most that a client held of something with a configured limit."""
+    """Highest use of something with a configured limit."""
 
     client: str
     what: str
@@ -130,13 +129,13 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All of it. `committed` is what groups have at the end, by group, topic and partition;
-    `members` are those that are not static: the group, and the client's id. `joined` is when a
-    client got its first JoinGroup response, which has its member id.
+    """All observations.
 
-    `left_behind` are tasks, sockets, timers after everything was closed; `unreadable` what brokers
-    were sent and could not read; `refusals` what they took for a mistake; `crashes` what escaped
-    from tasks to nobody; `log_lines` and `reprs` what was written for people.
+    `committed` are the final offsets by group, topic and partition. `members` are the remaining
+    dynamic members: the group, and the client id. `joined` is the time of a client's first
+    JoinGroup response, which has its member id. `left_behind` are tasks, sockets and timers after
+    closing everything; `unreadable` requests that brokers could not read; `refusals` requests
+    rejected as faulty; `crashes` unhandled task failures; `log_lines` and `reprs` texts for people.
     """
 
     logs: tuple[Log, ...] = ()

@@ -1,4 +1,4 @@
-"""A consumer whose records, rebalances and commits are written down."""
+"""A consumer that records its polls, rebalances and commits."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class RecordedConsumer:
         traceback: TracebackType | None,
     ) -> bool | None:
         error: str | None = None
-        # What the task was given counts as processed only if the body came to its end.
+        # The records count as processed only if the body completed.
         task = self._journal.task() if raised is None else ""
         cancelled = raised is not None and not isinstance(raised, Exception)
         try:
@@ -237,8 +237,8 @@ class RecordedConsumer:
             given = ((offsets.topic_partition, offsets.next_offset),)
         elif offsets is not None:
             given = plain_offsets(offsets)
-        # As with a call for records, all that this task was given counts as processed after
-        # `commit()`; a commit of some offsets says so of these alone.
+        # Like a poll, `commit()` marks all records of this task as processed; a commit of explicit
+        # offsets only those.
         task = self._journal.task() if offsets is None else ""
         outcome: Outcome = "unknown"
         with self._journal.call("commit", self._api_s, task) as call:
@@ -288,7 +288,7 @@ class RecordedConsumer:
         chosen = parse_topic_partitions(partitions) or sorted(self.inner.assignment())
         call = getattr(self.inner, f"seek_to_{where}")
         with self._journal.call(f"seek_to_{where}", self._api_s):
-            # The position is given up when the call begins.
+            # The position is invalid from the start of the call.
             self._journal.note(Sought, tuple(chosen), where)
             await call(*partitions)
 

@@ -1,4 +1,4 @@
-"""A producer whose sends and transactions are written down."""
+"""A producer that records its sends and transactions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAX_OPEN = 1_000_000
 
 
 class RecordedDelivery:
-    """A `Delivery` whose outcome is written down when the application hears of it."""
+    """A `Delivery` that records its outcome when the application receives it."""
 
     __slots__ = ("_delivery", "_producer", "_send", "_value")
 
@@ -80,7 +80,7 @@ class RecordedDelivery:
 
 
 class RecordedProducer:
-    """As `Producer`, with `value()` for values that no other record has."""
+    """As `Producer`, with `value()` for unique values."""
 
     def __init__(self, producer: Producer, journal: Journal) -> None:
         self.inner = producer
@@ -97,7 +97,7 @@ class RecordedProducer:
         return self._journal.client
 
     def value(self, payload: bytes = b"") -> bytes:
-        """The value of this producer's next record."""
+        """Return the value of this producer's next record."""
         self._values += 1
         return make_value(self.name, self._values, payload)
 
@@ -158,7 +158,7 @@ class RecordedProducer:
         try:
             delivery = await self.inner.send(topic, value, **named)
         except BaseException as error:
-            # A cancelled `send` has not put its record into the buffer.
+            # A cancelled `send` has not added its record to the buffer.
             self._journal.note(Failed, send, (value,), *_error_fields(error, written=False))
             raise
         return self._handed(send, value, delivery)
@@ -239,7 +239,7 @@ class RecordedProducer:
     def acknowledged(
         self, send: int, value: bytes, metadata: RecordMetadata, since: float | None = None
     ) -> None:
-        """A record's outcome, for which the application waited since then."""
+        """Record the outcome of a record that the application awaited since `since`."""
         self._open.pop(value, None)
         topic, partition = metadata.topic_partition
         record = (metadata.offset, value)
@@ -248,12 +248,12 @@ class RecordedProducer:
     def failed(
         self, send: int, value: bytes, error: BaseException, since: float | None = None
     ) -> None:
-        """A record's outcome, as `acknowledged`."""
+        """Record the outcome of a record, as `acknowledged`."""
         self._open.pop(value, None)
         self._journal.note(Failed, send, (value,), *_error_fields(error, written=False), since)
 
     def settle(self) -> None:
-        """Write down the outcomes of deliveries that nobody awaited, as far as they are there."""
+        """Record the available outcomes of deliveries that were never awaited."""
         for delivery in list(self._open.values()):
             if delivery.done:
                 try:
@@ -284,7 +284,7 @@ class RecordedProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """As `Producer.transaction`. How it ended follows from what came out of it."""
+        """As `Producer.transaction`. The outcome follows from the exception, if any."""
         scope = self.inner.transaction()
         with self._journal.call("begin_transaction", self._block_s):
             await scope.__aenter__()
@@ -317,7 +317,7 @@ class RecordedProducer:
         self._began()
 
     async def commit_transaction(self) -> None:
-        """As of the producer. An outcome that stays unknown may be reported by another call."""
+        """As in the producer. Another call may report an outcome that is unknown now."""
         number = self._transaction
         if number is not None:
             self._journal.note(EndAsked, number, True)
@@ -327,7 +327,7 @@ class RecordedProducer:
                 await self.inner.commit_transaction()
             outcome = "committed"
         except Exception as error:
-            # What a transaction failed of before its end was asked for is aborted by another call.
+            # A transaction that failed before EndTxn is aborted by another call.
             outcome = None if isinstance(error, TransactionFailed) else _ending_of(error)
             raise
         finally:
@@ -359,7 +359,7 @@ class RecordedProducer:
             await self.inner.send_offsets_to_transaction(*given)
 
     async def detach_transaction(self) -> DetachedTransaction:
-        """As of the producer; `Recorder.end_detached_transaction` ends it."""
+        """As in the producer; `Recorder.end_detached_transaction` ends it."""
         number = self._transaction
         limit = (self.config.max_block_ms + self.config.delivery_timeout_ms) / 1_000
         with self._journal.call("detach_transaction", limit):
@@ -383,7 +383,7 @@ class RecordedProducer:
 
 
 def plain_offsets(offsets: Mapping[TopicPartition, Any]) -> Offsets:
-    """Offsets as events have them."""
+    """Return offsets in the form of events."""
     return tuple(
         (TopicPartition(*tp), offset if isinstance(offset, int) else offset.offset)
         for tp, offset in offsets.items()

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ("Call", "Journal", "OwnError", "Recorder", "error_name", "typed")
 
 MAX_TEXT = 200
-"""Letters of an error's text that are kept."""
+"""Recorded characters of an error's text."""
 
 
 class OwnError(Exception):
@@ -60,7 +60,7 @@ class OwnError(Exception):
 
 
 def error_name(error: BaseException) -> str:
-    """The class of an error; that of a cancellation is the same on every backend."""
+    """Return the class name of an error, with one name for cancellations on every backend."""
     return type(error).__name__ if isinstance(error, Exception) else CANCELLED
 
 
@@ -74,7 +74,7 @@ def _nothing() -> None:
 
 
 class Call:
-    """A call that is under way: its number."""
+    """Number of a call in progress."""
 
     __slots__ = ("number",)
 
@@ -98,11 +98,11 @@ class Journal:
         return self.recorder.now()
 
     def note(self, kind: Callable[..., Event], *values: Any, **named: Any) -> None:
-        """Write an event of this client, now."""
+        """Record an event of this client, now."""
         self.recorder.note(kind(self.recorder.now(), self.client, *values, **named))
 
     def task(self) -> str:
-        """The running task, by a number that does not change from run to run."""
+        """Return a number for the running task that is equal in every run."""
         task: Any = current_task()
         name = self._tasks.get(task)
         if name is None:
@@ -112,7 +112,7 @@ class Journal:
 
     @contextmanager
     def call(self, name: str, limit_s: float | None, task: str = "") -> Iterator[Call]:
-        """A call, from its beginning to its end."""
+        """Record the start and the end of a call."""
         self.calls += 1
         call = Call(self.calls)
         self.note(Called, call.number, name, limit_s, task)
@@ -133,9 +133,9 @@ class Journal:
 
 
 class Recorder:
-    """Collects a history. `now` gives seconds on the run's clock.
+    """Collects a history. `now` returns seconds on the run's clock.
 
-    With `write` each event is given to it at once, and `history` stays empty: a process that may be
+    With `write`, each event is passed on at once and `history` stays empty: a process that may be
     killed writes to a file. `reprs` are those of the clients and their options.
     """
 
@@ -152,14 +152,14 @@ class Recorder:
         self._detached: dict[str, tuple[Journal, int]] = {}
 
     def note(self, event: Event) -> None:
-        """Put an event behind the others."""
+        """Append an event."""
         if self._write is None:
             self.history.append(event)
         else:
             self._write(event)
 
     def producer(self, producer: Producer, name: str) -> RecordedProducer:
-        """A producer that is written down as `name`, which no other client has."""
+        """Wrap a producer; `name` must be unique."""
         from tests.invariants.recorded_producer import RecordedProducer
 
         self.opened(name, "producer", producer)
@@ -169,27 +169,27 @@ class Recorder:
         return RecordedProducer(producer, journal)
 
     def _look(self, name: str, producer: Producer) -> None:
-        """Note how much a producer holds, if that is the most so far."""
-        # A producer that is closed has no `metrics`.
+        """Record the buffer use of a producer if it is the highest so far."""
+        # A closed producer has no `metrics`.
         metrics = self._holds[name] = producer._running().sender.metrics
         held = metrics()["buffer_used_bytes"]
         if held > self._most_held.get(name, (0, 0))[0]:
             self._most_held[name] = (int(held), producer.config.buffer_memory_bytes)
 
     def _closed(self, name: str) -> None:
-        """Note what a producer still holds that was closed."""
+        """Record the buffer use of a closed producer."""
         if name in self._holds:
             self._kept[name] = int(self._holds[name]()["buffer_used_bytes"])
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
-        """The most that producers held when a record had been handed over, and after closing."""
+        """Return the highest buffer use of each producer after a hand-over, and after closing."""
         most = [(name, "bytes of records", *held) for name, held in self._most_held.items()]
         kept = [(name, "bytes of records after closing", n, 0) for name, n in self._kept.items()]
         return tuple(Peak(*each) for each in (*most, *kept))
 
     def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
-        """A consumer that is written down as `name`, which no other client has."""
+        """Wrap a consumer; `name` must be unique."""
         from tests.invariants.recorded_consumer import RecordedConsumer
 
         self.opened(name, "consumer", consumer)
@@ -200,7 +200,7 @@ class Recorder:
         return Journal(self, name)
 
     def opened(self, name: str, kind: str, client: Any) -> None:
-        """A client was made, with the options of its `config`."""
+        """Record a new client, with the options of its `config`."""
         config = client.config
         options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
         for derived in ("idempotent", "required_acks", "effective_session_timeout_ms"):
@@ -213,7 +213,7 @@ class Recorder:
         self.note(Opened(self.now(), name, kind, options))
 
     def detached(self, detached: DetachedTransaction, journal: Journal, number: int) -> None:
-        """A producer gave its transaction away."""
+        """Record that a producer detached its transaction."""
         self._detached[detached.to_json()] = (journal, number)
 
     async def end_detached_transaction(
@@ -234,7 +234,7 @@ class Recorder:
                 await end_on_runtime(runtime, detached, commit=commit, **options)
             outcome = "committed" if commit else "aborted"
         except ProducerFenced:
-            # It may be an earlier call that ended it.
+            # An earlier call may have ended it.
             raise
         except TransactionFailed:
             outcome = "aborted"
@@ -243,11 +243,11 @@ class Recorder:
             journal.note(Ended, number, outcome)
 
     def crashed(self, name: str) -> None:
-        """A client, its process or its host ended without closing."""
+        """Record that a client ended without closing, with its process or host."""
         self.note(Crashed(self.now(), name))
 
     def closed(self, name: str) -> None:
-        """A client ended in good order, as `stop` notes by itself."""
+        """Record that a client ended in good order; `stop` does this itself."""
         self.note(Closed(self.now(), name))
 
     # --- the world ---
@@ -259,7 +259,7 @@ class Recorder:
         self.note(Healed(self.now(), ""))
 
     def settled(self, *groups: str) -> None:
-        """From what was waited for, these groups have come to rest: each partition is owned."""
+        """Record that these groups are stable: each partition has an owner."""
         self.note(Settled(self.now(), "", groups))
 
     def topic_made(self, topic: str, partitions: int) -> None:

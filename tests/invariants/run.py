@@ -1,4 +1,4 @@
-"""A history and what was observed, laid out for those who judge it."""
+"""A history and its observations, indexed for the checks."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ __all__ = ("Client", "Run", "Sent")
 E = TypeVar("E", bound=Event)
 
 NOT_YET = 2**62
-"""The place in a history of what did not happen."""
+"""Place in a history of an event that did not happen."""
 
 
 @dataclass(slots=True)
 class Client:
-    """Facts about a client. `ended_at` is when it was closed or crashed, None if neither;
-    `cancelled`: it was closed by a cancellation."""
+    """Facts about a client.
+
+    `ended_at` is the time at which it was closed or crashed, None if neither; `cancelled`: it was
+    closed because of a cancellation.
+    """
 
     name: str
     kind: str
@@ -71,8 +74,11 @@ class Client:
 
 @dataclass(slots=True)
 class Sent:
-    """One record that was sent. `began` and `over` are the places of events in the history: when
-    the call began, and when the record surely was handed over, or was not."""
+    """One sent record.
+
+    `began` and `over` are places in the history: the start of the call, and the first place at
+    which the hand-over is certainly over.
+    """
 
     value: bytes
     client: str
@@ -96,7 +102,7 @@ class _Sends:
 
 
 class Run:
-    """One run, each question answered by one pass that is made when it is asked first."""
+    """Indexes of one run; each is built by one pass at first use."""
 
     def __init__(
         self, history: Sequence[Event], observed: Observed, guarantees: Guarantees
@@ -107,20 +113,20 @@ class Run:
 
     @cached_property
     def kinds(self) -> dict[type[Event], list[tuple[int, Any]]]:
-        """The events of each kind, with their places."""
+        """Events of each kind, with their places."""
         found: dict[type[Event], list[tuple[int, Any]]] = defaultdict(list)
         for place, event in enumerate(self.history):
             found[type(event)].append((place, event))
         return found
 
     def of(self, kind: type[E]) -> Iterator[E]:
-        """The events of one kind, in order."""
+        """Yield the events of one kind, in order."""
         for _, event in self.kinds.get(kind, ()):
             yield event
 
     @cached_property
     def by_client(self) -> dict[str, list[Event]]:
-        """Each client's events, in order."""
+        """Events of each client, in order."""
         found: dict[str, list[Event]] = defaultdict(list)
         for event in self.history:
             found[event.client].append(event)
@@ -128,7 +134,7 @@ class Run:
 
     @cached_property
     def clients(self) -> dict[str, Client]:
-        """Each client by its name."""
+        """Clients by name."""
         found: dict[str, Client] = {}
         for event in self.of(Opened):
             found[event.client] = Client(event.client, event.kind, event.options, event)
@@ -142,14 +148,14 @@ class Run:
 
     @cached_property
     def ended_at(self) -> float:
-        """When the run was over."""
+        """End of the run."""
         if self.observed.ended_at is not None:
             return self.observed.ended_at
         return self.history[-1].at if self.history else 0.0
 
     @cached_property
     def healed_at(self) -> float | None:
-        """When the last fault had ended; None if nobody said."""
+        """End of the last fault; None if unknown."""
         healed = [event.at for event in self.of(Healed)]
         return healed[-1] if healed else None
 
@@ -168,7 +174,7 @@ class Run:
 
     @cached_property
     def made_at(self) -> dict[str, list[float]]:
-        """When each incarnation of a topic was made."""
+        """Creation times of each topic's incarnations."""
         found: dict[str, list[float]] = {}
         gone: set[str] = set()
         for event in self.history:
@@ -181,7 +187,7 @@ class Run:
 
     @cached_property
     def deleted_at(self) -> dict[str, list[float]]:
-        """When each incarnation of a topic was deleted; the last one may be there still."""
+        """Deletion times of each topic's incarnations; the last one may still exist."""
         found: dict[str, list[float]] = defaultdict(list)
         for event in self.history:
             if type(event) is TopicDeleted:
@@ -190,7 +196,7 @@ class Run:
 
     @cached_property
     def logs(self) -> dict[TopicPartition, list[Log]]:
-        """The logs of each partition, the oldest incarnation first."""
+        """Logs of each partition, the oldest incarnation first."""
         found: dict[TopicPartition, list[Log]] = defaultdict(list)
         for log in sorted(self.observed.logs, key=lambda log: log.incarnation):
             found[TopicPartition(log.topic, log.partition)].append(log)
@@ -251,7 +257,7 @@ class Run:
 
     @property
     def sent(self) -> dict[bytes, Sent]:
-        """Every record that was sent, by its value."""
+        """Every sent record by its value."""
         return self._sends.by_value
 
     @property
@@ -261,12 +267,12 @@ class Run:
 
     @property
     def repeated(self) -> list[Sending]:
-        """Sends of a value that another record has already: a mistake of the scenario."""
+        """Sends of a value that another record has already: an error of the scenario."""
         return self._sends.repeated
 
     @cached_property
     def by_client_id(self) -> dict[str, Client | None]:
-        """Clients by what brokers know them as; None for what several have."""
+        """Clients by client id; None for an id that several have."""
         found: dict[str, Client | None] = {}
         for client in self.clients.values():
             client_id = str(client.options.get("client_id", client.name))

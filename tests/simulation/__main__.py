@@ -17,7 +17,7 @@ from tests.simulation.shrink import MAX_RUNS
 from tests.simulation.single_run import BACKENDS, draw
 
 MAX_SHRUNK = 3
-"""Failing seeds of one command that are made short."""
+"""Number of failing seeds of one command that are shrunk."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -44,7 +44,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0 if nothing failed, else 1."""
+    """Return 0 if nothing failed, else 1."""
     options = arguments().parse_args(given)
     scenarios = load(tuple(options.scenario or NAMES))
     if options.seed is not None:
@@ -53,7 +53,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def run_one(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int:
-    """Run one seed and say what happened."""
+    """Run one seed and print the result."""
     (job,) = make_jobs([options.seed], scenarios, options.backend)
     plan: Plan = draw(scenarios[job.scenario], job.seed)
     plan = plan.only(steps=options.steps, clients=options.clients, records=options.records)
@@ -70,7 +70,7 @@ def run_one(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int:
 
 
 def run_many(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int:
-    """Run many seeds; say of those that fail how."""
+    """Run many seeds and report those that fail."""
     began = time.monotonic()
     backend: Backend | None = options.backend
     jobs = make_jobs(range(options.first, options.first + options.seeds), scenarios, backend)
@@ -91,7 +91,7 @@ def run_many(options: argparse.Namespace, scenarios: dict[str, Scenario]) -> int
 
 
 def explain_failure(job: Job, short: bool) -> str:
-    """The report of a failing seed, its shortest plan with it."""
+    """Return the report of a failing seed, with its shortest plan."""
     result = run_job(job)
     if not short:
         return format_failed_run(job, result, None, None)

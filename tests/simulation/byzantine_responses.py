@@ -1,7 +1,7 @@
 """Wrong responses of a byzantine broker: a table of changes to correct responses.
 
-A request is carried out as it should be; what is wrong is the answer on its way. No lie is one that
-no client could see through, as a false offset with all around it in order.
+The broker handles each request correctly; only the response is changed on its way. Every change can
+be detected by a client; a consistent false offset, for example, could not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = (
 )
 
 MAX_UNPACKED_BYTES = 256 * 1_024
-"""What readers of a liar let a batch unpack to; its bombs unpack to eight times as much."""
+"""Limit of readers for the size of a decompressed batch; the bombs have eight times as much."""
 
 THROTTLE = "silence for weeks"
 NOWHERE = 77
-"""A node that there is not."""
+"""A node id that does not exist."""
 
 APIS_WITH_FALSE_RESPONSES = (
     ApiKey.API_VERSIONS,
@@ -56,7 +56,7 @@ APIS_WITH_FALSE_RESPONSES = (
 
 T = TypeVar("T")
 
-# Positions in a frame, and in a batch of format 2.
+# Positions in a frame, and in a record batch v2.
 BODY = 8
 LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 17, 21, 23, 57, 61
 BATCH_LENGTH_STARTS = 12
@@ -87,7 +87,7 @@ FRAMES: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def _resealed(batch: bytes) -> bytes:
-    """The bytes as one batch whose length and checksum are right."""
+    """Return the bytes as one batch with correct length and checksum."""
     sealed = bytearray(batch)
     struct.pack_into(">i", sealed, LENGTH, len(sealed) - BATCH_LENGTH_STARTS)
     struct.pack_into(">I", sealed, CRC, crc32c.crc32c(bytes(sealed[ATTRIBUTES:])))
@@ -99,7 +99,7 @@ def _with(batch: bytes, at: int, number: int) -> bytes:
 
 
 def _flipped(batch: bytes) -> bytes:
-    """One byte of a value is another: what has no checksum would be read as it is."""
+    """Flip a bit of a value: without a checksum it would be read."""
     at = len(batch) - 2
     return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
 
@@ -176,7 +176,7 @@ def _false_watermarks(response: Any) -> Any:
 
 
 def _impossible_addresses(response: Any) -> Any:
-    """Of one node that there is, and of some that there are not."""
+    """Change the address of an existing node, and add nodes with invalid addresses."""
     odd = [("", 9_092), ("10.0.0.1", 0), ("10.0.0.1", 70_000), ("bad host", 1), ("10.0.0.1", -1)]
     more = [
         MetadataResponseBroker(node_id=NOWHERE + number, host=host, port=port)
@@ -192,7 +192,7 @@ def _change_partitions(response: Any, change: Callable[[list[Any]], list[Any]]) 
 
 
 def _older_epochs(response: Any) -> Any:
-    """Of an older leader, another node."""
+    """Name another leader, with an older epoch."""
     return _change_partitions(
         response,
         lambda partitions: [
@@ -291,10 +291,10 @@ MESSAGES: Mapping[ApiKey, Mapping[str, Callable[[Any], Any]]] = {
         ),
     },
 }
-"""Of one API each."""
+"""Changes by API."""
 
 CODES: Mapping[str, int] = {"an unknown error": 9_999, "a negative error": -7}
-"""Answered instead of doing what is asked."""
+"""Error codes returned instead of handling the request."""
 
 FALSE_RESPONSES: tuple[str, ...] = (
     *FRAMES,
@@ -303,12 +303,12 @@ FALSE_RESPONSES: tuple[str, ...] = (
     *CODES,
     THROTTLE,
 )
-"""The names of all."""
+"""Names of all false responses."""
 
 
 @dataclass(frozen=True, slots=True)
 class FalseResponse(Corrupt):
-    """Carry out a request, and answer something else."""
+    """Handle a request, and change the response."""
 
     kind: str = ""
 
@@ -337,7 +337,7 @@ def _unchanged(changed: T) -> T:
 
 
 def kinds_for_api(api: ApiKey) -> Iterator[str]:
-    """The lies that there are about an API."""
+    """Yield the false responses that exist for an API."""
     yield from FRAMES
     if api is ApiKey.FETCH:
         yield from BATCHES
@@ -357,8 +357,8 @@ def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
 
 
 def draw_false_response(rng: random.Random) -> dict[str, Any]:
-    """The arguments of one."""
-    # What was stored is the most that there is to lie about; many a fetch brings none of it.
+    """Draw the arguments of one false response."""
+    # Fetched records allow the most changes, but many fetches return none.
     chance = rng.random()
     if chance < 0.35:
         kind = "another value" if rng.random() < 0.5 else rng.choice(list(BATCHES))

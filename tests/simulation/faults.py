@@ -36,8 +36,11 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`draw` chooses the arguments, `inject` does it and undoes it. `weight`: how often it is drawn
-    beside the others; with 0 only by scenarios that name it. `applies`: in which scenes."""
+    """`draw` chooses the arguments; `inject` injects the fault and reverts it.
+
+    `weight` is relative to the other faults; with 0 only scenarios that name the fault use it.
+    `applies` tells in which scenes it is possible.
+    """
 
     draw: Callable[[random.Random, Scene], Arguments]
     inject: Callable[..., Awaitable[None]]
@@ -78,7 +81,7 @@ def _a_node(rng: random.Random, scene: Scene) -> Arguments:
 
 
 def _a_node_that_hangs(rng: random.Random, scene: Scene) -> Arguments:
-    """Now and then for so long that the others take over what it led."""
+    """Pause a node; sometimes for so long that the others take over its partitions."""
     arguments = _a_node(rng, scene)
     return arguments | {"for_s": _seconds(rng, 9, 15)} if rng.random() < 0.1 else arguments
 
@@ -173,7 +176,7 @@ async def _reset(harness: Harness, host: str) -> None:
 
 
 def _a_pair(rng: random.Random, scene: Scene) -> Arguments:
-    """A client's host and a node, and which of them it comes from."""
+    """Draw a client's host, a node, and the direction."""
     node = rng.randint(1, scene.nodes)
     return _a_host(rng, scene) | {"node": node, "from_client": rng.random() < 0.5}
 
@@ -211,7 +214,7 @@ def _a_loss(rng: random.Random, scene: Scene) -> Arguments:
 async def _half_open(
     harness: Harness, host: str, node: int, from_client: bool, silent: bool
 ) -> None:
-    """One end is gone; with `silent` what the other sends vanishes."""
+    """Remove one end of a connection; with `silent` the other end gets no reset."""
     harness.world.network.half_open(*_ends(harness, host, node, from_client), silent=silent)
 
 
@@ -300,7 +303,7 @@ REFUSALS: Mapping[ApiKey, Sequence[ErrorCode]] = {
     ApiKey.TXN_OFFSET_COMMIT: COORDINATORS,
     ApiKey.END_TXN: TRANSACTIONS,
 }
-"""What a broker may answer without carrying out the request, and a client is to try again."""
+"""Retriable errors that a broker may return without handling the request."""
 
 
 def _apis(scene: Scene) -> list[ApiKey]:
@@ -337,7 +340,7 @@ def _an_outage(rng: random.Random, scene: Scene) -> Arguments:
 
 
 async def _away_after_an_answer(harness: Harness, api: str, for_s: float) -> None:
-    """The next request is carried out, nobody hears of it, and its node cannot be reached."""
+    """Handle the next request without a response, and make its node unreachable."""
     met: list[str] = []
 
     def meet(seen: SeenRequest) -> Close | None:
@@ -393,4 +396,4 @@ FAULTS: Mapping[str, Fault] = {
     "late answer": Fault(_a_late_request, _delay_request, weight=5),
     "refusal": Fault(_a_refused_request, _refuse_request),
 }
-"""All faults by their names."""
+"""All faults by name."""

@@ -26,14 +26,15 @@ from tests.simulation.unread_records import UnreadRecords
 __all__ = ("HEALED_WITHIN_S", "ConditionTimedOut", "Harness", "make_world")
 
 HEALED_WITHIN_S = 60.0
-"""All that there is must be consumed so soon after the last fault has ended (simulated)."""
+"""Time after the last fault in which everything must be consumed (simulated seconds)."""
 
 POLL_S = 0.25
 UNDER_WAY_S = 0.5
-"""What the network held up may come this long after it was healed, though its sender is gone."""
+"""Time after the heal in which delayed packets may still arrive, even from clients that are
+gone."""
 
 SLACK_S = 0.25
-"""How late a call may end: turns of the loop take no time, but packets do."""
+"""Tolerance for the end of a call: event-loop iterations take no time, but packets do."""
 
 ALL_BYTES = 2**30
 
@@ -45,10 +46,10 @@ class ConditionTimedOut(Exception):
 
 
 class Harness:
-    """Given to a scenario's run. All times are simulated seconds since the beginning.
+    """Passed to a scenario's `run`. All times are simulated seconds since the start.
 
-    `world`, `broker`, `plan`, `recorder` and `servers` are there when the run begins; steps of the
-    plan happen when `run_steps` is awaited.
+    `world`, `broker`, `plan`, `recorder` and `servers` exist when the run starts; `run_steps`
+    executes the steps of the plan.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -68,7 +69,7 @@ class Harness:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """While the broker runs; what it holds is `observed` at the end."""
+        """Run the broker; at the end its contents are in `observed`."""
         async with self.broker:
             self._watch = BrokerObserver(self.broker)
             try:
@@ -84,32 +85,33 @@ class Harness:
 
     @property
     def node_ends(self) -> dict[int, str]:
-        """The ends of the network at which the nodes listen."""
+        """Network addresses at which the nodes listen."""
         return {node: str(address) for node, address in self.broker.nodes.items()}
 
     def now(self) -> float:
         return self.world.now()
 
     def rng(self, purpose: str) -> random.Random:
-        """Chance of its own: what one client draws must not depend on whether another is there."""
+        """Return a random generator of its own: draws of one client must not depend on other
+        clients."""
         return self.world.rng(purpose)
 
     def runtime(self, host: str) -> SimulatedRuntime:
         return self.world.runtime(host)
 
     def note(self, text: str) -> None:
-        """Say something in the trace. It must be the same in every process."""
+        """Add a line to the trace. It must be equal in every process."""
         self.world.trace.note(text)
 
     def violated(self, invariant: int, text: str) -> None:
-        """The scenario itself has seen that an invariant does not hold; the run goes on."""
+        """Report a violation found by the scenario itself; the run continues."""
         self.note(f"violated: ({invariant}) {text}")
         self.violations.append(Violation(invariant, text))
 
     # --- topics ---
 
     async def make_topics(self) -> None:
-        """The topics of the plan, with as many replicas as the broker gives by default."""
+        """Create the topics of the plan with the default replication factor."""
         for topic, partitions in self.plan.topics.items():
             await self.make_topic(topic, partitions)
 
@@ -135,7 +137,7 @@ class Harness:
         self._actions[kind] = action
 
     async def fault(self, step: Step) -> None:
-        """Carry out one step now; comes back when it is undone."""
+        """Execute one step; returns when it is reverted."""
         self.note(f"step {step.kind} {dict(step.arguments)}")
         self.recorder.fault(str(step))
         action = self._actions.get(step.kind)
@@ -145,7 +147,7 @@ class Harness:
             await FAULTS[step.kind].inject(self, **step.arguments)
 
     async def run_steps(self) -> None:
-        """Carry out all steps of the plan at their times; then everything is `heal`ed."""
+        """Execute all steps of the plan at their times; then `heal`."""
         async with anyio.create_task_group() as group:
             for step in self.plan.steps:
                 await anyio.sleep_until(step.at_s)
@@ -153,7 +155,7 @@ class Harness:
         await self.heal()
 
     async def heal(self) -> None:
-        """End whatever is left of any fault."""
+        """End all faults."""
         self.world.network.heal_all()
         self.broker.clear_faults()
         for node in self.broker.nodes:
@@ -164,10 +166,10 @@ class Harness:
         self.note("healed")
 
     def crash(self, host: str, scope: anyio.CancelScope, *names: str) -> None:
-        """A process dies: its connections are reset, and it says nothing any more.
+        """Crash a process: its connections are reset, and it sends nothing any more.
 
-        `scope` is around all that it does, `names` are its clients. `revive` its host when that has
-        ended.
+        `scope` contains everything that it does; `names` are its clients. Call `revive` for its
+        host when the scope has ended.
         """
         for name in names:
             self.recorder.crashed(name)
@@ -176,7 +178,7 @@ class Harness:
         scope.cancel()
 
     def revive(self, host: str) -> None:
-        """A host whose process had crashed may be used again."""
+        """Make the host of a crashed process usable again."""
         self.world.network.restore(host)
 
     # --- waiting ---
@@ -184,7 +186,7 @@ class Harness:
     async def until(
         self, done: Callable[[], bool], what: str, within_s: float = HEALED_WITHIN_S
     ) -> None:
-        """Wait until something is so. Raises `ConditionTimedOut`, by default after 60 s."""
+        """Wait until a condition holds. Raises `ConditionTimedOut`, by default after 60 s."""
         deadline = self.now() + within_s
         while not done():
             if self.now() >= deadline:
@@ -194,10 +196,10 @@ class Harness:
     async def until_consumed(
         self, *topics: str, committed: bool = False, group: str | None = None
     ) -> None:
-        """Wait until each record of these topics (of all in the plan) was given to somebody, or to
-        somebody of a group.
+        """Wait until each record of these topics (default: of the plan) was given to a consumer, or
+        to a member of a group.
 
-        `committed`: none of transactions that are open or were aborted. Raises `ConditionTimedOut`.
+        `committed`: ignore records of open and aborted transactions. Raises `ConditionTimedOut`.
         """
         await anyio.sleep(UNDER_WAY_S)
         names = topics or tuple(self.plan.topics)
@@ -230,7 +232,7 @@ class Harness:
         self.recorder.settled(*owners.groups)
 
     async def until_replicated(self) -> None:
-        """With `replicate`: wait until all nodes are in sync, and hold the same batches."""
+        """With `replicate`: wait until all nodes are in sync and hold the same batches."""
         replication = self.broker._running.replication
         if replication is None:
             return
@@ -251,7 +253,7 @@ class Harness:
         return self._consumed.log(topic, partition)
 
     async def bounded(self, what: str, at_most_s: float, call: Awaitable[T]) -> T:
-        """Await a call, which must end in this time, however it ends."""
+        """Await a call, which must end in this time with any result."""
         began = self.now()
         try:
             return await call
@@ -269,5 +271,5 @@ def batch_checksums(replica: Partition | None) -> list[tuple[int, int]]:
 
 
 def make_world(seed: int, backend: Any, plan: Plan) -> World:
-    """The world of a run."""
+    """Return the world of a run."""
     return World(seed, backend=backend, network=NetworkOptions(**dict(plan.network)))

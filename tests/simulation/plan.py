@@ -10,15 +10,14 @@ from typing import Any
 __all__ = ("BROKER_HOST", "Plan", "PlannedClient", "Step")
 
 BROKER_HOST = "10.0.0.1"
-"""Where all nodes are, each at a port of its own."""
+"""Host of all nodes; each has its own port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that happens at a time, the end of it included: a node that is killed comes back.
+    """An action at a time, including its end: a killed node is restarted.
 
-    `kind` is a name of `faults.FAULTS`, or one that the scenario's run has given a meaning with
-    `Harness.on`.
+    `kind` is a name in `faults.FAULTS`, or one registered by the scenario with `Harness.on`.
     """
 
     at_s: float
@@ -32,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClient:
-    """An application: its name, its host's address, what it does, and how."""
+    """An application: name, address of its host, kind, and arguments."""
 
     name: str
     host: str
@@ -46,12 +45,12 @@ class PlannedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a run is but the seed of its chance.
+    """Everything that defines a run, except the seed.
 
     `broker`: arguments of `Broker` (nodes, as_of, …); `network`: fields of `NetworkOptions`;
-    `topics`: partitions of each; `options`: what the scenario likes; `records`: how many are sent
-    in all (a scenario says what it makes of it). A scenario must be able to run with any of its
-    clients and steps left out, and with fewer records: so a failing run is made short.
+    `topics`: number of partitions per topic; `options`: data of the scenario; `records`: total
+    number of sent records, as the scenario defines it. A scenario must run with any subset of its
+    clients and steps, and with fewer records, so that a failing run can be shrunk.
     """
 
     broker: Mapping[str, Any]
@@ -63,7 +62,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
 
     def of(self, kind: str) -> list[PlannedClient]:
-        """The clients of one kind."""
+        """Return the clients of one kind."""
         return [client for client in self.clients if client.kind == kind]
 
     def only(
@@ -73,7 +72,8 @@ class Plan:
         clients: Iterable[int] | None = None,
         records: int | None = None,
     ) -> Plan:
-        """The plan with these of its steps and clients alone (by their numbers), fewer records."""
+        """Return the plan with only these steps and clients (by number), and this number of
+        records."""
         return dataclasses.replace(
             self,
             steps=self.steps if steps is None else tuple(self.steps[n] for n in steps),

@@ -15,7 +15,7 @@ SECONDS_PER_HOUR = 3_600
 
 @dataclass(slots=True)
 class Tally:
-    """Of one scenario."""
+    """Totals of one scenario."""
 
     seeds: int = 0
     failed: int = 0
@@ -32,7 +32,7 @@ class Tally:
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """One line a scenario, and one of all."""
+    """Return one line per scenario, and one for all."""
     total = Tally()
     for tally in tallies.values():
         total.seeds += tally.seeds
@@ -86,7 +86,7 @@ def failures(found: tuple[Failure, ...]) -> str:
 def format_failed_run(
     job: Job, result: RunResult, shrunk: Shrunk | None, last: RunResult | None
 ) -> str:
-    """A failed run: what failed, the shortest plan that fails too, and the end of its trace."""
+    """Report a failed run: failures, the shortest failing plan, and the end of its trace."""
     lines = [
         f"--- seed {job.seed}: {job.scenario} on {job.backend}",
         failures(result.failures),

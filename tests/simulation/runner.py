@@ -1,4 +1,4 @@
-"""Seeds by the hundred, in several processes; and one seed made short."""
+"""Run many seeds in several processes, and shrink failing ones."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.simulation.single_run import BACKENDS, MAX_SHOWN_LINES, Failure, RunR
 __all__ = ("Job", "TookTooLong", "find_shortest", "make_jobs", "run_job", "run_jobs")
 
 MAX_CPU_S = 60
-"""A seed that takes more has run into a circle."""
+"""CPU limit of a seed; above it the run is in a loop."""
 
 AHEAD = 4
-"""Jobs that wait for each process."""
+"""Queued jobs per process."""
 
 
 class TookTooLong(SystemExit):
-    """A run took too much CPU. Ends the event loop, as a Ctrl-C does."""
+    """A run took too much CPU. Like Ctrl-C it ends the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A seed of a scenario on a backend."""
+    """One seed of a scenario on a backend."""
 
     seed: int
     scenario: str
@@ -45,7 +45,7 @@ def make_jobs(
     scenarios: Mapping[str, Scenario],
     backend: Backend | None = None,
 ) -> Iterator[Job]:
-    """Each seed chooses among the scenarios by their shares, and its backend unless given."""
+    """Yield a job per seed, which draws the scenario by its share, and the backend unless given."""
     names = list(scenarios)
     shares = [scenarios[name].share for name in names]
     for seed in seeds:
@@ -102,7 +102,7 @@ def _timed(job: Job) -> tuple[Job, RunResult, float]:
 
 
 def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, RunResult, float]]:
-    """Run jobs as they come; gives each with what came of it, and its seconds of CPU."""
+    """Run jobs; yield each with its result and its CPU seconds, in order of completion."""
     if processes == 1:
         yield from map(_timed, jobs)
         return
@@ -126,7 +126,7 @@ def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, RunResu
 
 
 def find_shortest(job: Job, failed: RunResult, max_runs: int) -> Shrunk:
-    """The shortest plan found that fails in one of the ways in which the job did."""
+    """Return the shortest plan found that fails in one of the ways of the job."""
     scenario = load((job.scenario,))[job.scenario]
 
     def fails(plan: Plan) -> bool:

@@ -1,4 +1,4 @@
-"""A scenario: applications that do something, which a seed draws, and what they are promised."""
+"""Definition of a scenario: randomly drawn applications, and their guarantees."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ("Scenario",)
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`draw` decides everything by the chance that it is given; `run` plays the plan on a stage.
+    """`draw` makes the plan from a random generator alone; `run` executes it in a harness.
 
-    `guarantees(plan)` is what the checker holds the history to. `share` is how many seeds it gets
-    beside the other scenarios. `limit_s` is the simulated time after which a run has hung.
+    `guarantees(plan)` are those that the checker verifies. `share` is the relative number of seeds.
+    After `limit_s` simulated seconds a run counts as hung.
     """
 
     name: str

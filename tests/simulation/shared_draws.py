@@ -20,11 +20,11 @@ __all__ = (
 )
 
 IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000}
-"""Options of clients that do not wait long: a simulated fault lasts seconds."""
+"""Options with short timeouts: a simulated fault lasts seconds."""
 
 
 def draw_client(rng: random.Random) -> dict[str, Any]:
-    """Options that every kind of client has."""
+    """Draw options of any client."""
     return {
         "request_timeout_ms": rng.choice([1_000, 2_000, 2_000, 10_000]),
         "connections_max_idle_ms": rng.choice([400, 540_000, 540_000, 540_000]),
@@ -33,7 +33,7 @@ def draw_client(rng: random.Random) -> dict[str, Any]:
 
 
 def draw_reader(rng: random.Random) -> dict[str, Any]:
-    """Options of a consumer."""
+    """Draw options of a consumer."""
     return draw_client(rng) | {
         "max_poll_records": rng.choice([3, 500, 500]),
         "max_partition_fetch_bytes": rng.choice([400, 1_048_576, 1_048_576]),
@@ -42,14 +42,14 @@ def draw_reader(rng: random.Random) -> dict[str, Any]:
 
 
 REPLICATED_SINCE = "2.0"
-"""Before, Kafka's own replicas may lose what was acknowledged, or differ (KIP-101, KIP-279)."""
+"""Earlier replication may lose acknowledged records, or diverge (KIP-101, KIP-279)."""
 
 NEWEST = 0.5
-"""The share of runs on the newest release."""
+"""Share of runs on the newest release."""
 
 
 def draw_release(rng: random.Random, since: str, until: str | None = None) -> str | None:
-    """A release to answer as, None for the newest; none before `since`."""
+    """Draw a release not before `since`; None is the newest one."""
     lines = RELEASE_NAMES[
         RELEASE_NAMES.index(since) : None if until is None else RELEASE_NAMES.index(until) + 1
     ]
@@ -59,7 +59,7 @@ def draw_release(rng: random.Random, since: str, until: str | None = None) -> st
 def draw_broker(
     rng: random.Random, *, since: str = "0.10.1", replicated: float = 0.3
 ) -> dict[str, Any]:
-    """Arguments of a `Broker` of three nodes; in a share of runs its nodes replicate."""
+    """Draw arguments of a `Broker` with three nodes; in a share of runs its nodes replicate."""
     broker: dict[str, Any] = {
         "nodes": 3,
         "as_of": draw_release(rng, since),
@@ -94,7 +94,7 @@ def _since(broker: Mapping[str, Any], line: str) -> bool:
 
 
 def draw_network(rng: random.Random) -> dict[str, Any]:
-    """Fields of `NetworkOptions`."""
+    """Draw fields of `NetworkOptions`."""
     return rng.choice(
         [
             {},

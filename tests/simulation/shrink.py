@@ -1,4 +1,4 @@
-"""The shortest plan that still fails: steps, clients and records are taken away by turns."""
+"""Find the shortest plan that still fails, by removing steps, clients and records in turn."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.simulation.plan import Plan
 __all__ = ("MAX_RUNS", "Shrinker", "Shrunk", "shrink")
 
 MAX_RUNS = 120
-"""Of one plan; what is shortest by then is taken."""
+"""Maximum number of runs per plan; the shortest plan by then is used."""
 
 
 class Shrunk:
-    """A plan's numbers that are left: of its steps, of its clients, and of its records."""
+    """The remaining steps and clients of a plan by number, and the number of records."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -36,7 +36,7 @@ class Shrinker:
         self._max_runs = max_runs
 
     def shrink(self) -> Shrunk:
-        """Go on until nothing can be left out any more, or all runs are used."""
+        """Continue until nothing can be removed, or all runs are used."""
         before = -1
         while before != self._size() and self.runs < self._max_runs:
             before = self._size()
@@ -78,5 +78,5 @@ class Shrinker:
 
 
 def shrink(plan: Plan, fails: Callable[[Plan], bool], max_runs: int = MAX_RUNS) -> Shrunk:
-    """The shortest plan found that fails as this one does."""
+    """Return the shortest plan found that fails like this one."""
     return Shrinker(plan, fails, max_runs).shrink()

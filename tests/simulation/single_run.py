@@ -1,4 +1,4 @@
-"""One run: a scenario on a stage, from its plan to what was wrong with it."""
+"""One run of a scenario, from the plan to the failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("BACKENDS", "MAX_SHOWN_LINES", "Failure", "RunResult", "draw", "play"
 BACKENDS: tuple[Backend, ...] = ("asyncio", "trio")
 
 MAX_SHOWN_LINES = 60
-"""Of the end of a trace, in a report."""
+"""Lines of a trace's end in a report."""
 
 MAX_FAILURES = 20
 """Most failures reported for one run."""
@@ -31,7 +31,7 @@ MAX_FAILURES = 20
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`kind` is what stays the same when a run is made shorter; `text` says what happened."""
+    """`kind` stays equal when a run is shrunk; `text` says what happened."""
 
     kind: str
     text: str
@@ -57,7 +57,7 @@ class RunResult:
 
 
 class TraceHandler(logging.Handler):
-    """Adds the warnings of a world's clients to its trace, not those of other threads' clients."""
+    """Adds warnings of a world's clients to its trace, but not those of other threads."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
@@ -70,7 +70,7 @@ class TraceHandler(logging.Handler):
 
 
 def draw(scenario: Scenario, seed: int) -> Plan:
-    """The plan of a seed: nothing else decides it."""
+    """Return the plan of a seed; it depends on nothing else."""
     return scenario.draw(random.Random(f"{seed}/{scenario.name}/plan"))
 
 
@@ -83,7 +83,7 @@ def play(
     shown_lines: int = MAX_SHOWN_LINES,
     with_history: bool = False,
 ) -> RunResult:
-    """Run a plan (the seed's own, unless given) and judge it. Whatever goes wrong is a failure."""
+    """Run a plan (default: that of the seed) and check it. Any error is a failure."""
     plan = draw(scenario, seed) if plan is None else plan
     world = make_world(seed, backend, plan)
     harness = Harness(world, plan)
@@ -143,7 +143,7 @@ def _failure(error: BaseException) -> Failure:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost lines of where an error came from."""
+    """Return the innermost frames of an error's traceback."""
     lines: list[Any] = []
     traceback = error.__traceback__
     while traceback is not None:
@@ -154,7 +154,7 @@ def _where(error: BaseException) -> str:
 
 
 def _leaves(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, or those of a group."""
+    """Yield the error, or those of a group."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)

@@ -14,13 +14,13 @@ from tests.invariants.recorder import Recorder
 __all__ = ("UnreadRecords",)
 
 SEEN = ("none", "committed")
-"""What readers of committed records are given, by the fate of its transaction."""
+"""Transaction outcomes whose records `read_committed` consumers see."""
 
 
 class UnreadRecords:
-    """Compares logs with a history that grows; nothing is read twice that has not changed.
+    """Compares logs with a growing history; unchanged logs are not read again.
 
-    By values: another log has the same offsets once its topic was made again.
+    Records are compared by value, as a recreated topic reuses offsets.
     """
 
     def __init__(self, broker: Broker, recorder: Recorder) -> None:
@@ -34,10 +34,10 @@ class UnreadRecords:
     def missing(
         self, topics: Sequence[str], *, committed: bool = False, group: str | None = None
     ) -> list[tuple[str, int, int]]:
-        """Topic, partition and offset of each record that was given to nobody, or to nobody of a
-        group.
+        """Return topic, partition and offset of each record that no consumer (or no member of the
+        group) was given.
 
-        `committed`: none of transactions that are open or were aborted.
+        `committed`: ignore records of open and aborted transactions.
         """
         self._process_events()
         found = []
@@ -54,7 +54,7 @@ class UnreadRecords:
     def log(self, topic: str, partition: int) -> Log:
         """Return the current contents of a partition."""
         end = self._broker.end_offset(topic, partition)
-        # Made again, it is another one.
+        # A recreated partition is another object.
         which = self._broker._partition(topic, partition)
         state = (which, end, self._broker.leader_epoch(topic, partition))
         kept = self._logs.get((topic, partition))

@@ -1,4 +1,4 @@
-"""The invariants: each a function of a `Run` that gives the violations it finds.
+"""The invariants: each is a function from a `Run` to its violations.
 
-One that cannot be looked at in a run raises `NotChecked` with the reason.
+A function raises `NotChecked` with the reason if a run has nothing to check.
 """

@@ -1,4 +1,4 @@
-"""Calls, errors, and what is left behind: invariants 9, 10, 12 and 13."""
+"""Calls, errors, and leftovers: invariants 9, 10, 12 and 13."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.invariants.run import Client, Run
 __all__ = ("calls_end", "errors_are_typed", "no_secret_is_logged", "nothing_leaks")
 
 PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecord"}
-"""What no peer that keeps the protocol can cause."""
+"""Errors that no peer causes which keeps the protocol."""
 
 SHORTEST_PAUSE = 0.75
-"""Of `retry_backoff_ms`: pauses differ by a fifth of it."""
+"""Shortest backoff as a share of `retry_backoff_ms`: the jitter is 20 %."""
 
 UNEXPECTED = "a response with correlation id"
 """Log text of a client that receives a response it does not wait for."""
 
 
 def calls_end(run: Run) -> Iterator[Violation]:
-    """(9) Every call ends by its deadline, and every record that was handed over has an outcome by
-    its own, as far as the application waited for it.
+    """(9) Every call ends by its deadline, and so does the outcome of every record that was
+    awaited.
 
-    Calls of a client that crashed are left out.
+    Calls of crashed clients are ignored.
     """
     if not any(True for _ in run.of(Called)) and not run.sent:
         raise NotChecked("nothing was called")
@@ -66,7 +66,7 @@ def _crashed(run: Run, name: str) -> bool:
 
 
 def _late(run: Run) -> list[Finding]:
-    """Records: the handing over, and the outcome."""
+    """Return records whose hand-over or outcome came too late."""
     slack = run.guarantees.slack_s
     late: list[Finding] = []
     for sent in run.sent.values():
@@ -92,8 +92,8 @@ def _late(run: Run) -> list[Finding]:
 
 
 def nothing_leaks(run: Run) -> Iterator[Violation]:
-    """(10) After closing there is no task, socket, timer or member of a group left, and nobody held
-    more than the configured limits allow."""
+    """(10) After closing, no task, socket, timer or group member is left, and no client held more
+    than its configured limits."""
     observed = run.observed
     if observed.left_behind is None and not observed.peaks and observed.members is None:
         raise NotChecked("nobody looked for what is left behind")
@@ -111,7 +111,7 @@ def nothing_leaks(run: Run) -> Iterator[Violation]:
 
 
 def _leftover_members(run: Run) -> Iterator[Finding]:
-    """Members whose client was closed when all was well, and so could send LeaveGroup.
+    """Return members left in a group although their client was closed without a fault.
 
     A member without a member id cannot leave, and a cancelled one does not wait for its id.
     """
@@ -129,11 +129,11 @@ def _leftover_members(run: Run) -> Iterator[Finding]:
 
 
 def errors_are_typed(run: Run) -> Iterator[Violation]:
-    """(12) Whatever peers send, callers see errors of the documented kinds, no task fails unseen,
-    and nobody sends what cannot be read.
+    """(12) Callers get errors of the documented kinds, no task fails unseen, and every request is
+    readable.
 
-    Where nobody breaks the protocol no error and no log line says that somebody did; and until
-    something breaks no broker takes a request for a mistake. Who is refused for a moment pauses.
+    Unless peers violate the protocol, no error and no log line says so. Without faults, no broker
+    rejects a request as faulty. After a retriable error a client backs off.
     """
     strange: list[Finding] = []
     protocol: list[Finding] = []
@@ -161,11 +161,12 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
 
 
 def _retried_without_pause(run: Run) -> Iterator[Finding]:
-    """Commits of a client that come sooner after a refusal than the shortest pause.
+    """Return commits that were retried sooner than the shortest backoff.
 
-    What is handled in the very moment of the refusal was on its way before that: a node that was
-    stopped goes through all that waits for it. A client that moved to another node or a newer
-    connection does not receive those errors."""
+    Requests handled at the time of the error were in flight before it: a node that resumes handles
+    its whole backlog. A client that moved to another node or a newer connection does not receive
+    those errors.
+    """
     put_off: dict[str, float] = {}
     newest: dict[str, float] = {}
     for request in run.observed.commits or ():
@@ -196,7 +197,7 @@ def _rejected_requests(run: Run) -> Iterator[Finding]:
             continue
         one_at_a_time = client.options.get("max_in_flight_requests_per_connection") == 1
         if refusal.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not one_at_a_time:
-            # What is under way behind a record that is refused for its size is refused, too.
+            # Requests in flight behind a record that is rejected for its size are rejected too.
             continue
         yield f"{refusal.api} of {refusal.client}: {ErrorCode(refusal.code).name}", refusal
 
@@ -207,8 +208,7 @@ def _ends(run: Run) -> Iterator[Returned | Failed]:
 
 
 def no_secret_is_logged(run: Run) -> Iterator[Violation]:
-    """(13) No secret stands in a log line, a repr or the text of an error: neither as it is, nor in
-    another base."""
+    """(13) No secret is in a log line, a repr or an error text: neither verbatim nor encoded."""
     if not run.guarantees.secrets:
         raise NotChecked("there is no secret")
     observed = run.observed
@@ -237,7 +237,7 @@ def _lines_with(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
 
 
 def well_since(run: Run) -> float | None:
-    """From when on nothing was broken; None if that never was, or nobody said."""
+    """Return the time after which there was no fault; None if there was none, or it is unknown."""
     last = max((event.at for event in run.of(Fault)), default=None)
     if last is None:
         return 0.0

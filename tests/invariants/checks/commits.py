@@ -39,26 +39,25 @@ from tests.invariants.run import Client, Run
 __all__ = ("commits_are_right",)
 
 ANYWHERE = 2**62
-"""How far a commit may go whose position nobody knows."""
+"""Highest allowed commit where the position is unknown."""
 
 ASKING_S = 1.0
-"""A member learns of a recreated topic with its next metadata request, which takes this long at
-most; up to then it commits what it believes of it."""
+"""A member learns of a recreated topic with its next metadata request, at most this much later;
+until then it commits offsets of the old topic."""
 
 HARMLESS = ("leave", "upgrade", "grow")
-"""Steps of scenarios that break nothing."""
+"""Kinds of steps that are no fault."""
 
 Key = tuple[str, TopicPartition]
 
 
 def commits_are_right(run: Run) -> Iterator[Violation]:
-    """(6) Committed offsets never go back, except after a seek, a reset, or a commit of the same
-    member that was overtaken on its way; nor do they pass what was given and processed. A member
-    that commits automatically has committed what it processed when it leaves in good order, and
-    when partitions are revoked while nothing is broken.
+    """(6) Committed offsets never go back and never pass processed records.
 
-    What one task was given counts as processed when it calls again; what the application commits
-    by name is its own affair.
+    Exceptions for going back: a seek, a reset, or a commit of the same member that overtook
+    another. With auto-commit, a member has committed its processed records when it leaves in good
+    order, and when partitions are revoked without a fault. Records of one task count as processed
+    when it calls again; explicitly committed offsets are up to the application.
     """
     if run.observed.commits is None and run.observed.committed is None:
         raise NotChecked("what was committed is not known")
@@ -99,7 +98,7 @@ def _going_back(run: Run) -> Iterator[Finding]:
 
 
 class _Reasons:
-    """Why a commit may be lower than the one before it."""
+    """Reasons for which a commit may be lower than the previous one."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -135,8 +134,8 @@ class _Reasons:
         if request.client == before.client and overtaken:
             return True
         if client is None:
-            return request.client in self._run.by_client_id  # several have this name
-        # A position that was moved is committed as long as nothing else was asked for.
+            return request.client in self._run.by_client_id  # several clients have this name
+        # A moved position is committed as long as no other records were requested.
         moved = self._moved.get((client.name, tp), [])
         if moved and moved[0] <= request.at:
             return True
@@ -150,8 +149,11 @@ def _between(times: list[float], begin: float, end: float) -> bool:
 
 
 def _transactions_going_back(run: Run) -> Iterator[Finding]:
-    """Offsets of a committed transaction that are lower than those of one that surely was over
-    when its commit was asked for: it counts from some time between the question and the answer."""
+    """Return transactional offsets that are lower than those of an earlier transaction.
+
+    A transaction commits at some time between EndTxn and its response; only transactions that
+    surely ended before are compared.
+    """
     asked: dict[tuple[str, int], float] = {}
     for event in run.of(EndAsked):
         asked.setdefault((event.client, event.transaction), event.at)
@@ -182,8 +184,8 @@ def _transactions_going_back(run: Run) -> Iterator[Finding]:
 class _Reading:
     """Progress of one member in a partition.
 
-    `cap` is the highest offset that may be committed so far; `given` are the offsets at which what
-    tasks were given and still work on begins.
+    `cap` is the highest offset that may be committed now; `given` are the first offsets of records
+    that tasks still process.
     """
 
     position: int = 0
@@ -206,7 +208,7 @@ class _Progress:
         self.readings: dict[TopicPartition, _Reading] = {}
         self._tasks: dict[str, set[TopicPartition]] = defaultdict(set)
         self._owned: set[TopicPartition] = set()
-        # Lost and not read since: it may have them again, from what is committed on.
+        # Lost and not read since: it may own them again, from the committed offset on.
         self._lost: set[TopicPartition] = set()
 
     def reading(self, tp: TopicPartition) -> _Reading:
@@ -217,7 +219,7 @@ class _Progress:
         return found
 
     def _begin(self, reading: _Reading, tp: TopicPartition, since: float, at: float) -> None:
-        """Reading begins at a commit, or where the policy says."""
+        """Start at a commit, or at the place of the reset policy."""
         if self._client.options.get("auto_offset_reset") != "earliest":
             reading.position = reading.cap = ANYWHERE
             return
@@ -262,7 +264,7 @@ class _Progress:
             left[group, tp] = max(left.get((group, tp), 0), processed)
 
     def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Up to where it has processed these, as far as that is known."""
+        """Return the processed offset of each of these partitions, where it is known."""
         found: dict[TopicPartition, int] = {}
         for tp in sorted(partitions):
             reading = self.reading(tp)
@@ -282,7 +284,7 @@ class _Progress:
         reading = self.reading(tp)
         begins = event.records[0][0] if event.records else event.next_offset
         if reading.position == ANYWHERE:
-            # It began or went on here, wherever that is.
+            # It started or resumed here, wherever that is.
             reading.cap = begins
         if event.task not in reading.given:
             reading.given[event.task] = begins
@@ -300,7 +302,8 @@ class _Progress:
 
 
 def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
-    """Commits that go too far. `left` learns what members had processed when they left."""
+    """Return commits beyond the processed records. `left` collects the processed offsets of members
+    that left."""
     committed = Committed(run)
     well = well_since(run)
     requests: dict[str, list[CommitRequest]] = defaultdict(list)
@@ -387,7 +390,7 @@ def _untrue(run: Run) -> Iterator[Finding]:
 
 def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
     """Find processed offsets of revoked partitions that auto-commit did not store before the next
-    assignment. Nothing may be broken."""
+    assignment. Only without faults."""
     committed = Committed(run)
     broken_at = min((event.at for event in run.of(Fault) if _breaks(event)), default=run.ended_at)
     well = well_since(run)
@@ -422,8 +425,8 @@ def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]
         return
     moved = {tp for event in run.of(Sought) for tp in event.partitions}
     for (group, tp), processed in left.items():
-        # What was committed and went back is judged as that: what a connection that was given up
-        # still brings is carried out after what went by the next one.
+        # A commit that went back is reported as such: a request of an abandoned connection may be
+        # handled after one of the next connection.
         found = max(
             dict(run.observed.committed.get(group, ())).get(tp, 0), _reached(run, group, tp)
         )
@@ -469,7 +472,7 @@ class _Seen:
 
 
 def _reached(run: Run, group: str, tp: TopicPartition) -> int:
-    """The highest offset that the group has committed in the topic there is now."""
+    """Return the group's highest committed offset in the topic's current incarnation."""
     made_at = max(run.made_at.get(tp.topic, ()), default=0.0)
     return max(
         (

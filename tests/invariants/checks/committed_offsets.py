@@ -15,7 +15,7 @@ __all__ = ("Commit", "Committed")
 
 
 class Commit(NamedTuple):
-    """An offset that a group may have committed from a time on, and surely had at another."""
+    """A committed offset: possible from one time on, certain from another."""
 
     at: float
     offset: int
@@ -23,7 +23,7 @@ class Commit(NamedTuple):
 
 
 class Committed:
-    """The commits of each group and partition, by time."""
+    """Commits of each group and partition, by time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -46,7 +46,7 @@ class Committed:
         return found
 
     def _add_transactions(self, found: dict[tuple[str, TopicPartition], list[Commit]]) -> None:
-        """Offsets of transactions count from a time between the question and its answer."""
+        """Transactional offsets commit at some time between EndTxn and its response."""
         asked: dict[tuple[str, int], float] = {}
         ended: dict[tuple[str, int], Ended] = {}
         for event in self._run.of(EndAsked):
@@ -71,23 +71,24 @@ class Committed:
         return found
 
     def assigned_since(self, client: Client, at: float) -> float:
-        """When a member that hears of partitions at a time was given them, at the earliest."""
+        """Return the earliest time at which a member got the partitions that its listener saw at
+        `at`."""
         answers = self._answers.get(str(client.options.get("client_id")), [])
         place = bisect_right(answers, at)
         return answers[place - 1] if place else at
 
     def newest(self, client: Client, tp: TopicPartition, until: float) -> int:
-        """The highest offset that the client's group has committed up to then, 0 if none."""
+        """Return the highest offset that the client's group has committed up to then, 0 if none."""
         commits = self._commits.get((client.group or "", tp), ())
         return max((each.offset for each in commits if each.at <= until), default=0)
 
     def starts(
         self, client: Client, tp: TopicPartition, since: float, until: float
     ) -> tuple[set[int], bool]:
-        """The offsets at which a member may begin, and whether anything is surely committed.
+        """Return the offsets at which a member may start, and whether a commit is certain.
 
-        That is what was committed last at `since`, what was committed up to `until`, and what may
-        have been committed at any time.
+        Allowed are the last commit at `since`, commits up to `until`, and any commit whose time is
+        uncertain.
         """
         before: Commit | None = None
         starts: set[int] = set()

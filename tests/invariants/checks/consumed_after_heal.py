@@ -1,4 +1,4 @@
-"""After the heal: everything is consumed, and calls succeed again. Invariant 11."""
+"""After the heal everything is consumed, and calls succeed again: invariant 11."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ OWN_DOING = {
     "TransactionFailed",
     "InvalidTxnState",
 }
-"""What makes a send fail although nothing is broken: the application, or another one like it."""
+"""Errors of a send without a fault: caused by the application, or by another producer."""
 
 OUTAGES = {"ConnectionFailed", "ConnectionLost", "NoBrokerAvailable", "RequestTimedOut"}
-"""What no call raises when everything works; a deadline of the caller's own is another matter."""
+"""Errors that no call raises without a fault, except by the caller's own deadline."""
 
 SHORT_BY_CHOICE = {"flush"}
-"""Calls that are given a deadline of their own, and raise when it is over."""
+"""Calls with an explicit deadline, which raise after it."""
 
 
 def all_is_consumed(run: Run) -> Iterator[Violation]:
-    """(11) After the heal every complete reader consumes everything in time, sends succeed, and
-    no call finds the cluster away.
+    """(11) After the heal every complete reader consumes everything in time, sends succeed, and no
+    call fails as if the cluster were down.
 
-    A client has as long as its requests may take to notice that all is well again.
+    A client has one request timeout to notice the end of the faults.
     """
     readers = [*run.guarantees.complete_groups, *run.guarantees.complete_readers]
     begin = well_since(run)
@@ -102,9 +102,9 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
 
 
 def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
-    """The partitions, of those that exist in the end, that these readers wanted at any time.
+    """Return the existing partitions that these readers ever wanted.
 
-    Those of topics that were made again are left out where nobody can tell that they were.
+    Recreated topics are left out where clients cannot detect that.
     """
     found: dict[TopicPartition, None] = {}
     for subscribed in run.of(Subscribed):
@@ -127,7 +127,7 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
 
 
 def _commits_asked(run: Run) -> dict[tuple[str, int], float]:
-    """When the commit of each transaction was asked for."""
+    """Return the time of EndTxn of each transaction."""
     found: dict[tuple[str, int], float] = {}
     for event in run.of(EndAsked):
         found[event.client, event.transaction] = event.at
@@ -135,7 +135,7 @@ def _commits_asked(run: Run) -> dict[tuple[str, int], float]:
 
 
 def _there_since(run: Run, value: bytes, asked: dict[tuple[str, int], float]) -> float:
-    """From when on a record can be read, as far as its producer knows."""
+    """Return the time from which a record can be read, as far as its producer knows."""
     sent = run.sent.get(value)
     if sent is None:
         return 0.0
@@ -151,7 +151,7 @@ def _there_since(run: Run, value: bytes, asked: dict[tuple[str, int], float]) ->
 
 
 def _failures(run: Run, begin: float) -> tuple[list[Finding], list[Finding]]:
-    """Sends and calls that began when all was well, and failed of what looks like an outage."""
+    """Return sends and calls that started without a fault and failed as in an outage."""
     remade = {topic for topic, times in run.made_at.items() if len(times) > 1}
     gone = {topic for topic in run.made_at if topic not in run.partitions}
     sends: list[Finding] = []

@@ -9,15 +9,15 @@ from tests.invariants.check_result import SHOWN, Violation
 __all__ = ("Finding", "NotChecked", "group_findings")
 
 Finding = tuple[str, object]
-"""What one example of a violation says, and what shows it."""
+"""Text of one example of a violation, and the event that shows it."""
 
 
 class NotChecked(Exception):
-    """There is nothing to look at; the text says why."""
+    """The run has nothing to check; the text gives the reason."""
 
 
 def group_findings(invariant: int, kind: str, found: Sequence[Finding]) -> Iterable[Violation]:
-    """One violation for all findings of a kind: how many, and the first few."""
+    """Return one violation for all findings of a kind: their number, and the first few."""
     if not found:
         return
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""

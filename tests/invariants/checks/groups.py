@@ -35,22 +35,23 @@ from tests.invariants.run import Client, Run
 __all__ = ("Owners", "every_partition_is_owned", "follow", "only_owners_commit")
 
 SESSION_GRACE_S = 10.0
-"""How long after a session could have ended by a fault, that fault still counts."""
+"""Time after a fault in which a session may still expire because of it."""
 
 NEARLY = 0.95
-"""An application that stays away for so much of its interval may be taken for gone."""
+"""Share of the poll interval without a poll after which a member may be taken as gone."""
 
 Member = tuple[str, str]
 
 
 def only_owners_commit(run: Run) -> Iterator[Violation]:
-    """(7) No member commits a partition that it does not own in its current generation, or owns
-    what it was not given.
+    """(7) A member commits only partitions that it owns in its generation, and owns only assigned
+    partitions.
 
-    What it owns is what its last SyncGroup up to that generation answered; of a cooperative member
-    also what it had before that, as far as it received the responses, unless another member was
-    given it. A member's generations do not go back on a connection, and a member does not commit as
-    if it were none."""
+    A member owns the assignment of its last SyncGroup response up to that generation. A cooperative
+    member also owns those of earlier received responses, unless another member was given them. The
+    generations of a member do not go back on a connection, and a member does not commit without its
+    member id.
+    """
     if run.observed.commits is None or run.observed.assignments is None:
         raise NotChecked("requests of members were not seen")
     if not run.observed.assignments:
@@ -111,7 +112,7 @@ class _Owning:
         return bool(chosen) and all(subscribed for since, subscribed in chosen if since <= at)
 
     def strange(self, request: CommitRequest, client: Client | None) -> list[TopicPartition]:
-        """The partitions of a commit that its member does not own."""
+        """Return the partitions of a commit that its member does not own."""
         answers = [
             answer
             for answer in self._by_member.get((request.group, request.member), ())
@@ -142,8 +143,7 @@ class _Owning:
 
 
 def _cooperative(client: Client | None) -> bool:
-    """Return whether a client keeps its partitions through a rebalance. One that nobody recorded
-    may."""
+    """Return whether a client keeps its partitions through a rebalance. An unrecorded one may."""
     if client is None:
         return True
     names = client.options.get("partition_assignment_strategy") or ()
@@ -216,7 +216,7 @@ class Owners:
 
     @property
     def groups(self) -> list[str]:
-        """The groups that have members."""
+        """Return the groups that have members."""
         return sorted({self._group[name] for name in self._wanted})
 
     def unsettled(self, group: str) -> list[str]:
@@ -247,10 +247,8 @@ class Owners:
 
 
 def every_partition_is_owned(run: Run) -> Iterator[Violation]:
-    """(8) In a group that has come to rest each partition of the topics has one owner; no leader
-    gives a partition to two members; and no member loses its partitions while its application
-    calls in time and nothing is broken.
-    """
+    """(8) Each partition of a stable group has one owner, no leader assigns a partition twice, and
+    a member loses partitions only if its application does not poll in time, or during a fault."""
     settled = any(True for _ in run.of(Settled))
     if not settled and not run.observed.generations and not any(True for _ in run.of(Lost)):
         raise NotChecked("no group came to rest")

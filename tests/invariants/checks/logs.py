@@ -14,14 +14,14 @@ from tests.invariants.run import Run, Sent
 __all__ = ("acknowledged_is_readable", "in_order", "nothing_failed_appears", "nothing_twice")
 
 ABORTED = "TransactionAborted"
-"""The error of records that may be in the log, where no reader of committed records sees them."""
+"""Error of records that may be in the log, where no `read_committed` consumer sees them."""
 
 
 def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
     """(1) An acknowledged record is at its offset, in a batch with the correct maximum timestamp.
 
-    For acks=all; a record without a known offset may be anywhere in its partition. What retention
-    took, and what was in a topic that was deleted and whose log nobody kept, is left out.
+    For acks=all. A record without a known offset may be anywhere in its partition. Records removed
+    by retention or with a deleted topic are ignored.
     """
     if not run.guarantees.durable:
         raise NotChecked("brokers may lose what was acknowledged")
@@ -77,7 +77,7 @@ def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
 
 
 def nothing_twice(run: Run) -> Iterator[Violation]:
-    """(2) With idempotence no record stands twice in a topic, in whatever partitions."""
+    """(2) With idempotence, no record is in a topic twice, in any partition."""
     if not _numbered(run):
         raise NotChecked("no producer is idempotent")
     twice: list[Finding] = []
@@ -97,14 +97,14 @@ def nothing_twice(run: Run) -> Iterator[Violation]:
 
 
 def _numbered(run: Run) -> set[str]:
-    """Producers whose records are written once."""
+    """Return producers whose records must be written once."""
     if not run.guarantees.numbers:
         return set()
     return {client.name for client in run.clients.values() if client.idempotent}
 
 
 def _in_line(run: Run) -> set[str]:
-    """Producers whose records keep their order."""
+    """Return producers whose records must keep their order."""
     alone = {
         client.name
         for client in run.clients.values()
@@ -115,11 +115,11 @@ def _in_line(run: Run) -> set[str]:
 
 
 def in_order(run: Run) -> Iterator[Violation]:
-    """(3) Records of one producer stand in each partition in the order of their handing over.
+    """(3) The records of a producer are in each partition in the order of sending.
 
-    That is known of two records if one was handed over before the call for the other began, or if
-    both were in one call. Without numbers (one request in flight) a record whose outcome is unknown
-    may come late, and repetitions do not count.
+    The order of two records is known if one was handed over before the call for the other began, or
+    if one call sent both. Without sequence numbers (one request in flight), a record with unknown
+    outcome may come late, and duplicates are ignored.
     """
     producers = _in_line(run)
     if not producers:
@@ -170,9 +170,9 @@ def _name(sent: Sent) -> str:
 def nothing_failed_appears(run: Run) -> Iterator[Violation]:
     """(4) A failed record is not in the log, unless its outcome is unknown.
 
-    A record of an aborted transaction may be there, where no reader of committed records sees it.
-    A log that was deleted with its topic before the failure is not searched.
-    Neither is there what a producer never sent.
+    A record of an aborted transaction may be there, where no `read_committed` consumer sees it. A
+    log that was deleted with its topic before the failure is not searched. Records that no producer
+    sent are reported too.
     """
     if not run.observed.logs:
         raise NotChecked("the logs are not known")

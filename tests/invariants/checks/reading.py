@@ -32,7 +32,7 @@ from tests.invariants.run import Client, Run
 __all__ = ("Visible", "reading_goes_on", "visible")
 
 OUT_OF_RANGE = 1
-"""The error code that ends a position in any case; others do where topics are made again."""
+"""Error code that always ends a position; others do where topics are recreated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Visible:
 
 
 def visible(log: Log, *, committed: bool) -> Visible:
-    """A log as readers of committed records see it, or as others do."""
+    """Return the log as `read_committed` consumers see it, or as others do."""
     pairs = [
         (record.offset, record.value)
         for record in log.records
@@ -60,8 +60,10 @@ def visible(log: Log, *, committed: bool) -> Visible:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Reading begins where the group's commits, or else the policy say. `since`: when that was
-    looked up at the earliest; `reset`: the policy alone counts."""
+    """Reading starts at the group's commit, or else at the place of the policy.
+
+    `since`: the earliest time of the lookup; `reset`: only the policy counts.
+    """
 
     since: float
     reset: bool = False
@@ -70,8 +72,10 @@ class Start:
 @dataclass(slots=True)
 class _Position:
     """Position of one reader in a partition: an offset, a start not known yet, or None for any.
-    `looked_at` is when it was known last, `fell_in` the incarnation of the topic in which it
-    started again without a reason reported by brokers."""
+
+    `looked_at` is the time of the last known position, `fell_in` the incarnation of the topic in
+    which it started again without a reason reported by brokers.
+    """
 
     at: int | Start | None
     looked_at: float
@@ -81,11 +85,11 @@ class _Position:
 
 
 def reading_goes_on(run: Run) -> Iterator[Violation]:
-    """(5) No poll skips or goes back without a seek, a reset or a rebalance.
+    """(5) No poll skips records or goes back without a seek, a reset or a rebalance.
 
-    What a poll gives is what the log holds from the position on; after a rebalance the position is
-    what the group has committed, else what `auto_offset_reset` says. A position is reset only if a
-    broker said that it is out of range, or the topic was made again.
+    A poll returns the records of the log from the position on. After a rebalance the position is
+    the group's committed offset, or else that of `auto_offset_reset`. A position is reset only
+    after OFFSET_OUT_OF_RANGE, or when the topic was recreated.
     """
     readers = [client for client in run.clients.values() if client.kind == "consumer"]
     if not any(True for _ in run.of(Polled)):
@@ -105,7 +109,7 @@ class _Poll(NamedTuple):
 
 
 class _Judge:
-    """Goes through the events of each reader."""
+    """Checks the events of each reader."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -152,7 +156,7 @@ class _Judge:
         event: AssignedByHand,
         before: dict[TopicPartition, _Position],
     ) -> dict[TopicPartition, _Position]:
-        """Of partitions that stay, the position may stay or be looked up again."""
+        """Partitions that stay keep their position, or look it up again."""
         start = Start(event.at, reset=client.group is None)
         return {tp: _Position(None if tp in before else start, event.at) for tp in event.partitions}
 
@@ -206,7 +210,7 @@ class _Judge:
         position.at, position.looked_at = event.next_offset, event.at
 
     def _log(self, event: Polled, tp: TopicPartition, position: _Position) -> Log | None:
-        """The log that the records come from; None if it is not known."""
+        """Return the log that the records come from; None if it is not known."""
         logs = self.run.logs.get(tp)
         if not logs:
             return None
@@ -244,7 +248,7 @@ class _Judge:
     # --- where it begins ---
 
     def _begins(self, poll: _Poll, seen: Visible, low: int) -> None:
-        """Judge the first record by the position; `low` is the record before it in the log."""
+        """Check the first record against the position; `low` is the record before it in the log."""
         client, event, tp, position = poll
         at = position.at
         high = event.records[0][0] if event.records else event.next_offset

@@ -20,7 +20,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _Transaction:
-    """`asked_at`: when its commit was asked for first, if ever; `outcome` None: not known."""
+    """`asked_at`: time of the first EndTxn, if any; `outcome` None: not known."""
 
     client: str
     number: int
@@ -46,9 +46,11 @@ class _Transaction:
 
 
 def transactions_are_whole(run: Run) -> Iterator[Violation]:
-    """(14) A transaction is visible whole or not at all, one that was aborted or whose producer was
-    fenced never; readers of committed records see none before its commit was asked for, and nothing
-    behind it either; its offsets count with it.
+    """(14) A transaction is visible completely or not at all; never if it was aborted or its
+    producer fenced.
+
+    `read_committed` consumers see no record before EndTxn, and nothing behind an open transaction.
+    The offsets of a transaction commit with it.
     """
     transactions = _transactions(run)
     if not transactions:
@@ -129,8 +131,8 @@ class _Whole:
                     self._report("records stand outside of their transactions", sent)
 
     def _late(self, transaction: _Transaction) -> None:
-        """A call that waited for longer than its transaction must not put its record into the
-        next."""
+        """A call that waited longer than its transaction must not add its record to the next
+        one."""
         ended_at = transaction.ended_at
         for sent in transaction.records if ended_at is not None else ():
             if (
@@ -196,7 +198,7 @@ def _read_too_early(
 
 
 class _Asked:
-    """When the commits of the transactions in a partition were asked for."""
+    """Return the times of EndTxn of the transactions in a partition."""
 
     def __init__(self, run: Run, transactions: dict[Key, _Transaction]) -> None:
         self._run = run
@@ -223,7 +225,7 @@ class _Asked:
         return self._transactions.get((sent.client, sent.sending.transaction))
 
     def before(self, tp: TopicPartition, offset: int) -> float:
-        """Until when some transaction was open that has a record before an offset."""
+        """Return until when a transaction with a record before an offset was open."""
         offsets, latest = self._by_partition.get(tp, ([], []))
         place = bisect_left(offsets, offset)
         return latest[place - 1] if place else 0.0
@@ -256,8 +258,8 @@ def _offsets(run: Run, transactions: list[_Transaction]) -> Iterator[Finding]:
     for (group, tp), candidates in ends.items():
         if group in plain or len(run.made_at.get(tp.topic, ())) > 1:
             continue
-        # A transaction counts from some time between the question for its commit and the answer:
-        # what surely came before another one is no more.
+        # A transaction commits at some time between EndTxn and its response: only those that surely
+        # ended before another one are superseded.
         begun = [
             transaction.asked_at or 0.0
             for transaction, _ in candidates

@@ -1,4 +1,4 @@
-"""The scenarios, one module each, which has its `SCENARIO`."""
+"""The scenarios: one module each, with its `SCENARIO`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NAMES = (
     "idle_day",
     "corners",
 )
-"""In the order in which seeds choose among them; a module's name is its scenario's."""
+"""Scenario names in the order in which seeds choose; each is also the module's name."""
 
 
 def load(names: tuple[str, ...] = NAMES) -> dict[str, Scenario]:
-    """The scenarios of these names."""
+    """Return the scenarios with these names."""
     modules = (import_module(f"{__name__}.{name}") for name in names)
     return {module.SCENARIO.name: module.SCENARIO for module in modules}

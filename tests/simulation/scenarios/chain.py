@@ -1,6 +1,6 @@
-"""Three groups pass records on from topic to topic; each commits after its sends are acknowledged.
+"""Three groups copy records from topic to topic; each commits after its sends are acknowledged.
 
-`python -m tests.simulation.scenarios.chain 500000 SEED` plays it in its full size.
+`python -m tests.simulation.scenarios.chain 500000 SEED` runs it at full size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TO_S = 12.0
 STRATEGIES = ("range", "sticky", "cooperative-sticky")
 AT_ONCE = 500
 CALLS = 24
-"""Calls in which a small number of records is sent, over the time in which things happen."""
+"""Calls for a small number of records, over the time of the faults."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -98,7 +98,7 @@ async def send(harness: Harness, client: PlannedClient) -> None:
 
 
 async def work(life: WorkerLife) -> None:
-    """Pass batches on, and go back to where a batch began if that failed."""
+    """Copy batches; after an error, seek back to the start of the batch."""
     consumer = life.consumer(
         life.argument("source"),
         group_id=life.argument("source"),
@@ -121,7 +121,7 @@ async def work(life: WorkerLife) -> None:
 
 
 async def pass_on(producer: Any, target: str, batch: Any) -> None:
-    """Send what follows on each record; raises what one of them failed of, once all are over."""
+    """Send a copy of each record; raise the error of one of them once all have an outcome."""
     failed: KafkaError | None = None
     values = [producer.value(origin(value)) for value in batch.values()]
     for delivery in await producer.send_many(target, values):
@@ -134,19 +134,19 @@ async def pass_on(producer: Any, target: str, batch: Any) -> None:
 
 
 def origin(value: bytes) -> bytes:
-    """The record of the first topic that a record comes from."""
+    """Return the record of the first topic that a record was copied from."""
     found = parse_value(value)
     assert found is not None
     return found.payload or value
 
 
 def sources(plan: Plan) -> list[str]:
-    """The topics from which records are passed on by somebody."""
+    """Return the topics that a group consumes."""
     return sorted({worker.arguments["source"] for worker in plan.of("works")})
 
 
 def values(harness: Harness, topic: str) -> list[bytes]:
-    """All that a topic holds."""
+    """Return all values of a topic."""
     logs = [harness.log(topic, number) for number in range(harness.broker.topics[topic])]
     return [record.value for log in logs for record in log.records]
 
@@ -156,7 +156,7 @@ def passed_on(harness: Harness) -> bool:
     for source, target in pairwise(TOPICS):
         if source not in sources(harness.plan):
             continue
-        # What is there twice does not make up for what is not: this only saves reading it all.
+        # Duplicates cannot replace missing records: the count only saves reading all values.
         if size(harness, target) < size(harness, source):
             return False
         there = {origin(value) for value in values(harness, target)}
@@ -178,7 +178,7 @@ SCENARIO = Scenario("chain", draw, run, guarantees, share=6)
 
 
 def main(records: int, seed: int) -> int:
-    """The plan of a seed with as many records as is said."""
+    """Return the plan of a seed with the given number of records."""
     plan = dataclasses.replace(single_run.draw(SCENARIO, seed), records=records)
     result = single_run.play(SCENARIO, seed, "asyncio", plan)
     print(f"{plan}\n{result.events} events in {result.seconds:.0f} s, digest {result.digest}")

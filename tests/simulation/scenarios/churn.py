@@ -1,4 +1,4 @@
-"""Queue workers that come, go, die and stall, with every assignor, and an upgrade among them."""
+"""Members of a group that join, leave, die and stall, with every assignor, and an upgrade."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ REFUSED_S = 0.5
 """Time after a member's return in which the group is taken to be rebalancing."""
 
 MISSED = 0.12
-"""The share of runs in which a static member misses a generation."""
+"""Share of runs in which a static member misses a generation."""
 PATIENT: Mapping[str, Any] = {
     "static": True,
     "session_timeout_ms": 20_000,
     "commits": "automatic",
     "work_s": 0.0,
 }
-"""A member that keeps its place though it has not joined again in time, and goes on polling."""
+"""Options of a member that stays in the group without a timely rejoin, and goes on polling."""
 
 LATER_S = 1.5
 ASKED = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
@@ -55,7 +55,7 @@ UPGRADE: Sequence[Sequence[str]] = (
     ["cooperative-sticky", "range"],
     ["cooperative-sticky"],
 )
-"""From eager to cooperative in two rounds: no two members may be two rounds apart."""
+"""Upgrade from eager to cooperative in two rounds: members may differ by one round."""
 
 MIXES: Mapping[str, Sequence[Sequence[str]]] = {
     "range": (["range"],),
@@ -65,7 +65,7 @@ MIXES: Mapping[str, Sequence[Sequence[str]]] = {
     "mixed": (["sticky", "range"], ["range", "cooperative-sticky"], ["roundrobin", "range"]),
     "upgrade": (UPGRADE[0],),
 }
-"""The assignors that workers list, by turns; what all of one mix list must have one in common."""
+"""Assignors of workers in turn; all lists of one mix have one assignor in common."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -119,7 +119,7 @@ def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> Planned
 
 
 def _bad_answers(rng: random.Random) -> tuple[Step, ...]:
-    """Answers of coordinators that are lost, and commits that they refuse."""
+    """Draw lost responses of coordinators, and rejected commits."""
     steps = []
     for _ in range(rng.choice((0, 0, 1, 4))):
         at_s = round(rng.uniform(0.1, TO_S), 3)
@@ -134,7 +134,7 @@ def _bad_answers(rng: random.Random) -> tuple[Step, ...]:
 
 
 def _crossed(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
-    """Rebalances that others begin while somebody commits."""
+    """Draw rebalances that start during a commit of another member."""
     steps = []
     for _ in range(rng.choice((0, 0, 1, 3))):
         worker, for_s = rng.choice(workers).name, round(rng.uniform(0.3, 1.5), 3)
@@ -144,7 +144,7 @@ def _crossed(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]
 
 
 def _missing(rng: random.Random, plan: Plan) -> Plan:
-    """Few other faults, and a static member whose group has a generation without it."""
+    """Draw few other faults, and a static member that misses a generation of its group."""
     sender, first, *others = plan.clients
     late = {**first.arguments, **PATIENT, "comes_at_s": 2.0, "topics": sorted(plan.topics)}
     while len(others) < 2:
@@ -167,7 +167,7 @@ def _missing(rng: random.Random, plan: Plan) -> Plan:
 
 
 def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
-    """Each is restarted twice, one after the other."""
+    """Restart each worker twice, one after the other."""
     gap_s = TO_S / (2 * len(workers))
     names = [worker.name for worker in workers] * 2
     return tuple(
@@ -177,8 +177,7 @@ def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[S
 
 
 class Rounds:
-    """Upgrade progress of each worker. It advances when a life begins. It goes on when a life
-    begins."""
+    """Upgrade progress of each worker. It advances when a life begins."""
 
     def __init__(self, workers: Sequence[PlannedClient]) -> None:
         self.wanted = dict.fromkeys((worker.name for worker in workers), 0)
@@ -244,7 +243,7 @@ async def run(harness: Harness) -> None:
             await READS[life.argument("reads")](worker, life)
 
     async with anyio.create_task_group() as tasks:
-        # What a worker that died listed counts until its session ends.
+        # The list of a dead worker counts until its session ends.
         expects = (*FAILURES, GroupFailed) if upgraded else FAILURES
         group_workers = GroupWorkers(harness, tasks, workers, work, expects=expects)
 
@@ -276,7 +275,7 @@ async def run(harness: Harness) -> None:
 
 
 def read_by(workers: Sequence[PlannedClient]) -> list[str]:
-    """The topics that somebody reads."""
+    """Return the subscribed topics."""
     return sorted({topic for worker in workers for topic in worker.arguments["topics"]})
 
 

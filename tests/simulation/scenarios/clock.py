@@ -1,4 +1,4 @@
-"""Wall clocks that jump, of one host or of all: what counts is the time that passes."""
+"""Wall clocks jump, on one host or on all: timeouts must follow the elapsed time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def run(harness: Harness) -> None:
         async with anyio.create_task_group() as busy:
             busy.start_soon(harness.run_steps)
             for client in harness.plan.of("sends"):
-                # A record of a host whose clock is ahead of the brokers' is refused.
+                # A record from a host whose clock is ahead of the brokers' is rejected.
                 busy.start_soon(send_steadily, harness, client)
         if workers:
             await harness.until_consumed(TOPIC)

@@ -1,4 +1,4 @@
-"""A coordinator that moves in the middle of commits, is lost, and loads."""
+"""A coordinator moves during commits, dies, and loads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.simulation.scenarios.group_workers import (
 )
 
 TOPIC, GROUP, LEDGER = "orders", "billing", "ledger"
-"""The second group has no members: its offsets are kept by one who reads by hand."""
+"""The second group has no members: a reader with assigned partitions commits to it."""
 TO_S = 12.0
 HASTY_COMMITS_MS = 100
 IN_TIME_MS = 3_000
@@ -42,7 +42,7 @@ APIS = (
     ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP,
 )
-"""At which the coordinator moves: just before it answers, or just after it was asked."""
+"""Moment of the move: just before the response, or just after the request."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -101,7 +101,7 @@ async def run(harness: Harness) -> None:
     broker = harness.broker
 
     async def move_at(api: str, to: int, answered: bool) -> None:
-        """Move it when the next such request is there; nobody hears what became of that one."""
+        """Move the coordinator at the next such request, which gets no response."""
 
         def inject(request: SeenRequest) -> Drop | None:
             if to in broker.live_nodes:
@@ -112,7 +112,7 @@ async def run(harness: Harness) -> None:
         broker.on(ApiKey[api], inject, times=1)
 
     async def lose(for_s: float) -> None:
-        """The node that has it dies."""
+        """Kill the coordinator's node."""
         node = broker.coordinator(GROUP)
         if node in broker.live_nodes:
             await broker.kill(node)
@@ -120,7 +120,7 @@ async def run(harness: Harness) -> None:
             await broker.restart(node)
 
     async def load(for_s: float) -> None:
-        """It is reading its log again."""
+        """Make the coordinator load its log again."""
         rules = [broker.on(api, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for api in APIS]
         await anyio.sleep(for_s)
         for rule in rules:
@@ -165,7 +165,7 @@ async def work(life: WorkerLife) -> None:
 
 
 async def keep(harness: Harness, client: PlannedClient) -> None:
-    """Reads all by hand, and commits now and then, with and without something new."""
+    """Read with assigned partitions, and commit now and then, with and without new offsets."""
     options = {
         "group_id": LEDGER,
         "enable_auto_commit": False,

@@ -1,7 +1,7 @@
-"""Workers of groups, as scenarios have them: how they read and commit, come, go and die.
+"""Workers of groups that scenarios share: reading, committing, joining, leaving, dying.
 
-A worker is a planned client. It lives several times: after it left or died it comes back, as
-another client of another name ("worker-3.2" is the second life of "worker-3").
+A worker is a planned client with several lives: after it left or died it returns as another client
+with another name ("worker-3.2" is the second life of "worker-3").
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = (
 )
 
 CLIENT: Mapping[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 10_000}
-"""Of every client: nobody waits thirty seconds for an answer here."""
+"""Options of every client, with short timeouts."""
 
 MEMBER: Mapping[str, Any] = {
     **CLIENT,
@@ -58,33 +58,36 @@ MEMBER: Mapping[str, Any] = {
     "auto_commit_interval_ms": 500,
     "default_api_timeout_ms": 20_000,
 }
-"""Of every worker."""
+"""Options of every worker."""
 
 POLL_MS = 300
 GRACE_S = 2.0
 """Time that a worker may take to leave; then its task is cancelled."""
 
 COMMITS = ("automatic", "batch", "everything", "offsets")
-"""How a worker commits."""
+"""Ways in which a worker commits."""
 
 GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-"""What a commit may be answered whose topic was deleted."""
+"""Error codes of a commit for a deleted topic."""
 
 EACH_TH = 5
 """Records after which a worker that reads one by one commits by hand."""
 
 BURST = 3
-"""Records that a sender puts into one topic before it turns to the next."""
+"""Consecutive records that a sender writes to one topic."""
 
 BACK_AFTER_S = 1.0
 
 FAILURES = (NoBrokerAvailable, FencedInstanceId)
-"""What a supervisor sees now and then. A static member is fenced if its coordinator is lost before
-the rebalance is over in which it came back: the next one knows its life before alone."""
+"""Errors that may end a life.
+
+A static member is fenced if the coordinator dies before the rebalance of its return is over: the
+next coordinator only knows its earlier life.
+"""
 
 
 def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
-    """A recorded consumer at a host."""
+    """Create a recorded consumer at a host."""
     consumer = with_runtime(
         Consumer(
             *topics, bootstrap_servers=harness.servers, client_id=name, **{**MEMBER, **options}
@@ -95,7 +98,7 @@ def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: 
 
 
 def a_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
-    """A recorded producer at a host."""
+    """Create a recorded producer at a host."""
     producer = with_runtime(
         Producer(bootstrap_servers=harness.servers, client_id=name, **{**CLIENT, **options}),
         harness.runtime(host),
@@ -104,7 +107,7 @@ def a_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
 
 
 class WorkerLife:
-    """One life of a worker. `over`: it is to leave."""
+    """One life of a worker. `over`: it should leave."""
 
     def __init__(self, harness: Harness, client: PlannedClient, number: int) -> None:
         self.name = f"{client.name}.{number}"
@@ -123,18 +126,18 @@ class WorkerLife:
         return self.client.arguments.get(name, default)
 
     def consumer(self, *topics: str, **options: Any) -> Any:
-        """A consumer that is written down under the name of this life."""
+        """Create a consumer recorded with the name of this life."""
         self.clients.append(self.name)
         return a_consumer(self.harness, self.name, self.client.host, *topics, **options)
 
     def producer(self, **options: Any) -> Any:
-        """Likewise a producer."""
+        """Create a producer recorded with the name of this life."""
         name = f"{self.name}.out"
         self.clients.append(name)
         return a_producer(self.harness, name, self.client.host, **options)
 
     def stall(self, for_s: float) -> None:
-        """The next piece of work takes so much longer."""
+        """Make the next piece of work take this much longer."""
         self._stall_s = for_s
 
     async def handle(self, count: int = 1) -> None:
@@ -145,7 +148,7 @@ class WorkerLife:
             await anyio.sleep(takes_s)
 
     async def commit(self, worker: Any, done: Any) -> None:
-        """Commit by hand, if this one does; `done` is a batch, or offsets by partition."""
+        """Commit by hand, if this worker does; `done` is a batch, or offsets by partition."""
         manner = self.argument("commits", "automatic")
         try:
             if manner == "batch" or (manner == "offsets" and isinstance(done, Mapping)):
@@ -162,17 +165,17 @@ class WorkerLife:
             self.harness.note(f"{self.name}: {error}")
 
     def wake(self, worker: Any) -> None:
-        """Let partitions go on that have rested long enough."""
+        """Resume partitions that were paused for long enough."""
         for tp, until in list(self._resting.items()):
             if until <= self.harness.now():
                 del self._resting[tp]
-                with suppress(KafkaError):  # it may have gone meanwhile
+                with suppress(KafkaError):  # it may be revoked meanwhile
                     worker.resume(tp)
 
     async def random_action(
         self, worker: Any, partition: TopicPartition, first_offset: int
     ) -> None:
-        """Now and then an application reads something again, or lets a partition rest."""
+        """Sometimes seek back, or pause a partition."""
         if self.rng.random() >= self.argument("whims", 0.0):
             return
         kind = self.rng.choice(("again", "committed", "rest"))
@@ -239,11 +242,11 @@ READS: Mapping[str, Callable[[Any, WorkerLife], Awaitable[None]]] = {
     "on": read_on,
     "batches": read_batches,
 }
-"""How a worker reads."""
+"""Ways in which a worker reads."""
 
 
 class CommitOnRevoke(RebalanceListener):
-    """Takes its time, and commits what was done when partitions go."""
+    """Listener that delays, and commits processed records on revocation."""
 
     def __init__(self, worker: Any, life: WorkerLife) -> None:
         self._worker = worker
@@ -265,11 +268,11 @@ class CommitOnRevoke(RebalanceListener):
 
 
 class GroupWorkers:
-    """All workers of a plan; steps let them leave, die, stall, and come again otherwise.
+    """All workers of a plan; steps make them leave, die, stall and return.
 
-    `life` is what a worker does from its first connection to its last; what it `expects` to be
-    raised there ends that life, and a supervisor begins another one soon after. Those who come
-    later have `comes_at_s`.
+    `run_life` is what a worker does from its first connection to its last. The errors it `expects`
+    end that life, and a supervisor starts another one soon after. Workers that start later have
+    `comes_at_s`.
     """
 
     def __init__(
@@ -347,7 +350,7 @@ class GroupWorkers:
             self._harness.crash(host, life.scope, *life.clients)
         await life.gone.wait()
         await anyio.sleep(for_s)
-        # What was on its way when it died never arrives.
+        # Packets in flight at its death never arrive.
         network.crash(host)
         self._harness.revive(host)
         self._begin(worker)
@@ -369,7 +372,7 @@ class GroupWorkers:
         await life.gone.wait()
 
     async def stop_all(self) -> None:
-        """All go home."""
+        """Stop all workers."""
         self._closing = True
         async with anyio.create_task_group() as parting:
             for worker in list(self.current_lives):
@@ -397,13 +400,13 @@ def draw_worker_steps(
 
 
 def host_of(number: int) -> str:
-    """The host of a client by its number, from 0."""
+    """Return the host of a client by its number, from 0."""
     return f"10.0.2.{number + 1}"
 
 
 async def send_steadily(harness: Harness, client: PlannedClient, **options: Any) -> None:
-    """Send all records of the plan to its topics by turns, some of them at once, and wait for what
-    becomes of them."""
+    """Send all records of the plan to its topics in turn, some of them at once, and await the
+    outcomes."""
     rng = harness.rng(client.name)
     topics = list(harness.plan.topics)
     pause_s = client.arguments.get("pause_s", 0.1)

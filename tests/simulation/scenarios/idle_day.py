@@ -1,5 +1,8 @@
-"""A day on which hardly anything happens: connections that idle are closed, metadata ages, members
-beat. Nothing may grow, and nobody may connect more often than there is reason to."""
+"""A day with hardly any activity: idle connections are closed, metadata expires, members send
+heartbeats.
+
+Nothing may grow, and clients may connect only for a reason.
+"""
 
 from __future__ import annotations
 
@@ -35,29 +38,29 @@ PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
         },
     ),
 }
-"""How many hours, and the options of consumers: with the defaults an hour holds many requests."""
+"""Simulated hours, and options of consumers: with the defaults an hour has many requests."""
 
 SETTLED_AFTER = 0.2
-"""The part of the day after which nothing more may grow."""
+"""Share of the day after which nothing may grow."""
 
 DARK_FROM = 0.4
-"""The part of the day after which a node is away, if one is."""
+"""Share of the day after which a node is down, if one is."""
 
 DARK_S = 300.0
 
 CONNECTS_AN_HOUR = 12
-"""Connections that a client makes in an hour in which one record is sent: to each of three nodes,
-what idles being closed after nine minutes."""
+"""Connections of a client in an hour with one sent record: to each of three nodes, as idle ones
+are closed after nine minutes."""
 
 CONNECTS_A_SECOND = 3 / 0.8
-"""And how often it tries to reach a node that is away: a second is the longest pause, less a fifth
-by chance; two lanes of the node and the address given for the start try at a time."""
+"""Attempts to reach a node that is down: the longest backoff is a second less 20 % jitter; two
+connection kinds and the bootstrap address try in parallel."""
 
 ROOMS = tuple(
     f"aiokafkawire.{room}"
     for room in ("connection", "cluster", "consumer", "group", "producer", "runtime")
 )
-"""Whose objects are counted. Messages are not: the brokers keep a log of them."""
+"""Modules whose objects are counted. Messages are not: the brokers keep a log of them."""
 
 GROWTH, SPARE = 1.2, 60
 
@@ -91,7 +94,7 @@ async def run(harness: Harness) -> None:
     await harness.make_topics()
 
     async def dark(node: int, for_s: float, hangs: bool) -> None:
-        """A node is away for long."""
+        """Stop a node for a long time."""
         if hangs:
             harness.broker.pause(node)
         else:
@@ -121,7 +124,7 @@ async def run(harness: Harness) -> None:
 
 
 async def send(harness: Harness, client: PlannedClient, day_s: float) -> None:
-    """A record now and then, spread over the day."""
+    """Send a record now and then, spread over the day."""
     options = {name: AS_IT_COMES[name] for name in ("request_timeout_ms", "metadata_max_age_ms")}
     async with a_producer(harness, client.name, client.host, **options) as sender:
         for _ in range(harness.plan.records):
@@ -151,7 +154,7 @@ AS_IT_COMES: Mapping[str, Any] = {
     "auto_commit_interval_ms": 5_000,
     "default_api_timeout_ms": 60_000,
 }
-"""The defaults, in place of what the workers of other scenarios have."""
+"""Defaults, instead of the options of other scenarios' workers."""
 
 
 # --- what may not grow ---
@@ -164,7 +167,7 @@ def census(harness: Harness) -> Counter[str]:
     for each in gc.get_objects():
         kind = type(each)
         module = kind.__module__
-        # Of some classes of libraries it is no text.
+        # In some library classes it is no text.
         if isinstance(module, str) and module.startswith(ROOMS):
             counted[f"{module}.{kind.__qualname__}"] += 1
     counted["left behind, if it ended now"] = len(harness.world.left_behind())

@@ -1,4 +1,5 @@
-"""Clients that are stopped or cancelled at any moment of a bad day: each ends by its bound."""
+"""Clients are stopped or cancelled at any moment, also during faults: each ends within its
+limit."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.simulation.shared_draws import draw_network, draw_release, has_idempo
 
 TOPIC, GROUP = "orders", "billing"
 NO_TIME_S, SOON_S = 0.1, 1.0
-"""At most, where there is nothing to send, but a LeaveGroup request: see `docs/lifecycle.md`."""
+"""Limit without records to send, only with a LeaveGroup request: see `docs/lifecycle.md`."""
 
 CLOSE_TIMEOUT_S = 20.0
 TROUBLES_S = 5.0
@@ -62,7 +63,7 @@ def _client(rng: random.Random, number: int) -> PlannedClient:
 
 
 def _troubles(rng: random.Random, scene: Scene) -> tuple[Step, ...]:
-    """Nothing, a few faults, or something that outlasts all clients."""
+    """Draw no fault, a few faults, or one that outlasts all clients."""
     chance = rng.random()
     if chance < 0.2:
         return ()
@@ -87,7 +88,7 @@ async def run(harness: Harness) -> None:
 
 
 class Leaver:
-    """One client: it starts, does what its kind does, and leaves in its way."""
+    """One client: it starts, works, and ends in its way."""
 
     def __init__(self, harness: Harness, client: PlannedClient) -> None:
         self.harness = harness
@@ -106,7 +107,7 @@ class Leaver:
             self.harness.note(f"{self.client.name}: {type(error).__name__}: {error}")
 
     async def stop(self, made: Any, for_s: float) -> None:
-        """By `stop`, whether it has started or not."""
+        """End by `stop`, whether started or not."""
         try:
             with anyio.move_on_after(for_s):
                 await made.start()
@@ -116,7 +117,7 @@ class Leaver:
         await self.harness.bounded(f"{self.client.kind}: stop", self.bound_s("stop"), made.stop())
 
     async def leave(self, made: Any, for_s: float) -> None:
-        """By the end of `async with`."""
+        """End by leaving `async with`."""
         ended: float | None = None
         try:
             async with made:
@@ -128,7 +129,7 @@ class Leaver:
                 self.check("leaving", ended)
 
     async def cancel(self, made: Any, for_s: float) -> None:
-        """By a cancellation of all that is inside, or of the start."""
+        """End by cancelling everything inside, or the start."""
         ends_at = self.harness.now() + for_s
         with anyio.CancelScope(deadline=ends_at):
             async with made:

@@ -1,4 +1,4 @@
-"""Brokers that lie: senders and workers go on, or fail by name; none is given what is not there."""
+"""Byzantine brokers: clients recover or raise a typed error, and never return false records."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = ("ASKED", "GROUP", "SCENARIO", "TOPIC")
 TOPIC, GROUP = "orders", "billing"
 TO_S = 8.0
 KINDS = ("move leader", "move coordinator", "reset", "hang", "slow way")
-"""What else befalls, now and then."""
+"""Other faults, now and then."""
 
 SENDS: Mapping[str, Any] = {"delivery_timeout_ms": 8_000, "max_block_ms": 5_000}
 REST_S = 0.5
 PATIENCE = 5
-"""Errors of brokers after which a worker goes on; another one is its last."""
+"""Number of broker errors after which a worker gives up."""
 BELIEVED_S = 4.0
 """Time in which brokers send the false responses of a step."""
 
@@ -111,7 +111,7 @@ async def run(harness: Harness) -> None:
             await harness.run_steps()
             forget_throttles(harness)
         if workers:
-            # Who was out of the group until now must come to know it.
+            # A client that was out of the group needs this time to notice.
             await anyio.sleep(MEMBER["session_timeout_ms"] / 1_000 + REST_S)
             await harness.until_consumed(TOPIC, group=GROUP)
             await harness.until_settled()
@@ -130,7 +130,7 @@ def forget_throttles(harness: Harness) -> None:
 
 
 async def send(harness: Harness, client: PlannedClient, asked: deque[str]) -> None:
-    """Send all records, by as many producers as that takes: one that failed is replaced."""
+    """Send all records; a failed producer is replaced by a new one."""
     rng = harness.rng(client.name)
     left, incarnation = harness.plan.records, 0
     while left:
@@ -153,7 +153,7 @@ async def send(harness: Harness, client: PlannedClient, asked: deque[str]) -> No
 
 
 async def work(life: WorkerLife, asked: Mapping[str, deque[str]]) -> None:
-    """Read in the group; what was damaged on its way is read again."""
+    """Read in the group; records corrupted on the way are read again."""
     consumer = life.consumer(
         TOPIC,
         group_id=GROUP,
@@ -185,7 +185,7 @@ async def work(life: WorkerLife, asked: Mapping[str, deque[str]]) -> None:
 
 
 def read_again(life: WorkerLife, worker: Any, error: CorruptRecord) -> None:
-    """Go on where the damaged records were: the next answer is another one."""
+    """Seek to the corrupted records: the next response is correct."""
     place = (error.topic, error.partition, error.offset)
     life.harness.note(f"{life.name}: {error}")
     if error.topic != TOPIC or error.partition is None or error.offset is None:
@@ -200,7 +200,7 @@ ASKED: Mapping[str, Callable[[Any], Awaitable[Any]]] = {
     "ends": lambda worker: worker.end_offsets(TopicPartition(TOPIC, 0)),
     "back to what is committed": lambda worker: worker.seek_to_committed(),
 }
-"""Calls that a step of kind `ask` has a client make: the first is for senders."""
+"""Calls of steps of kind `ask`; the first one is for senders."""
 
 
 def guarantees(plan: Plan) -> Guarantees:

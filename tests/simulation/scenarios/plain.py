@@ -1,4 +1,4 @@
-"""One producer and one reader, and now and then a fault: the least that a scenario can be."""
+"""One producer and one reader with few faults: the minimal scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers of all kinds under faults, and what they sent is read, by one alone or by a group."""
+"""Producers with all kinds of options under faults; a reader or a group consumes the records."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tests.simulation.shared_draws import (
 TOPIC = "orders"
 SMALL_BATCHES_BYTES = 700
 LARGEST_PAYLOAD_BYTES = 300
-"""One record of it is never over `SMALL_BATCHES_BYTES`, a batch of some is: it has to be split."""
+"""Record size below `SMALL_BATCHES_BYTES`; a batch of several exceeds it and must be split."""
 TOO_LARGE_BYTES = 1_000
-"""Many a record of it alone is, and is refused for good."""
+"""Record size that often exceeds it alone, and is rejected for good."""
 
 STYLES = ("send", "send_and_wait", "send_many", "send_nowait", "cancelled", "short_lived")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4")
@@ -72,7 +72,7 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
 }
 """Faults for a sender with closely spaced requests, and its options then."""
 TRICKED = 0.5
-"""The share of runs in which it does."""
+"""Share of runs with such a sender."""
 HOPS = 2
 """Longest network delays after which, on average, both followers have a batch."""
 UNDER_WAY_S = 4.0
@@ -124,7 +124,7 @@ def draw(rng: random.Random) -> Plan:
 
 
 def _tricked(rng: random.Random, plan: Plan) -> Plan:
-    """Few other faults, and what befalls its first sender while that is busy."""
+    """Draw few other faults, and one for its first sender while that is busy."""
     trick = rng.choice(list(TRICKS))
     first, *others = plan.clients
     at_s, for_s = round(rng.uniform(0.3, 1.5), 3), round(rng.uniform(1.2, 4), 3)
@@ -140,10 +140,9 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
 
 
 def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) -> PlannedClient:
-    """A sender that has several small batches of a partition at any time, or waits for each.
+    """Draw a sender with several small batches per partition in flight, or one that awaits each.
 
-    One whose records expire soon sends no more than brokers take that answer a request when all
-    replicas have it, and then look at the next.
+    With short timeouts it sends no more than brokers can acknowledge that wait for all replicas.
     """
     steady_s = 0.06
     if "replicate" in plan.broker:
@@ -167,7 +166,7 @@ def _unhurried(client: PlannedClient) -> PlannedClient:
 
 
 def _patient(client: PlannedClient) -> PlannedClient:
-    """Brokers that cannot be asked for their versions take 2 s for each connection."""
+    """Brokers without ApiVersions take 2 s for each connection."""
     options = {
         **client.arguments["options"],
         "connections_max_idle_ms": 540_000,
@@ -211,7 +210,7 @@ def _sender(rng: random.Random, number: int) -> PlannedClient:
 
 
 def _readers(rng: random.Random) -> list[PlannedClient]:
-    """One that reads alone, or the members of a group."""
+    """Draw a reader without a group, or the members of a group."""
     if rng.random() < 0.6:
         arguments = {"group": None, "options": draw_reader(rng)}
         return [PlannedClient("reader", "10.0.2.1", "reads", arguments)]
@@ -238,7 +237,7 @@ def guarantees(plan: Plan) -> Guarantees:
 
 
 async def overtake(harness: Harness, sender: str, for_s: float) -> None:
-    """The next request of a sender is held up, and what it writes to is led elsewhere meanwhile."""
+    """Delay the next request of a sender, and move the leaders of its partitions meanwhile."""
     broker = harness.broker
 
     def inject(seen: SeenRequest) -> Delay | None:
@@ -281,8 +280,8 @@ async def deny(harness: Harness, sender: str, for_s: float) -> None:
 
 
 async def answer(harness: Harness, code: ErrorCode, sender: str, for_s: float) -> None:
-    """All that a sender writes is answered with an error, for longer than it tries; if the code
-    leaves it open whether a record was written, all are."""
+    """Answer all requests of a sender with an error, for longer than its delivery timeout; if
+    the outcome is unknown by the code, all records are written."""
     answer_once = Answer(code, carried_out=code is ErrorCode.REQUEST_TIMED_OUT)
 
     def inject(seen: SeenRequest) -> Answer | None:
@@ -294,7 +293,7 @@ async def answer(harness: Harness, code: ErrorCode, sender: str, for_s: float) -
 
 
 async def refuse_first(harness: Harness, sender: str, for_s: float) -> None:
-    """A log that does not know a producer yet refuses its first batch for a moment, no other."""
+    """A log that does not know a producer yet rejects its first batch for a moment, no other."""
 
     def inject(seen: SeenRequest) -> Answer | None:
         if not seen.client_id.startswith(f"{sender}."):
@@ -322,7 +321,7 @@ async def run(harness: Harness) -> None:
             for client in harness.plan.of("sends"):
                 group.start_soon(Sender(harness, client).run)
         if any(client.arguments["options"].get("acks") == 0 for client in harness.plan.of("sends")):
-            # Nobody knows what of it is still on its way.
+            # It is unknown which records are still in flight.
             await anyio.sleep(UNDER_WAY_S)
         if harness.plan.of("reads"):
             await harness.until_consumed()
@@ -331,7 +330,7 @@ async def run(harness: Harness) -> None:
 
 
 class Sender:
-    """One application that sends its share of the records, in its style."""
+    """One application that sends its share of the records in its way."""
 
     def __init__(self, harness: Harness, client: PlannedClient) -> None:
         self.harness = harness
@@ -378,7 +377,7 @@ class Sender:
                 await ways[self.style](sender)
             except KafkaError as error:
                 self.harness.note(f"{sender.name}: {error}")
-            # From its first record on: brokers before 0.10 take seconds to be known.
+            # From its first record on: brokers before 0.10 take seconds to be recognized.
             ends_at = min(ends_at, self.harness.now() + lives_s)
             await anyio.sleep(self.rng.uniform(0, 2 * self.client.arguments["pause_s"]))
 
@@ -415,7 +414,7 @@ class Sender:
             await anyio.sleep(0.5)
 
     async def cancelled(self, sender: Any) -> None:
-        """Gives up waiting now and then, at any moment."""
+        """Cancel waits now and then, at any moment."""
         after_s = self.rng.choice([0.0, 0.001, 0.01, 0.1, 1.0, 5.0])
         with anyio.move_on_after(self.rng.uniform(0, after_s)):
             await self.send_and_wait(sender)

@@ -1,4 +1,4 @@
-"""Clients that live for about a second, one after the other: producers, workers, onlookers."""
+"""Producers, group members and other consumers live for about a second, one after the other."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def run(harness: Harness) -> None:
 
 
 class Person:
-    """Lives again and again until it is `over`."""
+    """Starts life after life until it is `over`."""
 
     def __init__(self, harness: Harness, client: PlannedClient) -> None:
         self.harness = harness
@@ -79,7 +79,7 @@ class Person:
         self.left = harness.plan.records
 
     async def live(self) -> None:
-        """Lives that end by themselves, or (of a `rude` one) by a cancellation from outside."""
+        """Run lives that end by themselves, or (of a `rude` one) by a cancellation from outside."""
         number = 0
         while not self.over:
             number += 1
@@ -131,7 +131,7 @@ async def work(person: Person, until: float) -> None:
 
 
 async def look(person: Person, until: float) -> None:
-    """Reads all that there is, and commits nothing."""
+    """Read all records, and commit nothing."""
     consumer = a_consumer(person.harness, person.name, person.client.host, TOPIC)
     async with consumer as onlooker:
         while person.harness.now() < until:

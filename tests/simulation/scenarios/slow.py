@@ -1,4 +1,4 @@
-"""Slow consumers: small buffers that stay small, and work that takes longer than they may take."""
+"""Slow consumers: buffers stay small, and work may exceed the poll interval."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MANNERS: Mapping[str, Mapping[str, Any]] = {
     "in tasks": {"reads": "in tasks", "max_poll_records": 5, "batch_bytes": BATCH_BYTES},
     "long from the buffer": {"reads": "one by one", "work_s": 0.4, "batch_bytes": BATCH_BYTES},
 }
-"""How workers have much in hand that is not finished, and how much stands in a batch."""
+"""Ways to have much unfinished work, and sizes of batches."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -52,7 +52,7 @@ def draw(rng: random.Random) -> Plan:
         "strategy": rng.choice(("range", "cooperative-sticky")),
         "automatic": rng.random() < 0.5,
     }
-    # Tasks that commit by hand what they have done would do so in any order.
+    # Tasks that commit their own records by hand would commit in any order.
     reads = [name for name in READS if arguments["automatic"] or name != "in tasks"]
     workers = tuple(
         PlannedClient(
@@ -90,7 +90,7 @@ def draw(rng: random.Random) -> Plan:
 
 
 def _in_manner(plan: Plan, manner: Mapping[str, Any]) -> Plan:
-    """Few other faults, and workers whose commits are the client's while they work."""
+    """Draw few other faults, and workers with auto-commit."""
     clients = tuple(
         replace(client, arguments={**client.arguments, **HOARDS, **manner})
         if client.kind == "works"
@@ -115,7 +115,7 @@ async def run(harness: Harness) -> None:
 
 
 async def send(harness: Harness, client: PlannedClient) -> None:
-    """All at once: the producer's own buffer holds less."""
+    """Send all at once; the producer's buffer holds less."""
     payload = b"." * client.arguments["bytes"]
     sender = a_producer(
         harness,
@@ -151,7 +151,7 @@ async def work(life: WorkerLife) -> None:
 
 
 async def read_and_work(worker: Any, life: WorkerLife) -> None:
-    """Nothing is read while it works; what takes too long costs it its partitions."""
+    """Poll only after the work; work that takes too long loses the partitions."""
     while not life.over:
         for batch in (await worker.getmany(timeout_ms=300)).values():
             await life.handle(len(batch))
@@ -159,7 +159,7 @@ async def read_and_work(worker: Any, life: WorkerLife) -> None:
 
 
 async def read_on_paused(worker: Any, life: WorkerLife) -> None:
-    """Works in tasks beside, and goes on calling: partitions that are worked on are paused."""
+    """Work in tasks and go on polling, with the partitions in work paused."""
     async with anyio.create_task_group() as works:
         while not life.over:
             for tp, batch in (await worker.getmany(timeout_ms=300)).items():
@@ -183,7 +183,7 @@ async def read_one_by_one(worker: Any, life: WorkerLife) -> None:
 
 
 async def read_in_tasks(worker: Any, life: WorkerLife) -> None:
-    """Several tasks call, and each works on what it was given itself."""
+    """Let several tasks poll; each processes its own records."""
     async with anyio.create_task_group() as works:
         for _ in range(TASKS):
             works.start_soon(read_and_work, worker, life)

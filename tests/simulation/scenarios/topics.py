@@ -1,4 +1,4 @@
-"""Topics that are deleted, made again and grow under those who write and read them."""
+"""Topics are deleted, recreated and enlarged while clients write and read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATTERN = r"orders\d"
 TO_S = 15.0
 MOST_PARTITIONS = 6
 FRESH_MS = 2_000
-"""How old metadata may be: so soon a reader hears of what has changed."""
+"""Maximum age of metadata: the time in which a reader learns of a change."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -163,7 +163,7 @@ def has_ids(plan: Plan) -> bool:
 
 
 async def look(harness: Harness, client: PlannedClient, onlookers: list[Any]) -> None:
-    """Reads everything that matches, without a group."""
+    """Read everything that matches, without a group."""
     onlooker = a_consumer(harness, client.name, client.host, metadata_max_age_ms=FRESH_MS)
     onlooker.subscribe(pattern=re.compile(PATTERN))
     async with onlooker:

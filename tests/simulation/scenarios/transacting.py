@@ -1,8 +1,8 @@
-"""Transactions committed, aborted, cancelled, fenced, handed on; processes that die and come back.
+"""Transactions are committed, aborted, cancelled, fenced and handed over; processes die and return.
 
-Readers of committed records must see each transaction whole or not at all. Copiers read a topic in
-a group and write each record to another, in transactions that carry their offsets: in the end each
-is there exactly once.
+`read_committed` consumers must see each transaction completely or not at all. Copiers read a topic
+in a group and write each record to another topic, in transactions with their offsets: in the end
+each record is there exactly once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRANSACTION_TIMEOUT_MS = 10_000
 DELIVERY_TIMEOUT_MS = 8_000
 MAX_BLOCK_MS = 10_000
 COPIERS_SINCE = "2.5"
-"""Brokers before cannot keep out a copier that has lost its partitions."""
+"""Earlier brokers cannot fence a copier that lost its partitions."""
 
 MAX_DOWN_S = 3.0
 
@@ -154,7 +154,7 @@ async def run(harness: Harness) -> None:
 
 
 class Process:
-    """An application with one transactional id, which dies and comes back."""
+    """An application with one transactional id, which dies and returns."""
 
     def __init__(self, harness: Harness, client: PlannedClient) -> None:
         self.harness = harness
@@ -178,7 +178,7 @@ class Process:
         return self.harness.runtime(self.client.host)
 
     async def run(self) -> None:
-        """One life after the other, until all is done."""
+        """Run one life after the other, until all is done."""
         while self.left > 0 and not self.over:
             self.scope, self.down_s = anyio.CancelScope(), None
             with self.scope:
@@ -195,7 +195,7 @@ class Process:
             self.harness.crash(self.client.host, self.scope, *self.names)
 
     async def life(self) -> None:
-        """A producer of this process, from start to end."""
+        """Run one producer of this process, from start to end."""
         producer = self.producer()
         self.names = [producer.name]
         try:
@@ -227,21 +227,21 @@ class Process:
         return self.harness.recorder.producer(with_runtime(producer, self.runtime), name)
 
     async def after_all(self) -> None:
-        """Start once more: that aborts what the last life left open."""
+        """Start once more, which aborts the open transaction of the last life."""
         async with self.producer():
             pass
 
     # --- transactions of its own ---
 
     async def transact_on(self, producer: Any) -> None:
-        """One transaction after the other, as long as the producer is good."""
+        """Run transactions until the producer fails."""
         good = True
         while good and self.left > 0:
             good = await self.transact(producer)
             await anyio.sleep(self.rng.uniform(0, 0.3))
 
     async def transact(self, producer: Any) -> bool:
-        """One transaction; whether the producer is good for another."""
+        """Run one transaction; return whether the producer can run another."""
         arguments, rng = self.client.arguments, self.rng
         cancelled = rng.random() < arguments["cancels"]
         limit_s = rng.choice([0.0, 0.01, 0.1, 1.0]) * rng.random() if cancelled else 60.0
@@ -266,7 +266,7 @@ class Process:
         return True
 
     async def by_hand(self, producer: Any) -> bool:
-        """Begin and end by calls of their own."""
+        """Begin and end by explicit calls."""
         await producer.begin_transaction()
         try:
             await self.fill(producer)
@@ -330,7 +330,7 @@ class Process:
         return self.harness.recorder.consumer(with_runtime(consumer, self.runtime), name)
 
     async def copy(self, producer: Any, consumer: Any) -> None:
-        """Copy what comes, each batch in a transaction with its offsets."""
+        """Copy records, each batch in a transaction with its offsets."""
         while not self.over:
             found = await consumer.getmany(timeout_ms=500, max_records=10)
             if not found:
@@ -354,7 +354,7 @@ async def crash(processes: dict[str, Process], client: str, for_s: float) -> Non
 
 
 async def take_over(processes: dict[str, Process], client: str) -> None:
-    """Another process starts with the same transactional id: the first one is fenced."""
+    """Start another process with the same transactional id, which fences the first one."""
     if client in processes and processes[client].client.kind == "transacts":
         process = processes[client]
         try:
@@ -380,7 +380,7 @@ async def feed(harness: Harness, client: PlannedClient) -> None:
 
 
 async def read(harness: Harness, client: PlannedClient, over: anyio.Event) -> None:
-    """Read until that is over; then on to the end of each partition, over what is not shown."""
+    """Read until the writers have ended; then on to the end of each partition."""
     consumer = with_runtime(
         Consumer(
             TOPIC,
@@ -409,12 +409,12 @@ async def read(harness: Harness, client: PlannedClient, over: anyio.Event) -> No
 
 
 def sources(harness: Harness) -> list[bytes]:
-    """All values that were there to be copied."""
+    """Return all values to be copied."""
     return values(harness, SOURCE)
 
 
 def values(harness: Harness, topic: str) -> list[bytes]:
-    """The values of a topic that a reader of committed records sees."""
+    """Return the values of a topic that a `read_committed` consumer sees."""
     return [
         record.value
         for partition in range(harness.plan.topics.get(topic, 0))
@@ -434,7 +434,7 @@ def copied(harness: Harness) -> bool:
 
 
 def judge_copies(harness: Harness) -> None:
-    """Each record is copied once; whether all are, `run` has waited for."""
+    """Check that each record is copied once; `run` has waited for all."""
     twice = [value for value, count in Counter(copies(harness)).items() if count > 1]
     if twice:
         harness.violated(14, f"{len(twice)} records were copied more than once: {twice[:5]}")

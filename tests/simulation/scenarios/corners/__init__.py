@@ -1,5 +1,7 @@
-"""Situations that come about once in a thousand runs of the other scenarios, each brought about on
-purpose, in a run that is short. A seed draws which one, and how it is.
+"""Corner cases: situations that other scenarios reach once in a thousand runs, each caused on
+purpose in a short run.
+
+The seed draws the corner case and its details.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ CORNERS: Mapping[str, CornerCase] = {
     **readers.CORNERS,
     **members.CORNERS,
 }
-"""By their names."""
+"""Corner cases by name."""
 
 BROKER = {"nodes": 3, "auto_create_topics": False, "group_min_session_timeout_ms": 100}
 

@@ -1,4 +1,4 @@
-"""Situations of connections: silent ones, lost ones, and those that come back."""
+"""Corner cases of connections: silent, lost and returning ones."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from tests.simulation.scenarios.group_workers import a_consumer, a_producer
 __all__ = ("CORNERS",)
 
 NOTICED_S = 8.0
-"""Four times the request timeout of clients here: so soon a dead connection was replaced."""
+"""Four request timeouts of these clients: the time to replace a dead connection."""
 
 
 async def connections_fall_silent(harness: Harness) -> None:
-    """After a quiet time the nodes forget the connections of a sender and a reader, who hear
-    nothing of it."""
+    """After an idle time the nodes drop the connections of a sender and a reader without notice."""
     async with (
         a_producer(harness, "sender", HOST, linger_ms=0) as sender,
         a_consumer(harness, "reader", OTHER_HOST, TOPIC) as reader,
@@ -67,8 +66,8 @@ OUTAGES = 6
 
 
 async def outages_follow_each_other(harness: Harness) -> None:
-    """No node can be reached for a moment, again and again. Each time the clients are back soon:
-    what failed before the last time is forgotten."""
+    """No node is reachable for a moment, repeatedly. Each time the clients recover soon: earlier
+    failures are forgotten."""
     options = {"linger_ms": 0, "reconnect_backoff_max_ms": 30_000}
     rng = harness.rng("outages")
     async with a_producer(harness, "sender", HOST, **options) as sender:
@@ -83,14 +82,14 @@ async def outages_follow_each_other(harness: Harness) -> None:
             harness.world.network.heal_all()
             back_at = harness.now()
             await delivery
-            # Pauses double: the last one is about as long as all before it.
+            # Backoffs double: the last one is about as long as all earlier ones together.
             if harness.now() > back_at + 2 * for_s + 2:
                 text = f"{harness.now() - back_at:.1f} s for a record after {for_s:.1f} s of outage"
                 harness.violated(11, text)
 
 
 async def metadata_cannot_be_had(harness: Harness) -> None:
-    """A topic is asked for that nobody asked for before, while no node can be reached."""
+    """An unknown topic is requested while no node is reachable."""
     options = {"linger_ms": 0, "max_block_ms": 40_000, "metadata_max_age_ms": 300_000}
     async with a_producer(harness, "sender", HOST, **options) as sender:
         await sender.send_and_wait(TOPIC, sender.value())
@@ -129,7 +128,7 @@ CALLS = 5
 
 
 async def a_connection_ends_while_calls_wait(harness: Harness) -> None:
-    """Calls wait as a broker has asked for silence, and the connection is broken."""
+    """Calls wait because of a throttle, and the connection breaks."""
     await fill(harness, 3)
     async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
         while not await reader.getmany(timeout_ms=500):
@@ -159,8 +158,8 @@ def draw_silence(rng: random.Random) -> dict[str, Any]:
 
 
 async def impatient_calls(harness: Harness) -> None:
-    """Calls are given up while their answers are on the way, and nothing is broken: no connection
-    is lost for that."""
+    """Calls are cancelled while their responses are on the way: no connection is closed for
+    that."""
     await fill(harness, 3)
     rng = harness.rng("impatience")
     async with a_consumer(harness, "reader", HOST, TOPIC) as reader:

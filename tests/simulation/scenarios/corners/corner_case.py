@@ -37,15 +37,16 @@ HOST, OTHER_HOST, FILLER_HOST = "10.0.1.1", "10.0.1.2", "10.0.1.9"
 
 
 def nothing(rng: random.Random) -> dict[str, Any]:
-    """No choices."""
+    """Draw nothing."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class CornerCase:
-    """One situation: `run` brings it about, and judges what no invariant of the checker is about.
+    """One corner case: `run` causes it, and checks what no invariant covers.
 
-    `draw` chooses how, which `run` finds in the plan's options. `resets`: positions may be lost.
+    `draw` chooses the details, which `run` finds in the plan's options. `resets`: positions may be
+    lost.
     """
 
     run: Callable[[Harness], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""Situations of producers."""
+"""Corner cases of producers."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def draw_crowd(rng: random.Random) -> dict[str, Any]:
 
 
 async def many_wait_for_room(harness: Harness) -> None:
-    """Many calls wait for room in the buffer, and some are cancelled. A large batch ends, and there
-    is room for all: none waits until the others have had their answers."""
+    """Many calls wait for buffer memory, and some are cancelled. When a large batch completes
+    there is memory for all: no call waits until the others have responses."""
     options = {"buffer_memory_bytes": BUFFER_BYTES, "linger_ms": 0, "max_block_ms": 20_000}
     harness.world.network.set_link(
         HOST, BROKER_HOST, NetworkOptions(min_delay_s=0.05, max_delay_s=0.1)
@@ -187,11 +187,11 @@ async def a_leader_dies_before_its_followers_have_all(harness: Harness) -> None:
 # --- refusals for good ---
 
 LARGEST_BYTES = 900
-"""That a broker takes; a batch of some records is larger, none of them alone."""
+"""Batch limit of the broker; a batch of several records exceeds it, a single record does not."""
 
 
 async def batches_are_too_large(harness: Harness) -> None:
-    """Batches are larger than brokers take, and are split; others of the partition follow."""
+    """Batches above the broker's limit are split; later batches of the partition follow."""
     rng = harness.rng("sender")
     options = {"linger_ms": 20, "batch_size_bytes": 4_000, "enable_idempotence": True}
     async with a_producer(harness, "sender", HOST, **options) as sender:
@@ -205,7 +205,7 @@ async def batches_are_too_large(harness: Harness) -> None:
 
 
 async def records_are_refused_for_good(harness: Harness) -> None:
-    """Now and then one is refused that will never be taken. The next ones are."""
+    """Now and then a record is rejected for good. The next ones are accepted."""
     rng = harness.rng("sender")
     options = {"linger_ms": 0, "max_in_flight_requests_per_connection": 1}
     async with a_producer(harness, "sender", HOST, **options) as sender:
@@ -233,9 +233,11 @@ EXPIRES_MS = 3_000
 
 
 async def an_aborted_record_is_still_under_way(harness: Harness) -> None:
-    """A record expires while its second attempt is held up, and its transaction is aborted: the
-    record must not come into the log behind the end of its transaction. Brokers of 2.5 refuse it by
-    its epoch; before, nothing but the client's patience keeps it out."""
+    """A record expires while its second attempt is delayed, and its transaction is aborted.
+
+    The record must not get into the log behind the end of its transaction. Brokers since 2.5 reject
+    it by its epoch; before, only the client prevents it.
+    """
     options = {
         "transactional_id": "copier",
         "linger_ms": 0,
@@ -254,19 +256,19 @@ async def an_aborted_record_is_still_under_way(harness: Harness) -> None:
                 await sender.send_and_wait(TOPIC, sender.value())
         except KafkaError as error:
             harness.note(f"sender: {error}")
-    # Brokers of this age give it no new epoch: it is for a new producer to go on.
+    # Brokers of this age give it no new epoch: a new producer has to continue.
     async with a_producer(harness, "sender.2", HOST, **options) as sender, sender.transaction():
         await anyio.sleep(held_s)
         await sender.send_and_wait(TOPIC, sender.value())
 
 
 def draw_expiry(rng: random.Random) -> dict[str, Any]:
-    # It is answered after it has expired, and before the client gives its connection up.
+    # The response comes after the record expired, and before the client closes the connection.
     return {"held_s": round(rng.uniform(1.1, 1.6), 3)}
 
 
 async def a_record_waits_longer_than_its_transaction(harness: Harness) -> None:
-    """A call to send waits while another task ends the transaction and begins the next."""
+    """A send waits while another task ends the transaction and begins the next."""
     options = {"transactional_id": "sender", "linger_ms": 0, "max_block_ms": 20_000}
     for_s = harness.plan.options["for_s"]
 
