@@ -29,10 +29,10 @@ def test_a_process_of_its_own_has_the_mutation(planted: bool, failures: int) -> 
         "from tests.mutation.mutations import MUTATIONS\n"
         "from tests.mutation.planting import plant\n"
         f"if {planted}: plant(MUTATIONS['failures-kept-after-reconnect'])\n"
-        "from aiokafkawire.connection.backoff import Backoff, Reconnect\n"
-        "reconnect = Reconnect(Backoff(1, 1), Backoff(1, 1))\n"
-        "reconnect.failed(0.0, random.Random(1))\n"
-        "reconnect.succeeded()\n"
+        "from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff\n"
+        "reconnect = ReconnectBackoff(Backoff(1, 1), Backoff(1, 1))\n"
+        "reconnect.record_failure(0.0, random.Random(1))\n"
+        "reconnect.record_success()\n"
         "print(reconnect.failures)\n"
     )
     ran = subprocess.run(
