@@ -1,10 +1,10 @@
-"""A name that counts how often it is compared: what is looked for in a list is compared much."""
+"""A str that counts its comparisons, to detect linear searches."""
 
 from __future__ import annotations
 
 
 class CountedName(str):
-    """A topic's name. `compared` counts for all names; set it to 0 before."""
+    """A topic name. `compared` counts for all names; set it to 0 before."""
 
     __slots__ = ()
     compared = 0

@@ -29,10 +29,10 @@ SIMULATOR_TESTS = "tests/testing/"
 BEHAVIOUR = "tests/behaviour/"
 
 FAST = "not slow"
-"""What `-m` says for the fast tests."""
+"""Value of `-m` for the fast tests."""
 
 ALL_SLOW = re.compile(r"^pytestmark = (?:.|\n(?=[ \]]))*\bmark\.slow\b", re.MULTILINE)
-"""In a file whose tests are all slow."""
+"""Matches files whose tests are all slow."""
 
 BEHAVIOUR_ON = {
     "embedded": "the embedded broker",
@@ -41,20 +41,20 @@ BEHAVIOUR_ON = {
     "kafka3": "real Kafka of three nodes, on asyncio alone",
     **{version: f"real Kafka {version}, on asyncio alone" for version in RELEASES},
 }
-"""What `--on` may be, and what it is called."""
+"""Values of `--on`, with descriptions."""
 
 ANYIO_HAS_MODES = hasattr(anyio_plugin, "pytest_addoption")
-"""Whether anyio knows `anyio_mode`, which pyproject.toml sets."""
+"""Whether anyio supports `anyio_mode`, which pyproject.toml sets."""
 
 NOT_APPLICABLE = pytest.StashKey[str]()
-"""Why a test does not apply to what it would run on: the one kind of skip that hides nothing."""
+"""Reason why a test does not apply to its brokers: the one kind of skip that hides nothing."""
 
 BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
-if sys.platform == "win32":  # for which there is no uvloop
+if sys.platform == "win32":  # uvloop does not support it
     del BACKENDS["uvloop"]
 
 
@@ -73,19 +73,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> None:
-    """Mark what `anyio_mode` marks, where anyio is too old for it (`make test-lowest`)."""
+    """Add the mark of `anyio_mode` where anyio is too old for it (`make test-lowest`)."""
     is_test = name.startswith("test_") and inspect.iscoroutinefunction(obj)
     if is_test and not ANYIO_HAS_MODES:
         pytest.mark.anyio(obj)
 
 
 def backend_of(item: pytest.Item) -> str | None:
-    """The event loop that a test runs on, None if it needs none."""
+    """Return the event loop of a test, None if it needs none."""
     name = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
     return None if name is None else str(name)
 
 
-# A busy machine is no defect: what may not take long has a limit of its own.
+# Speed limits of examples would fail on a busy machine; tests of speed have their own.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
@@ -98,13 +98,13 @@ def pytest_configure() -> None:
     compiled = compiled_kernel()
     if compiled is not None and kernel_hash().encode() not in compiled.read_bytes():
         raise pytest.UsageError("the compiled kernel is not of this source: make .venv/.ready")
-    # A shell starts its background jobs with Ctrl-C ignored, which children would inherit.
+    # A shell starts background jobs with Ctrl-C ignored, which children would inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files of slow tests alone are not even read for the fast ones: that takes seconds."""
+    """Skip files of slow tests without importing them for the fast ones: that saves seconds."""
     if config.option.markexpr != FAST or not collection_path.name.startswith("test_"):
         return None
     return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
@@ -118,13 +118,13 @@ def is_repetition(item: pytest.Item) -> bool:
 
 
 def is_simulated_again(item: pytest.Item) -> bool:
-    """The same of a simulated event loop, which the simulator alone knows."""
+    """Return whether the test repeats code on another simulated event loop."""
     other = hasattr(item, "callspec") and item.callspec.params.get("backend") == "trio"
     return other and not item.nodeid.startswith(SIMULATOR_TESTS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests run on one event loop; those of the runtime on all."""
+    """Run the fast tests on one event loop, those of the runtime on all."""
     for item in items:
         if is_repetition(item):
             item.add_marker("slow")
@@ -132,7 +132,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage, which may double what a test costs, is not traced where it would add nothing."""
+    """Stop tracing for coverage where it would add nothing: it can double a test's time."""
     tracing, in_threads = sys.gettrace(), threading.gettrace()
     if tracing is None or not (is_repetition(item) or is_simulated_again(item)):
         return (yield)
@@ -159,7 +159,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 async def running_backend(anyio_backend: tuple[str, dict[str, Any]]) -> str:
-    """The name of what really runs: the library, and for asyncio the class of its loop."""
+    """The running library, and for asyncio the class of its loop."""
     library = sniffio.current_async_library()
     if library == "asyncio" and "uvloop" in type(asyncio.get_running_loop()).__module__:
         return "uvloop"

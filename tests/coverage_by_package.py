@@ -1,4 +1,4 @@
-"""Coverage of each room, from coverage.py's JSON report; fails where a room has too little.
+"""Coverage of each subpackage, from coverage.py's JSON report; fails where one is too low.
 
 python -m tests.coverage_by_package coverage.json
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HELD = ("wire", "records", "connection", "group", "producer", "consumer")
-"""The rooms that must have `LEAST_PERCENT`; the others are shown."""
+"""Subpackages that must have `LEAST_PERCENT`; the others are only shown."""
 LEAST_PERCENT = 90.0
 PACKAGE = "aiokafkawire"
 
@@ -39,7 +39,7 @@ class Room:
 
 
 def by_room(report: Mapping[str, Any]) -> dict[str, Room]:
-    """Sums of a coverage.py report with branches, by the folder below the package."""
+    """Sum a coverage.py report with branches by subpackage."""
     rooms: dict[str, Room] = {}
     for name, file in report["files"].items():
         parts = Path(name).parts

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 TICK_S = 0.005
 MOST_S = 2 * TICK_S
-"""What a tick counts for at most: one that comes later was held up, and all else with it."""
+"""Highest count of one tick: a later tick was delayed, like everything else."""
 
 
 class Elapsed:
-    """Counts ticks of a thread of its own, so that a process that does not run counts nothing."""
+    """Counts ticks of its own thread, so that time without CPU does not count."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -39,9 +39,9 @@ def census() -> Counter[str]:
 
 @asynccontextmanager
 async def nothing_left(*, timers: bool = True) -> AsyncIterator[None]:
-    """After the block there is nothing that was not there before; an exception goes first.
+    """Fail if the block leaves anything behind; an exception of the block takes precedence.
 
-    An embedded broker that is there all the time has timers of its own: `timers=False`.
+    A permanently running embedded broker has timers of its own: `timers=False`.
     """
     before = census()
     if not timers:
@@ -51,14 +51,14 @@ async def nothing_left(*, timers: bool = True) -> AsyncIterator[None]:
 
 
 async def settled(before: Counter[str]) -> None:
-    """Wait a few turns of the loop until there is no more than `before`; fail if it stays."""
+    """Wait a few iterations of the loop until there is no more than `before`; else fail."""
     for _ in range(MAX_CHECKPOINTS):
         if census() <= before:
             break
         await anyio.lowlevel.checkpoint()
     left = census() - before
     assert not left, f"left behind: {dict(left)}"
-    gc.collect()  # a coroutine never awaited, or a socket never closed, warns when it goes
+    gc.collect()  # a coroutine never awaited, or a socket never closed, warns when it is freed
 
 
 def _on_trio() -> bool:

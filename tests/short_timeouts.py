@@ -1,4 +1,4 @@
-"""Calls that run out of time soon, while all around them has the time that a busy machine takes."""
+"""Short timeouts for single calls, while everything else keeps the timeouts for a busy machine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aiokafkawire.consumer import Consumer
 
 @contextmanager
 def api_timeout(consumer: Consumer, milliseconds: int) -> Iterator[None]:
-    """For a while `default_api_timeout_ms` of a running consumer's calls is this."""
+    """Set `default_api_timeout_ms` of a running consumer for the block."""
     with other(consumer.config, "default_api_timeout_ms", milliseconds):
         yield
 
 
 @contextmanager
 def other(options: object, name: str, value: float) -> Iterator[None]:
-    """For a while an option that is frozen for applications is another."""
+    """Set an option, although frozen for applications, for the block."""
     before = getattr(options, name)
     object.__setattr__(options, name, value)
     try:

@@ -1,4 +1,4 @@
-"""Put the interview to real brokers, and compare what they say with the embedded one.
+"""Run the conformance cases on real brokers, and compare the responses with the embedded one.
 
     python -m tests.brokers.compare_as_of 0.10.2.2 2.8.2    # compare; without names: all seven
     python -m tests.brokers.compare_as_of --record 4.3.0    # and keep the real broker's answers
@@ -48,13 +48,13 @@ def recorded(version: str) -> Recording:
         apis = anyio.run(supported, as_of(version), addresses[1])
         responses = anyio.run(run_cases, as_of(version), addresses)
         for node in kafka.nodes:
-            # Nothing is kept, so it need not be ended in order.
+            # The data is not needed, so no orderly shutdown.
             node.kill()
         return Recording(version, apis, responses)
 
 
 def compare(version: str, real: Mapping[str, Any], ours: Mapping[str, Any], which: str) -> int:
-    """Print what differs; how many questions that are."""
+    """Print the differences; return the number of different cases."""
     differ = [name for name in real if real[name] != ours.get(name)]
     for name in differ:
         texts = [

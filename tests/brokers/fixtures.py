@@ -19,7 +19,7 @@ _SESSION_KAFKA = pytest.StashKey[dict[tuple[str, int], Kafka]]()
 
 @contextmanager
 def what_real_kafka_needs() -> Iterator[None]:
-    """Turn `Unavailable` into a skip, or a failure where CI has to have it."""
+    """Turn `Unavailable` into a skip, or into a failure in CI."""
     try:
         yield
     except Unavailable as lack:

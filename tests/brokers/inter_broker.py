@@ -47,13 +47,13 @@ WITHIN_S = 20.0
 POLL_INTERVAL_S = 0.02
 
 EPOCH = 1
-"""The controller's, in a cluster that has just begun."""
+"""The controller epoch of a new cluster."""
 
 NEW = 0
-"""The leader epoch of a partition that has just begun."""
+"""The leader epoch of a new partition."""
 
 STRANGER = 77
-"""The id of a node that there is not."""
+"""A node id that does not exist."""
 
 DEBUG_REPLICA = -2
 LATEST = -1
@@ -61,14 +61,14 @@ LATEST = -1
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nodes by their ids, and which of them is the controller."""
+    """Two nodes by id, and the controller's id."""
 
     addresses: Mapping[int, Address]
     controller: int
 
     @classmethod
     async def of(cls, addresses: Mapping[int, Address]) -> Pair:
-        """The pair at these addresses, once it has a controller that both know."""
+        """Connect to the pair at these addresses, once both know the same controller."""
         asked = MetadataRequest(topics=[])
         with anyio.fail_after(WITHIN_S):
             while True:
@@ -85,11 +85,11 @@ class Pair:
         return node
 
     async def ask(self, node: int, message: Request[Any], version: int) -> Any:
-        """One request on a connection of its own."""
+        """Send one request on its own connection."""
         return await _ask(self.addresses[node], message, version)
 
     async def topic(self, *replicas: int) -> str:
-        """A new topic of one partition, led by the first of the nodes; both nodes know of it."""
+        """Create a topic with one partition, led by the first of the nodes; both nodes know it."""
         name = f"topic-{uuid.uuid4().hex[:8]}"
         assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
         made = CreatableTopic(
@@ -116,7 +116,7 @@ class Pair:
         return partition.error_code, partition.leader_id
 
     async def until_led(self, node: int, topic: str, leader: int) -> None:
-        """Wait until a node tells that leader."""
+        """Wait until a node's metadata names that leader."""
         with anyio.fail_after(WITHIN_S):
             while True:
                 if await self.seen(node, topic) == (ErrorCode.NONE, leader):
@@ -124,7 +124,7 @@ class Pair:
                 await anyio.sleep(POLL_INTERVAL_S)
 
     async def produce(self, node: int, topic: str, value: bytes = b"v") -> int:
-        """The error of a record for the topic's partition."""
+        """Return the error code of producing a record to the topic's partition."""
         request = produce_request(topic, 0, batch(value, magic=1))
         code: int = only(await self.ask(node, request, 2)).error_code
         return code
@@ -273,7 +273,7 @@ async def leader_and_isr_gives_the_lead(pair: Pair) -> None:
     assert await pair.produce(2, topic) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     answer = await pair.ask(2, pair.leader_and_isr(topic, 2), 0)
     assert [described.error_code for described in answer.partition_errors] == [ErrorCode.NONE]
-    # The other node does not follow it, so that an answer of all would be waited for.
+    # The other node does not follow it, so acks=all would wait.
     request = produce_request(topic, 0, batch(b"v", magic=1), acks=1)
     assert only(await pair.ask(2, request, 2)).error_code == ErrorCode.NONE
     assert await pair.seen(2, topic) == (ErrorCode.NONE, 1)
@@ -305,7 +305,7 @@ async def a_debug_consumer_reads_from_a_follower(pair: Pair) -> None:
     assert (await pair.end_offset(2, topic))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await pair.end_offset(2, topic, DEBUG_REPLICA) == (ErrorCode.NONE, 1)
     with anyio.fail_after(WITHIN_S):
-        # A follower learns with its next fetch how far the others are.
+        # A follower learns the high watermark with its next fetch.
         while not (given := await pair.fetch(2, topic, DEBUG_REPLICA)).records:
             assert given.error_code == ErrorCode.NONE
             await anyio.sleep(POLL_INTERVAL_S)
@@ -349,7 +349,7 @@ async def controlled_shutdown_moves_the_lead(pair: Pair) -> None:
 
     answer = await shut_down(other, asked=controller)
     assert answer.error_code == ErrorCode.NONE
-    # A partition without another replica is not waited for.
+    # A partition without another replica is not awaited.
     assert answer.remaining_partitions == []
     await pair.until_led(controller, double, controller)
     assert await pair.seen(controller, single) == (ErrorCode.NONE, other)
@@ -370,4 +370,4 @@ ON_ONE_PAIR = [
     stop_replica_deletes,
     a_debug_consumer_reads_from_a_follower,
 ]
-"""Checks that can follow each other on the same pair."""
+"""Checks that can run one after another on the same pair."""

@@ -1,4 +1,5 @@
-"""The requests that starting a broker needs, by hand: the client under test is not trusted here."""
+"""The requests needed to start a broker, encoded by hand: the client under test is not used
+here."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CASES: tuple[type[World], ...] = (
     *test_transactions.WORLDS,
     *test_consumer.WORLDS,
 )
-"""All cases; the tests hold that every public coroutine has one."""
+"""All cases; a test checks that every public coroutine has one."""
 
 HEADS = ("Coroutine", "Case", *(f"calls on {backend}" for backend in BACKENDS))
 

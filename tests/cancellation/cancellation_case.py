@@ -1,4 +1,4 @@
-"""A world has what a call needs; after each cancelled call it says whether all is well."""
+"""Base class of cancellation cases: setup, the cancelled call, and the checks after it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ QUICK: dict[str, Any] = {"fetch_max_wait_ms": 20, "retry_backoff_ms": 5}
 
 
 class World:
-    """The case of one public coroutine. One world serves all ways and suspensions of it."""
+    """The case of one public coroutine, used for all ways and suspensions."""
 
     covers: ClassVar[str] = ""
-    """The class and the coroutine, as `Producer.send`."""
+    """Class and name of the coroutine, as `Producer.send`."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -44,17 +44,17 @@ class World:
         yield
 
     async def prepare(self) -> None:
-        """Before each call."""
+        """Prepare each call."""
 
     async def call(self) -> Any:
-        """The call that is cancelled."""
+        """Make the call that is cancelled."""
         raise AssertionError
 
     async def check(self, outcome: Outcome) -> None:
-        """After each call; whatever holds of the client then."""
+        """Check what must hold after each call."""
 
     async def finish(self) -> None:
-        """After the last one: the client works, nothing is lost and nothing is there twice."""
+        """Check after the last call: the client works, nothing is lost or duplicated."""
 
     def producer(self, **options: Any) -> Producer:
         return Producer(bootstrap_servers=self.broker.bootstrap_servers, **options)
@@ -69,7 +69,7 @@ class World:
 
 
 async def cancel_everywhere(world: World) -> int:
-    """Cancel the world's call at each suspension in each way; how many calls that took."""
+    """Cancel the call at each suspension in each way; return the number of calls."""
     calls = 0
     with anyio.fail_after(WITHIN_S):
         async with nothing_left(timers=False), world.open():
@@ -93,7 +93,7 @@ async def cancel_everywhere(world: World) -> int:
 
 
 def public_coroutines(*classes: type) -> set[str]:
-    """The names of all coroutines that an application may call."""
+    """Return the names of all public coroutines."""
     return {
         f"{cls.__name__}.{name}"
         for cls in classes
@@ -103,7 +103,7 @@ def public_coroutines(*classes: type) -> set[str]:
 
 
 async def values_of(world: World) -> list[bytes]:
-    """All that the world's topic holds."""
+    """Return all values of the case's topic."""
     async with world.consumer() as consumer:
         consumer.assign(world.tp)
         end = (await consumer.end_offsets(world.tp))[world.tp]
@@ -115,7 +115,7 @@ async def values_of(world: World) -> list[bytes]:
 
 
 def rows(worlds: list[type[World]]) -> Any:
-    """A test for each world."""
+    """Parametrize a test with each case."""
     return pytest.mark.parametrize("world_class", worlds, ids=lambda world: world.__name__)
 
 

@@ -12,7 +12,7 @@ NewTopic = Callable[..., Awaitable[str]]
 
 @pytest.fixture(scope="module")
 async def broker(anyio_backend: object) -> AsyncIterator[Broker]:
-    """One for all cases of a module."""
+    """One broker for all cases of a module."""
     async with Broker(group_min_session_timeout_ms=100) as broker:
         yield broker
 

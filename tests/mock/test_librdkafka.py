@@ -24,13 +24,13 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 
 RELEASE: dict[str, Any] = {"api_version": "2.3"}
 PARTITIONS = 4
-"""What the mock cluster gives a topic on demand."""
+"""Number of partitions that the mock cluster creates on demand."""
 WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def mock_cluster() -> Iterator[str]:
-    """A producer with this property hosts the cluster, which lives as long as it does."""
+    """Producer property that starts a mock cluster for the producer's lifetime."""
     host = confluent_kafka.Producer(
         {"bootstrap.servers": "none:1", "test.mock.num.brokers": 3},
         logger=logging.getLogger("librdkafka"),
@@ -125,7 +125,7 @@ async def test_the_mock_cluster_coordinates_our_group(
 
 
 async def test_broken_flexible_versions_of_the_mock_are_reported(mock_cluster: str) -> None:
-    """When this fails the mock cluster is mended, and the release need not be named any more."""
+    """When this fails, the mock cluster is fixed, and the release need not be configured."""
     reason = r'trailing bytes at MetadataResponse.* api_version="2\.3"'
     with pytest.raises(NoBrokerAvailable, match=reason):
         async with Producer(bootstrap_servers=mock_cluster, default_api_timeout_ms=500):

@@ -17,7 +17,7 @@ from typing import Any
 from tests.mutation.mutations import BLIND, MUTATIONS
 
 TIMEOUT_S = 1_800
-"""For one mutation; the number of its seeds is bounded, too."""
+"""Timeout for one mutation; the number of its seeds is limited too."""
 
 HEADS = ("Mutation", "Author", "Scenario", "Seed", "Runs", "Caught by")
 

@@ -69,7 +69,7 @@ _INFORMED: dict[str, tuple[str, Operation]] = {
         insert_after("self._awaiting_response.remove({expression.func.value})"),
     ),
 }
-"""Written by people who knew what the checks look at."""
+"""Written by people who knew the checks."""
 
 _BLIND: dict[str, tuple[str, Operation]] = {
     # producer
@@ -153,7 +153,7 @@ _BLIND: dict[str, tuple[str, Operation]] = {
     ),
     "last-timestamp-taken-for-latest": ("producing", replace("True")),
 }
-"""Written from the source alone, blind to the checks."""
+"""Written from the source alone, without knowledge of the checks."""
 
 BLIND = frozenset(_BLIND)
 

@@ -1,1 +1,1 @@
-"""The worst days, on three real nodes: `python -m tests.soak`."""
+"""Tests on three real nodes under faults and steady load: `python -m tests.soak`."""

@@ -34,8 +34,7 @@ NODES = 3
 
 
 def prove(name: str, kafka: Kafka) -> bool:
-    """Run one proof and return whether it found no problem. One that raises has failed. One that
-    could not be ended is wrong, too."""
+    """Run one proof and return whether it found no problem. One that raises has failed."""
     print(f"{name}:", flush=True)
     began = time.monotonic()
     try:

@@ -1,11 +1,12 @@
-"""An ordinary application in a process of its own, which writes down what it sees.
+"""An application in its own process, which records what it observes.
 
     python -m tests.soak.application '{"role": "by_hand", "name": "hand-1", …}'
 
-The argument has the fields of `Job`. What it sees goes into the job's history file as JSON lines,
-at once, so that a process that is killed leaves all of it; times are of the system's monotonic
-clock, the same for all processes. On its standard output it prints `entered` and `left`, and with
-`sample_seconds` its resource usage. SIGTERM makes it finish its work and end."""
+The argument has the fields of `Job`. Its events go into the job's history file as JSON lines,
+unbuffered, so that a killed process leaves all of them. Times are of the system's monotonic clock,
+equal for all processes. On its standard output it prints `entered` and `left`, and with
+`sample_seconds` its resource usage. SIGTERM makes it finish its work and end.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,9 @@ GROUP_OPTIONS = {
 class Job:
     """Task of one application.
 
-    `source` and `target` are topics of with this number of `partitions`, `rate` is in records a
-    second, `options` go over those of its client. Without a `history` nothing is written down."""
+    `source` and `target` are topics with this number of `partitions`, `rate` is in records per
+    second, `options` override those of its client. Without a `history` nothing is recorded.
+    """
 
     role: str
     name: str
@@ -77,7 +79,7 @@ def emit(what: str, **facts: Any) -> None:
 
 
 class StreamingRecorder(Recorder):
-    """A recorder that keeps nothing: each event is written at once, or forgotten."""
+    """A recorder that keeps nothing: each event is written at once, or dropped."""
 
     def __init__(self, write: Callable[[str], object] | None) -> None:
         super().__init__(time.monotonic)
@@ -119,7 +121,7 @@ class RoleContext:
 
 
 async def produce(context: RoleContext) -> None:
-    """Send at a steady rate, and hear of every outcome."""
+    """Send at a steady rate, and await every outcome."""
     job = context.job
     async with context.producer(job.name) as producer:
         emit("entered")
@@ -135,7 +137,7 @@ async def produce(context: RoleContext) -> None:
 
 
 async def by_hand(context: RoleContext) -> None:
-    """Work, then commit what was worked on."""
+    """Process records, then commit their offsets."""
     async with context.consumer(enable_auto_commit=False) as consumer:
         while not context.stop.is_set():
             found = await consumer.getmany(timeout_ms=POLL_MS)
@@ -144,14 +146,14 @@ async def by_hand(context: RoleContext) -> None:
             try:
                 await consumer.commit({tp: batch.next_offset for tp, batch in found.items()})
             except CommitFailed:
-                continue  # what was taken away meanwhile is delivered again, elsewhere
+                continue  # records of revoked partitions are delivered again, elsewhere
             except KafkaError as error:
                 if not error.retriable:
                     raise
 
 
 async def auto_commit(context: RoleContext) -> None:
-    """Work, and let the client commit."""
+    """Process records with auto-commit."""
     async with context.consumer(enable_auto_commit=True, auto_commit_interval_ms=1_000) as consumer:
         while not context.stop.is_set():
             await consumer.getmany(timeout_ms=POLL_MS)
@@ -173,12 +175,12 @@ async def transactions(context: RoleContext) -> None:
             try:
                 async with producing as producer:
                     if attempts > 1:
-                        # Now that what its predecessor left open is ended.
+                        # Now the open transaction of the predecessor has ended.
                         await consumer.seek_to_committed()
                     while not context.stop.is_set():
                         await one_transaction(consumer, producer, job.target)
             except (ProducerFenced, RequestTimedOut) as error:
-                # Taken for dead, or nobody answered in time: begin as a new one.
+                # Fenced, or no response in time: start with a new producer.
                 emit("again", error=repr(error))
 
 
@@ -223,7 +225,7 @@ def tasks() -> int:
 
 
 def resident_kib() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process in KiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -232,7 +234,7 @@ async def sample(seconds: float) -> None:
     """Emit the resource usage of this process every `seconds`."""
     while True:
         await anyio.sleep(seconds)
-        # One descriptor is that of the folder being listed.
+        # One descriptor belongs to the listed directory.
         descriptors = len(os.listdir("/proc/self/fd")) - 1
         emit("uses", resident_kib=resident_kib(), descriptors=descriptors, tasks=tasks())
 

@@ -1,7 +1,7 @@
-"""The chain: topic A to B to C through two groups of workers, on bad days.
+"""The chain: topic A to B to C through two groups of workers, under faults.
 
-Its workers are killed and its brokers restarted under it; a reader of committed records then looks
-for each record once, in order. The same without transactions shows what the proof would notice.
+Its workers are killed and its brokers restarted; a `read_committed` consumer then looks for each
+record once, in order. The same run without transactions shows that the check finds duplicates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DOWN_SECONDS = 3.0
 LOOK_SECONDS = 1.0
 METADATA_SECONDS = 5.0
 FROZEN_SECONDS = 6.0
-"""Past a worker's session, so that its group goes on without it."""
+"""Longer than a worker's session, so that its group rebalances without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ class FaultPlan:
     """Amount of faults: the number of transactions (or commits) between kills of workers, and
     between kills of brokers.
 
-    Counted in work, not in seconds, so that a busy machine makes progress too; the next broker is
-    killed once all replicas are in sync again. Fewer than `least_kills` and `least_restarts` prove
-    nothing."""
+    Counted in work, not in seconds, so that a busy machine makes progress too. The next broker is
+    killed once all replicas are in sync again. A run with fewer than `least_kills` and
+    `least_restarts` is invalid.
+    """
 
     seed: int = 6
     between_kills: int = 100
@@ -60,7 +61,7 @@ SHORT = FaultPlan(between_kills=40, between_restarts=150, least_kills=3, least_r
 
 
 class Stage:
-    """One group of workers between two topics; a worker that dies has a successor of its name."""
+    """One group of workers between two topics; a dead worker gets a successor with its name."""
 
     def __init__(self, kafka: Kafka, source: str, target: str, manner: str) -> None:
         self._arguments = (kafka.bootstrap_servers, source, target)
@@ -77,7 +78,7 @@ class Stage:
         return worker
 
     def kill(self, slot: int) -> None:
-        """SIGKILL, and start another one in its place."""
+        """Kill a worker (SIGKILL) and start another one in its place."""
         self.workers[slot].kill()
         self.workers[slot] = self._worker(slot)
 
@@ -86,7 +87,7 @@ class Stage:
 
     @property
     def ended(self) -> ReportingProcess | None:
-        """One that ended by itself."""
+        """A worker that exited by itself."""
         return next((worker for worker in self.workers if worker.ended is not None), None)
 
     def leave(self) -> None:
@@ -155,7 +156,7 @@ def stages(kafka: Kafka, topics: list[str], manner: str) -> Iterator[list[Stage]
 
 
 def fill(kafka: Kafka, topic: str, messages: int) -> None:
-    """Number n into partition n modulo PARTITIONS, each once."""
+    """Write number n to partition n modulo PARTITIONS, each once."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -185,7 +186,7 @@ def in_sync(servers: str) -> bool:
 
 
 class Chaos:
-    """Kills workers and restarts brokers, as a seed has it."""
+    """Kills workers and restarts brokers as drawn from the seed."""
 
     def __init__(self, kafka: Kafka, chain: list[Stage], fault_plan: FaultPlan) -> None:
         self._kafka = kafka
@@ -205,7 +206,7 @@ class Chaos:
         return self.kills >= fault_plan.least_kills and self.restarts >= fault_plan.least_restarts
 
     def turn(self) -> None:
-        """Do what is due."""
+        """Inject the faults that are due."""
         now = time.monotonic()
         work = sum(stage.count("copied") for stage in self._chain)
         if work >= self._kill_after:
@@ -223,7 +224,7 @@ class Chaos:
         if worker is self._stopped:
             return
         if self._stopped is None and self.kills % 4 == 3 and self.stops * 4 < self.kills:
-            # One is frozen past its session, and goes on as if it were still a member.
+            # One is frozen past its session, and then continues as if it were still a member.
             worker.send(signal.SIGSTOP)
             self._stopped, self._resume_at = worker, time.monotonic() + FROZEN_SECONDS
             self.stops += 1
@@ -232,7 +233,7 @@ class Chaos:
         self.kills += 1
 
     def _restart(self, work: int) -> None:
-        """Kill the next broker, or start again the one that was killed."""
+        """Kill the next broker, or restart the killed one."""
         nodes = self._kafka.nodes
         if self._down is None:
             if not in_sync(self._kafka.bootstrap_servers):
@@ -253,7 +254,7 @@ class Chaos:
             self._stopped = None
 
     def end(self) -> None:
-        """Let everything run again."""
+        """Resume and restart everything."""
         self._resume()
         self._kafka.start()
 
@@ -264,7 +265,7 @@ def chain(
     manner: str = "transactions",
     fault_plan: FaultPlan = LONG,
 ) -> Report:
-    """A to B to C, with trouble; then what a reader of C's committed records sees."""
+    """Copy A to B to C under faults, and check what a `read_committed` consumer of C reads."""
     report = Report(f"{messages:,} records from A to B to C, {manner}")
     topics = [new_topic(kafka, PARTITIONS) for _ in range(3)]
     fill(kafka, topics[0], messages)
@@ -316,7 +317,7 @@ def chain(
 
 
 def chain_without(kafka: Kafka, messages: int = 200_000, fault_plan: FaultPlan = LONG) -> Report:
-    """The same without transactions: it has to show duplicates, or the proof proves nothing."""
+    """The same without transactions: it must show duplicates, or the check is worthless."""
     report = chain(kafka, messages, "plain", fault_plan)
     found, report.problems = report.problems, []
     for problem in found:

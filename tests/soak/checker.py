@@ -1,6 +1,6 @@
-"""Checks of written, read and committed data. Each check gives a list of problems.
+"""Checks of written, read and committed data. Each returns a list of problems.
 
-No I/O: the checks themselves are tested with results that are wrong.
+They do no I/O, and are tested with wrong results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 SHOWN = 5
-"""Examples of one kind that a problem names."""
+"""Number of examples that a problem lists."""
 
 
 class Place(NamedTuple):
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets of one partition from `first` up to `end`, without it."""
+    """Offsets of one partition from `first` up to, but not including, `end`."""
 
     partition: int
     first: int
@@ -159,7 +159,7 @@ def check_owners(owned: Mapping[str, Iterable[int]], partitions: int) -> list[st
 
 
 def longest_gap(times: Iterable[float], begin: float, end: float) -> float:
-    """The longest time from `begin` to `end` without any of `times`, in their unit."""
+    """Return the longest time from `begin` to `end` without any of `times`, in their unit."""
     inside = sorted(time for time in times if begin < time < end)
     edges = [begin, *inside, end]
     return max(later - earlier for earlier, later in pairwise(edges))

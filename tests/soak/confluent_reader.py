@@ -31,7 +31,7 @@ def _consumer(servers: str, isolation: str = "read_uncommitted") -> confluent_ka
 
 
 def ends(servers: str, topic: str) -> dict[int, int]:
-    """The end of each partition."""
+    """Return the end of each partition."""
     consumer = _consumer(servers)
     try:
         return _ends(consumer, topic)
@@ -52,10 +52,10 @@ def _ends(consumer: confluent_kafka.Consumer, topic: str) -> dict[int, int]:
 def messages(
     servers: str, topic: str, *, committed: bool = False
 ) -> Iterator[confluent_kafka.Message]:
-    """All that a topic holds, from each partition's first record to its present end.
+    """Yield all messages of a topic, from each partition's first record to its current end.
 
-    What stands last may be the marker of a transaction, which is no message: a partition has ended
-    when the client says so at or after that offset.
+    The last offset may be a transaction marker, which is no message: a partition has ended when the
+    client reports so at or after that offset.
     """
     consumer = _consumer(servers, "read_committed" if committed else "read_uncommitted")
     try:
@@ -91,10 +91,8 @@ def _place(message: confluent_kafka.Message) -> Place:
 def records(
     servers: str, topic: str, *, committed: bool = False
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """(offset, value) of each record of each partition in the log's order.
-
-    All of them, or those that a reader of committed records sees.
-    """
+    """Return (offset, value) of each record of each partition in log order: all, or those that a
+    `read_committed` consumer sees."""
     found: dict[int, list[tuple[int, bytes]]] = {}
     for message in messages(servers, topic, committed=committed):
         partition, offset = _place(message)
@@ -103,7 +101,7 @@ def records(
 
 
 def log(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, int]]]:
-    """As `records`, of a topic whose values are numbers."""
+    """As `records`, for a topic whose values are numbers."""
     return numbers(records(servers, topic, committed=committed))
 
 
@@ -130,15 +128,15 @@ def committed_offsets(
 
 
 def commits(servers: str, group: str, topic: str) -> list[Place]:
-    """Every commit of a group in a topic, as `all_commits`."""
+    """Return every commit of a group for a topic, as `all_commits`."""
     return all_commits(servers).get((group, topic), [])
 
 
 def all_commits(servers: str) -> dict[tuple[str, str], list[Place]]:
-    """Every commit, by group and topic, in the order in which its coordinator wrote them.
+    """Return every commit by group and topic, in the order in which its coordinator wrote them.
 
-    Kafka keeps them in __consumer_offsets; one group's stand in one partition of it. Those of
-    transactions that were aborted do not count.
+    They are read from __consumer_offsets, where a group has one partition. Commits of aborted
+    transactions are left out.
     """
     found: dict[tuple[str, str], list[Place]] = {}
     for message in messages(servers, "__consumer_offsets", committed=True):

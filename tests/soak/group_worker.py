@@ -52,7 +52,7 @@ async def commit(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
     try:
         await consumer.commit(ends)
     except CommitFailed:
-        # What was taken away meanwhile is delivered again, elsewhere.
+        # Records of revoked partitions are delivered again, elsewhere.
         emit("refused", places=places)
     except KafkaError as error:
         if not error.retriable:

@@ -1,4 +1,4 @@
-"""Members of one group that join and leave at random, all in this process, by one seed."""
+"""Members of one group that join and leave at random in this process, drawn from one seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plan:
     partitions: int = 48
     messages_per_second: int = 960
     pause_seconds: tuple[float, float] = (0.2, 1.5)
-    """Between one coming or going and the next: at random between these."""
+    """Shortest and longest time between two changes."""
     settle_seconds: float = 60.0
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -148,7 +148,7 @@ class MemberChurn:
             self.join()
 
     async def settle(self) -> list[str]:
-        """Wait until each partition is owned once, and stays so; else what is wrong."""
+        """Wait until each partition has one owner for a while; return the problems."""
         in_a_row = 0
         problems: list[str] = []
         with anyio.move_on_after(self._plan.settle_seconds):
@@ -208,7 +208,7 @@ class Load:
 
 
 async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[Place]]:
-    """The problems, and the commits of unknown outcome."""
+    """Return the problems, and the commits with unknown outcome."""
     async with anyio.create_task_group() as group:
         load, crowd = Load(plan), MemberChurn(plan, group)
         group.start_soon(load.work)

@@ -1,4 +1,4 @@
-"""Worker processes as the proofs see them, and what all of them together did."""
+"""Worker processes of a group, and everything that they did."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Member(ReportingProcess):
 
 
 class Members:
-    """All members that there ever were."""
+    """All members ever started."""
 
     def __init__(self, servers: str, topic: str, group: str, strategy: str, session_ms: int):
         self._arguments = (servers, topic, group, strategy, session_ms)
@@ -63,7 +63,7 @@ class Members:
         ]
 
     def first_read_since(self, at: float) -> float | None:
-        """When the first records after a time were processed."""
+        """Return when the first records after a time were processed."""
         return min(
             (
                 event["at"]

@@ -15,10 +15,8 @@ READ_TIMEOUT_SECONDS = 120.0
 def records(
     servers: str, topic: str, partitions: int, *, committed: bool = False
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """(offset, value) of each record of each partition up to its present end.
-
-    All of them, or those that a reader of committed records sees.
-    """
+    """Return (offset, value) of each record of each partition up to its current end: all, or
+    those that a `read_committed` consumer sees."""
     return anyio.run(
         partial(
             _records,

@@ -1,4 +1,4 @@
-"""The proofs: each makes a bad day, prints what it saw, and gives the problems that it found."""
+"""The proofs: each injects faults, prints its observations, and returns the problems found."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Source(ReportingProcess):
         return sum(len(e["acknowledged"]) for e in list(self.events) if e["what"] == "outcomes")
 
     def first_since(self, at: float) -> float | None:
-        """When the first acknowledgements after a time came."""
+        """Return when the first acknowledgements after a time came."""
         return next(
             (e["at"] for e in list(self.events) if e.get("acknowledged") and e["at"] > at), None
         )
@@ -106,7 +106,7 @@ def check_source(report: Report, kafka: Kafka, topic: str, producer: Source) -> 
 
 
 def leader_killed(kafka: Kafka, messages: int = 200_000, rate: int = 16_000) -> Report:
-    """The process of a leader is killed under an idempotent producer, and comes back later."""
+    """Kill the process of a leader under an idempotent producer, and restart it later."""
     report = Report(f"a leader killed under a producer of {messages:,} messages")
     partitions = 6
     topic = new_topic(kafka, partitions)
@@ -136,7 +136,7 @@ def leader_killed(kafka: Kafka, messages: int = 200_000, rate: int = 16_000) -> 
 
 
 def rebalances(kafka: Kafka, strategy: str, partitions: int = 12, rate: int = 1_200) -> Report:
-    """Of three members one is killed, one is added, one is stopped past its session."""
+    """Of three members kill one, add one, and stop one past its session."""
     report = Report(f"three members over {partitions} partitions under load, {strategy}")
     topic, group = new_topic(kafka, partitions), f"group-{uuid.uuid4().hex[:12]}"
     with (
@@ -172,15 +172,15 @@ def rebalances(kafka: Kafka, strategy: str, partitions: int = 12, rate: int = 1_
 
 
 MAX_GAP_SECONDS = 1.5
-"""How long a partition that stays may not be read under the cooperative protocol, on a machine
-that runs three brokers, four members and a producer on two cores."""
+"""Longest time without reads of a retained partition under the cooperative protocol, on a
+machine that runs three brokers, four members and a producer on two cores."""
 
 
 @contextmanager
 def stay(
     report: Report, what: str, cooperative: bool, group_members: Members, *staying: Member
 ) -> Iterator[None]:
-    """Look for how long the partitions that stay with these members are not read meanwhile."""
+    """Measure how long the retained partitions of these members are not read."""
     before = {member: set(member.owned) for member in staying}
     began = time.monotonic()
     yield
@@ -214,7 +214,7 @@ def stay(
 
 
 def drain(kafka: Kafka, topic: str, group_members: Members) -> None:
-    """Wait until all that was produced is processed, and nothing is read any more."""
+    """Wait until all produced records are processed, and nothing more is read."""
     ends = confluent_reader.ends(kafka.bootstrap_servers, topic)
     group_members.until(
         "everything processed",
@@ -252,7 +252,7 @@ def check_group(
 
 
 def outage(kafka: Kafka, seconds: float = 60.0, partitions: int = 6, rate: int = 300) -> Report:
-    """All brokers are stopped and started again: everybody goes on by himself."""
+    """Stop and restart all brokers: all clients recover by themselves."""
     report = Report(f"all brokers stopped for {seconds:.0f} s")
     topic, group = new_topic(kafka, partitions), f"group-{uuid.uuid4().hex[:12]}"
     with (

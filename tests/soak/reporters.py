@@ -36,7 +36,7 @@ class ReportingProcess:
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,
-            # A session of its own: Ctrl-C at the terminal is for who began it.
+            # In a new session: Ctrl-C at the terminal is for the parent.
             start_new_session=True,
         )
         self._guard: subprocess.Popen[bytes] | None = start_guard(self._process.pid)
@@ -51,7 +51,7 @@ class ReportingProcess:
 
     @property
     def ended(self) -> int | None:
-        """The exit code of a process that ended by itself."""
+        """The exit code of a process that exited by itself."""
         return self._process.poll() if self.alive else None
 
     def send(self, number: signal.Signals) -> None:
@@ -70,7 +70,7 @@ class ReportingProcess:
             self._process.stdout.close()
 
     def leave(self, timeout_seconds: float = END_TIMEOUT_SECONDS) -> None:
-        """Ask it to end; a process that does not, or fails at it, is a finding."""
+        """Ask it to end; a process that does not, or fails, is a problem."""
         self.ask_to_end()
         self.finish(timeout_seconds)
 
@@ -92,7 +92,8 @@ class ReportingProcess:
 def until(
     what: str, holds: Callable[[], bool], timeout_seconds: float, *watched: ReportingProcess
 ) -> float:
-    """Wait until it holds; the time it took. A process that ends with an error ends the wait."""
+    """Wait until a condition holds; return the time. A watched process that exits with an error
+    ends the wait."""
     began = time.monotonic()
     while not holds():
         for teller in watched:

@@ -1,12 +1,13 @@
-"""Half an hour of steady work on three real nodes: nobody may grow.
+"""Half an hour of steady work on three real nodes: resource usage may not grow.
 
 python -m tests.soak.resource_growth [--minutes 30]        # `make soak`
 
 A producer, workers of groups by hand and with auto-commit, and transactional ones, each a process
-of its own, report memory, file descriptors and tasks every few seconds. After the first minutes, in
-which buffers come up, memory may not grow by more than 5 %. Now and then a connection to another
-node is opened (metadata is requested from the least busy node) or closed, being idle; so there may
-not be more descriptors or tasks in the last third than before."""
+of its own, report memory, file descriptors and tasks every few seconds. After a warm-up, memory may
+not grow by more than 5 %. Now and then a connection to another node is opened (metadata is
+requested from the least busy node) or closed when idle; so the last third may not have more
+descriptors or tasks than before.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ WARM_UP_SECONDS = 180.0
 SAMPLE_SECONDS = 5.0
 RATE = 50.0
 METADATA_MAX_AGE_MS = 30_000
-"""Shorter than usual, so that every connection that may be opened is, soon."""
+"""Shorter than the default, so that every possible connection is opened soon."""
 BEGIN_SECONDS = 60.0
 MOST_GROWTH_PERCENT = 5.0
 POLL_INTERVAL_S = 1.0
@@ -63,7 +64,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When everybody was warm, and when the last third began."""
+    """End of the warm-up, and start of the last third."""
 
     warm_at: float
     late_at: float
@@ -94,7 +95,7 @@ def judged(name: str, samples: Sequence[Mapping[str, Any]], times: Times) -> lis
 
 
 def row(who: Application, samples: Sequence[Mapping[str, Any]], times: Times) -> list[object]:
-    """A process' line of the table."""
+    """Return a process's line of the table."""
     found: list[object] = [who.name, who.job.role, who.job.backend]
     memory = make_use(samples, "resident_kib", times.warm_at)
     if memory is None:

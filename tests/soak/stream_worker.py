@@ -45,7 +45,7 @@ def emit(what: str, **facts: Any) -> None:
 
 
 async def copy(producer: Producer, target: str, batches: Batches) -> None:
-    """Each record to the partition of its number."""
+    """Copy each record to the partition with its number."""
     for (_, partition), batch in batches.items():
         for value in batch.values():
             await producer.send(target, value, partition=partition)
@@ -63,7 +63,7 @@ async def in_transactions(consumer: Consumer, job: Job, stop: asyncio.Event) -> 
                 while not stop.is_set():
                     await one_transaction(consumer, producer, job.target)
         except ProducerFenced as error:
-            # The coordinator took it for dead while it was stopped: begin as a new one.
+            # The coordinator fenced it while it was stopped: start with a new producer.
             emit("again", error=repr(error))
             await consumer.seek_to_committed()
 

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Text tables for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "  ") -> list[str]:
-    """Lines with columns of one width each; what is a number stands at the right."""
+    """Return lines with columns of equal width, numbers aligned to the right."""
     cells = [[_shown(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     right = [

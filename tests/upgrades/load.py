@@ -1,4 +1,4 @@
-"""Clients at work while something happens to their cluster: what they sent, and what they read."""
+"""Clients that work while their cluster is changed: the sent and the consumed records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from aiokafkawire.types import TopicPartition
 TOPIC = "orders"
 PARTITIONS = 3
 AT_ONCE = 10
-"""Records that are on their way together."""
+"""Records in flight at the same time."""
 MORE = 2 * AT_ONCE
-"""Records that are delivered, and read, between two restarts."""
+"""Records delivered and consumed between two restarts."""
 
 HASTY: dict[str, Any] = {
     "retry_backoff_ms": 5,
@@ -28,7 +28,7 @@ HASTY: dict[str, Any] = {
 }
 
 SETUP: dict[str, Any] = {"socket_connection_setup_timeout_ms": 2_000}
-"""For 0.9, which is found out by its silence: that gets a fourth of this."""
+"""Timeout for 0.9, which is recognized by its silence after a quarter of this."""
 
 READER: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
 MEMBER: dict[str, Any] = {
@@ -79,13 +79,13 @@ class Load:
         self._moved = anyio.Event()
 
     async def more(self) -> None:
-        """Wait until records have come through that were not sent before."""
+        """Wait until records arrive that were sent after this call."""
         sent, read = len(self.delivered) + MORE, len(self.read) + MORE
         while len(self.delivered) < sent or len(self.read) < read:
             await self._moved.wait()
 
     async def finish(self) -> list[bytes]:
-        """Send no more, read the rest; what the topic holds, in the order of offsets."""
+        """Stop sending, read the rest, and return the topic's contents in the order of offsets."""
         self._stopping = True
         partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         while not self._stopped:
@@ -103,7 +103,7 @@ class Load:
 async def at_work(
     bootstrap_servers: str, options: dict[str, Any], *, grouped: bool = True, **more: Any
 ) -> AsyncIterator[Load]:
-    """A producer (with the options `more`) and a consumer, a member of a group if `grouped`."""
+    """Start a producer (with the options `more`) and a consumer, a group member if `grouped`."""
     options = options | {"bootstrap_servers": bootstrap_servers}
     async with (
         Producer(**options, **more) as producer,

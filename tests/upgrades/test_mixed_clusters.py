@@ -1,4 +1,4 @@
-"""Clusters whose nodes are of different releases, as in the middle of an upgrade."""
+"""Clusters whose nodes have different releases, as during an upgrade."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ PAIRS = [
     ("4.0", "2.8"),
     ("4.3", "3.9"),
 ]
-"""A newer release beside an older one that it is an upgrade of."""
+"""A newer release, and an older one that can be upgraded to it."""
 
 MAGIC = {"0.9": 0, "0.10": 1, "0.10.0": 1, "0.10.2": 1}
-"""The record format that a release is sent; 2 for the others."""
+"""Record format sent to a release; 2 for the others."""
 
 
 @asynccontextmanager
 async def mixed(newer: str, older: str) -> AsyncIterator[Broker]:
-    """A node of each release. Both have all of the topic: node 1 leads partition 0, node 2 the
-    other one."""
+    """Start a node of each release. Both have replicas of the topic: node 1 leads partition 0,
+    node 2 partition 1."""
     async with Broker(nodes=2, as_of=older, group_min_session_timeout_ms=500) as broker:
         await broker.create_topic(TOPIC, partitions=2, replication_factor=2)
         await broker.restart(NEWER, as_of=newer)
@@ -57,7 +57,7 @@ def options(broker: Broker, older: str) -> dict[str, Any]:
 
 
 def magics(seen: SeenRequest) -> set[int]:
-    """The formats of the records in a Produce request."""
+    """Return the formats of the records in a Produce request."""
     message: Any = seen.message
     return {
         batch.magic
@@ -85,7 +85,7 @@ async def test_each_node_is_spoken_to_in_its_own_versions(newer: str, older: str
         for api in (ApiKey.PRODUCE, ApiKey.FETCH):
             (new,) = {seen.version for seen in broker.requests.of(api, node=NEWER)}
             (old,) = {seen.version for seen in broker.requests.of(api, node=OLDER)}
-            # What came after 3.9 in Produce is for transactions as all nodes must have them.
+            # Produce versions after 3.9 are for transactions, which all nodes must support.
             assert new > old or (api is ApiKey.PRODUCE and older == "3.9")
         for node, release in ((NEWER, newer), (OLDER, older)):
             (seen,) = broker.requests.of(ApiKey.PRODUCE, node=node)
@@ -128,7 +128,7 @@ async def test_a_group_goes_on_when_its_coordinator_is_of_another_release(
 async def test_what_any_node_may_answer_is_asked_of_one_that_can() -> None:
     async with mixed("0.11", "0.10") as broker:
         for _ in range(8):
-            # Idempotence is asked for: it ends with an error where there are no producer ids.
+            # Idempotence is requested: it fails where there are no producer ids.
             async with Producer(**options(broker, ""), enable_idempotence=True) as producer:
                 with anyio.fail_after(WITHIN_S):
                     await producer.send_and_wait(TOPIC, b"value", partition=0)
@@ -148,12 +148,12 @@ async def test_a_request_that_no_node_supports_fails_after_all_were_tried() -> N
 
 @asynccontextmanager
 async def led_by_an_older_one(**more: Any) -> AsyncIterator[tuple[Broker, Producer]]:
-    """A producer whose next batch a newer leader refuses: an older one leads from then on."""
+    """A producer whose next batch is rejected by the newer leader; then an older one leads."""
 
     def move(seen: SeenRequest) -> Answer:
         if broker.leader(TOPIC, 0) == NEWER:
             broker.move_leader(TOPIC, 0, OLDER)
-        # So it is sure that the newer one did not write it, however often it is asked.
+        # So the newer one certainly did not write it.
         return Answer(ErrorCode.LEADER_NOT_AVAILABLE)
 
     async with (

@@ -1,4 +1,4 @@
-"""Producers and members of groups live through upgrades, node by node, while they work."""
+"""Producers and group members keep working through an upgrade, node by node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODES = 3
 
 @asynccontextmanager
 async def under_load(release: str, **more: Any) -> AsyncIterator[tuple[Broker, Load]]:
-    """A cluster of a release, with clients at work."""
+    """Run a cluster of a release, with clients at work."""
     options = HASTY | (SETUP if release.startswith("0.9") else {})
     async with Broker(
         nodes=NODES,
@@ -46,7 +46,7 @@ async def upgrade(broker: Broker, load: Load, *releases: str) -> None:
 
 
 def versions(broker: Broker, api: ApiKey) -> list[int]:
-    """The versions of an API in which requests came, in the order of their first use."""
+    """Return the versions of an API's requests, in the order of their first use."""
     return list(dict.fromkeys(seen.version for seen in broker.requests.of(api)))
 
 
@@ -82,7 +82,7 @@ async def test_from_0_9_on_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_a_member_gets_on_from_one_kind_of_offsets_to_the_next() -> None:
-    """Topic ids, leader epochs and positions validated by them come in the middle of its life."""
+    """Topic ids, leader epochs and validated positions appear during its life."""
     async with under_load("2.1") as (broker, load):
         await upgrade(broker, load, "2.4", "3.9")
         stored = await load.finish()

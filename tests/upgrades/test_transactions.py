@@ -1,4 +1,4 @@
-"""Transactions go on through an upgrade, from those of 2.8 to those of KIP-890."""
+"""Transactions continue through an upgrade, from those of 2.8 to KIP-890."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = "orders"
 NODES = 3
 PARTITIONS = 3
 MORE = 4
-"""Transactions that are committed between two restarts."""
+"""Transactions committed between two restarts."""
 
 
 class Ledger:
@@ -41,7 +41,7 @@ class Ledger:
                     for partition, value in enumerate(values):
                         await self._producer.send(TOPIC, value, partition=partition)
             except TransactionFailed:
-                # None of it is there, and the same values are written again.
+                # Nothing of it is visible, and the same values are written again.
                 continue
             number += PARTITIONS
             self.committed += values
@@ -57,7 +57,7 @@ class Ledger:
 
 
 async def read_committed(broker: Broker) -> list[bytes | None]:
-    """All values of transactions that were committed."""
+    """Return all values of committed transactions."""
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     found: list[bytes | None] = []
     async with Consumer(
@@ -85,8 +85,8 @@ async def test_committed_records_are_stored_once_through_an_upgrade(path: tuple[
                 ledger = Ledger(producer)
                 tasks.start_soon(ledger.run)
                 await ledger.more()
-                # The feature is finalised when all nodes are new; the second round is when a client
-                # gets to know, from connections that it makes after that.
+                # The feature is finalized when all nodes are new; clients learn it in the second
+                # round, from new connections.
                 for node in (*range(1, NODES + 1), *range(1, NODES + 1)):
                     await broker.restart(node, as_of=after)
                     await ledger.more()

@@ -1,1 +1,1 @@
-"""Real Kafka under real faults, with a load whose histories are judged."""
+"""Real Kafka under real faults, with applications whose histories are checked."""

@@ -1,4 +1,4 @@
-"""Three real nodes of Kafka, applications at work on them, and faults one after another.
+"""Run applications on three real nodes of Kafka under faults, one after another.
 
 python -m tests.soak.faults                     # ten minutes: `make faults`
 python -m tests.soak.faults --minutes 2         # the short one: its faults are fixed
@@ -28,7 +28,7 @@ from tests.soak.faults.run_folder import folder
 
 MODULE = "tests.soak.faults"
 SHORT_MINUTES = 3.0
-"""A run of less has the fixed faults."""
+"""Shorter runs have the fixed faults."""
 LEAST_A_MINUTE = 1.2
 MOST = 1000
 TERMINATED = 143
@@ -47,7 +47,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def planned(minutes: float, seed: int, *, sandboxed: bool) -> tuple[list[Fault], int]:
-    """The faults of a run, and how many there must be at least to prove anything."""
+    """Return the faults of a run, and the minimum number of faults for a valid run."""
     kinds = possible(sandboxed)
     if minutes < SHORT_MINUTES:
         some = [fault for fault in SHORT if fault.kind in kinds]
@@ -61,8 +61,8 @@ def say(line: str) -> None:
 
 
 def conduct(options: argparse.Namespace, place: Path) -> int:
-    """The run itself."""
-    faulthandler.register(signal.SIGUSR1)  # who hangs can be asked where
+    """Perform the run."""
+    faulthandler.register(signal.SIGUSR1)  # faulthandler shows where a hanging process is
     sandboxed = sandbox.inside()
     faults, least = planned(options.minutes, options.seed, sandboxed=sandboxed)
     kafka = nodes(place, small_disks=sandboxed)
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return conduct(options, options.folder)
         release = RELEASES[DEFAULT_VERSION]
         java_for(release)
-        fetch(release)  # inside there is no network to fetch it from
+        fetch(release)  # inside there is no network for a download
         with folder() as place:
             if (lack := sandbox.lack()) is None:
                 return sandbox.run(["-m", MODULE, *given, "--folder", str(place)])

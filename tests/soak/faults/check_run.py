@@ -34,14 +34,14 @@ from tests.soak.checker import Place, check_commits
 from tests.soak.faults.load import COPIES, FINALS, GROUPS, ORDERS, PARTITIONS, TOPICS, Killed
 
 SLACK_SECONDS = 5.0
-"""How late a call may come back where two cores run three brokers and all applications."""
+"""Tolerance for the end of calls, where two cores run three brokers and all applications."""
 SHOWN = 5
 
 Records = dict[int, list[tuple[int, bytes]]]
 
 
 def history_of(folder: Path, killed: Iterable[Killed], world: Sequence[Event]) -> list[Event]:
-    """All histories of a folder as one; who was killed has crashed in it."""
+    """Return all histories of a folder as one; a killed client counts as crashed."""
     ends = {each.name: each.at for each in killed}
     histories: list[Sequence[Event]] = [world]
     for file in sorted(folder.glob("*.jsonl")):
@@ -70,7 +70,7 @@ class Held:
 
 
 def held(servers: str) -> Held:
-    """Read all of it; our own consumer has to read the same."""
+    """Read all contents; our own consumer must read the same."""
     found = Held()
     for topic in TOPICS:
         for committed, into in ((False, found.records), (True, found.committed_records)):
@@ -180,7 +180,7 @@ class Counts:
 
 
 def counts_of(history: Iterable[Event]) -> Counts:
-    """Numbers of a history."""
+    """Count the events of a history."""
     found = Counts()
     reached: dict[tuple[str, str, int], int] = {}
     calls: dict[tuple[str, int], Called] = {}
@@ -233,11 +233,11 @@ class Silences:
                 self._read[group_of(event)].append(event.at)
 
     def sending(self, began: float, ended: float) -> float:
-        """The longest of any partition."""
+        """Return the longest time of any partition."""
         return max(_longest(times, began, ended) for times in self._sent.values())
 
     def reading(self, began: float, ended: float) -> tuple[float, str]:
-        """The longest of any group, and which."""
+        """Return the longest time of any group, and the group."""
         return max((_longest(times, began, ended), group) for group, times in self._read.items())
 
 
@@ -247,12 +247,12 @@ def _longest(times: Sequence[float], began: float, ended: float) -> float:
 
 
 def group_of(event: Event) -> str:
-    """The group of who saw it, as clients are named."""
+    """Return the group of a client, by the names of clients."""
     return event.client.partition("-")[0]
 
 
 def check_copies(found: Held) -> list[str]:
-    """The whole chain: what was written to the first topic stands once in the last."""
+    """Check the whole chain: the records of the first topic are in the last one once."""
     visible = found.committed_records
     return [
         *check_chain(found.records[ORDERS], visible[COPIES], f"{ORDERS} to {COPIES}"),

@@ -1,4 +1,4 @@
-"""A small disk for a node, in memory, that can be filled to the last byte. In a sandbox alone."""
+"""A small in-memory disk for a node, which can be filled completely. Only in a sandbox."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def free_bytes(place: Path) -> int:
 
 
 def fill(place: Path) -> int:
-    """Take all that is free; how many bytes that was."""
+    """Fill all free space; return the number of bytes."""
     taken = 0
     with (place / FILLER).open("wb") as file:
         for _ in range(ATTEMPTS):
@@ -51,5 +51,5 @@ def fill(place: Path) -> int:
 
 
 def empty(place: Path) -> None:
-    """Give back what `fill` took."""
+    """Free the space that `fill` took."""
     (place / FILLER).unlink(missing_ok=True)

@@ -18,22 +18,22 @@ from tests.soak.reporters import WaitFailed
 
 POLL_INTERVAL_S = 0.25
 IN_SYNC_SECONDS = 90.0
-"""What all replicas may take to be in sync again, on a machine that does much else."""
+"""Longest time until all replicas are in sync again, on a busy machine."""
 
 
 class Load(Protocol):
-    """Those who work meanwhile."""
+    """The applications that run meanwhile."""
 
     def check(self) -> None:
-        """Raise `WaitFailed` if one of them ended by itself."""
+        """Raise `WaitFailed` if an application exited by itself."""
 
     def replace_worker(self, number: int) -> str:
-        """Kill a worker and start another in its place; its name."""
+        """Kill a worker and start another one in its place; return its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A fault that was carried out: from when to when, and when all replicas were in sync again."""
+    """An injected fault: its start and end, and when all replicas were in sync again."""
 
     fault: Fault
     whom: str
@@ -44,7 +44,7 @@ class Happened:
 
 
 class FaultInjector:
-    """The doers of each kind stand in a table; each returns who was struck, and a remark."""
+    """Injects faults by kind; each method returns the target and a remark."""
 
     def __init__(self, kafka: Kafka, load: Load) -> None:
         self._kafka = kafka
@@ -62,7 +62,7 @@ class FaultInjector:
         }
 
     def carry_out(self, fault: Fault) -> Happened:
-        """One fault, from its calm before to all replicas in sync behind it."""
+        """Inject one fault: wait before it, and until all replicas are in sync after it."""
         self.pause(fault.calm_seconds)
         began = time.monotonic()
         whom, remark = self._doers[fault.kind](fault)
@@ -71,7 +71,7 @@ class FaultInjector:
         return Happened(fault, whom, began, mended, time.monotonic(), remark)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, unless somebody ends."""
+        """Sleep, unless an application exits."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._load.check()
@@ -152,5 +152,5 @@ class FaultInjector:
 
 
 def data_of(node: Node) -> Path:
-    """The folder with a node's log."""
+    """Return the directory of a node's log."""
     return node.directory / "data"

@@ -1,7 +1,7 @@
-"""The applications that work while faults happen, each a process of its own.
+"""The applications that run during faults, each in its own process.
 
-Idempotent producers write `orders`; a group that commits by hand and one with auto-commit read
-them; a chain of two transactional groups copies them to `copies`, and these to `finals`.
+Idempotent producers write `orders`; a group with manual commits and one with auto-commit read them;
+a chain of two transactional groups copies them to `copies`, and these to `finals`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ORDERS, COPIES, FINALS = TOPICS = ("orders", "copies", "finals")
 PARTITIONS = 6
 PRODUCERS = 2
 RATE = 100.0
-"""Records a second of each producer."""
+"""Records per second of each producer."""
 WORKERS = {"hand": 3, "auto": 2, "first": 2, "second": 2}
-"""How many there are in each group."""
+"""Number of workers in each group."""
 GROUPS: dict[str, str] = {"hand": ORDERS, "auto": ORDERS, "first": ORDERS, "second": COPIES}
-"""What each group reads."""
+"""Topic of each group."""
 FINISH_SECONDS = 180.0
-"""What an application may take to end: a record's delivery may take two minutes."""
+"""Longest time for an application to end: the delivery timeout is two minutes."""
 
 _BY_GROUP = {
     "hand": Job(
@@ -84,14 +84,14 @@ class Application(ReportingProcess):
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A process that was killed, and when."""
+    """A killed process, and the time."""
 
     name: str
     at: float
 
 
 class Applications:
-    """All of them. A killed one has a successor, `hand-1.2` after `hand-1`."""
+    """All applications. A killed one has a successor, `hand-1.2` after `hand-1`."""
 
     def __init__(self, found: list[Job]) -> None:
         self.killed: list[Killed] = []
@@ -115,7 +115,7 @@ class Applications:
         return all(each.events for each in (*self.producers, *self.workers))
 
     def check(self) -> None:
-        """Raise `WaitFailed` if somebody ended by itself."""
+        """Raise `WaitFailed` if an application exited by itself."""
         _check((*self.producers, *self.workers))
 
     def check_workers(self) -> None:
@@ -135,7 +135,7 @@ class Applications:
         return old.name
 
     def end_producers(self) -> None:
-        """They send what they have, hear of every outcome, and end."""
+        """Make the producers flush, await every outcome, and end."""
         _leave(self.producers)
 
     def end_workers(self) -> None:

@@ -1,8 +1,8 @@
-"""Drops what goes to a port, or comes from it, on the sandbox's loopback: as a broken network does.
+"""Drop packets to or from a port on the sandbox's loopback, as a broken network does.
 
-By the system's traffic control, which takes a packet filter as a small program (classic BPF): it
-is in every kernel, where iptables' own tool is not on every machine. Dropped is what arrives, so
-that no sender hears of it: connections stay open, and new ones hang.
+It uses the kernel's traffic control with a small packet-filter program (classic BPF), which every
+kernel has; iptables is not on every machine. Packets are dropped on arrival, so no sender notices:
+connections stay open, and new ones hang.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Direction(Enum):
 
 
 class _Step(NamedTuple):
-    """One instruction; a jump's places are "drop", "pass" or how many steps it leaves out."""
+    """One instruction; a jump target is "drop", "pass" or the number of skipped instructions."""
 
     code: int
     operand: int
@@ -44,7 +44,7 @@ class _Step(NamedTuple):
 
 
 def program(way: Direction, ports: Sequence[int]) -> str:
-    """The filter in the form that `tc` takes: how many steps, then each."""
+    """Return the filter in tc's format: the number of instructions, then each."""
     steps = [
         _Step(_LOAD_HALF, _ETHERTYPE_AT),
         _Step(_JUMP_IF_EQUAL, _IPV4, 0, "pass"),
@@ -70,7 +70,7 @@ def program(way: Direction, ports: Sequence[int]) -> str:
 
 @contextmanager
 def cut(way: Direction, ports: Sequence[int]) -> Iterator[None]:
-    """Drop it as long as the block lasts. Inside a sandbox alone, and one cut at a time."""
+    """Drop packets during the block. Only in a sandbox, and one filter at a time."""
     if not sandbox.inside():
         raise RuntimeError("packets are dropped inside a sandbox alone")
     _tc("add", "bpf", "bytecode", program(way, ports), "direct-action")

@@ -1,7 +1,7 @@
-"""Which faults happen in a run: drawn from a seed, or a fixed few for the short run.
+"""Faults of a run: drawn from a seed, or a fixed few for the short run.
 
-One at a time, so that no more than one node ever loses what others do not have: the next one waits
-until all replicas are in sync again.
+One at a time, so that at most one node loses unreplicated data: the next one waits until all
+replicas are in sync again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 IN_SANDBOX = (Kind.CUT, Kind.DEAF, Kind.MUTE, Kind.APART, Kind.FULL)
-"""Those that need a network and mounts of their own."""
+"""Kinds that need their own network and mounts."""
 
 SECONDS = {
     Kind.KILL: (1.0, 15.0),
@@ -38,14 +38,14 @@ SECONDS = {
     Kind.APART: (3.0, 15.0),
     Kind.FULL: (5.0, 15.0),
 }
-"""How long each lasts, at least and at most; the others last as long as they take."""
+"""Shortest and longest duration of each kind; the others have no fixed duration."""
 CALM_SECONDS = (1.0, 6.0)
-"""Before each, with all replicas in sync."""
+"""Time before each fault with all replicas in sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of them. `target` counts nodes from 0, or workers."""
+    """One fault. `target` numbers the nodes from 0, or the workers."""
 
     kind: Kind
     target: int = 0
@@ -60,16 +60,16 @@ SHORT = (
     Fault(Kind.WORKER, target=0),
     Fault(Kind.FULL, target=0, seconds=5.0),
 )
-"""Those of the short run: always the same, about a minute together."""
+"""Faults of the short run: always the same, about a minute in all."""
 
 
 def possible(sandboxed: bool) -> list[Kind]:
-    """The kinds that can be made to happen here."""
+    """Return the kinds that are possible here."""
     return [kind for kind in Kind if sandboxed or kind not in IN_SANDBOX]
 
 
 def drawn(seed: int, kinds: Sequence[Kind], nodes: int, workers: int) -> Iterator[Fault]:
-    """Faults without end: each kind once in any order, then each once more, and so on."""
+    """Yield faults without end: each kind once in random order, then each once more, and so on."""
     rng = random.Random(seed)
     while True:
         for kind in rng.sample(kinds, len(kinds)):

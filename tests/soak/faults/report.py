@@ -1,4 +1,4 @@
-"""A run's outcome as tables."""
+"""Report of a run as tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GUARANTEES = {
     13: "no secret is written anywhere",
     14: "a transaction is visible whole or not at all",
 }
-"""The checker's invariants, in a few words."""
+"""The invariants in a few words."""
 SHOWN_PROBLEMS = 20
 SHOWN_CALLS = 6
 

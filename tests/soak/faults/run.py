@@ -1,4 +1,4 @@
-"""One run: the nodes, the applications, the faults one after another, and the end of all of it."""
+"""One run: the nodes, the applications, the faults one after another, and the final checks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.soak.reporters import WaitFailed, until
 NODES = 3
 REPLICAS = 3
 PROPERTIES = {"leader.imbalance.check.interval.seconds": "30"}
-"""Leaders move back soon: else all would be with the nodes that were struck last long ago."""
+"""Leaders move back soon: otherwise all would stay on the nodes that were hit first."""
 BEGIN_SECONDS = 60.0
 CONSUMED_SECONDS = 60.0
-"""What the groups may take to come to the end, once nothing is broken any more."""
+"""Longest time for the groups to consume everything after the last fault."""
 POLL_INTERVAL_S = 0.5
 
 
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def nodes(place: Path, *, small_disks: bool) -> Kafka:
-    """Three nodes with their data in a folder: on small disks of their own, where that can be."""
+    """Start three nodes with their data in a directory, on small disks where possible."""
     kafka = Kafka(nodes=NODES, directory=place / "kafka", properties=PROPERTIES, apart=True)
     if small_disks:
         for number in range(1, NODES + 1):
@@ -52,7 +52,7 @@ def nodes(place: Path, *, small_disks: bool) -> Kafka:
 
 
 class Run:
-    """Everything that is alive in one run."""
+    """Processes and state of one run."""
 
     def __init__(self, kafka: Kafka, histories: Path, say: Callable[[str], object]) -> None:
         self._kafka = kafka
@@ -61,7 +61,7 @@ class Run:
         self._world = Recorder(time.monotonic)
 
     def conduct(self, faults: Iterable[Fault], seconds: float, outcome: Outcome) -> None:
-        """Carry out faults until the time is over or there are no more, and judge."""
+        """Inject faults until the time is over or none is left, and check."""
         began = time.monotonic()
         for topic in TOPICS:
             self._kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
@@ -96,7 +96,7 @@ class Run:
         self._world.healed()
 
     def _finish(self, applications: Applications, outcome: Outcome) -> None:
-        """The producers end, then what they wrote is consumed, then the workers end."""
+        """End the producers, wait until their records are consumed, then end the workers."""
         self._say("nothing is broken any more")
         applications.end_producers()
         servers = self._kafka.bootstrap_servers
@@ -138,5 +138,6 @@ class Run:
 
 
 def _ends(records: dict[int, list[tuple[int, bytes]]]) -> dict[int, int]:
-    """Behind the last record of each partition; a transaction's marker may stand behind it."""
+    """Return the offset after the last record of each partition; a transaction marker may
+    follow."""
     return {partition: entries[-1][0] + 1 for partition, entries in records.items() if entries}

@@ -1,4 +1,5 @@
-"""A folder for a run, removed at its end; what a killed run left is removed by the next one."""
+"""A directory for a run, removed at its end; leftovers of a killed run are removed by the next
+one."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
         made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         if (held := _lock(made)) is not None:
             break
-        # Another run took it for a leftover, between its making and its lock.
+        # Another run took it for a leftover before it was locked.
     try:
         yield made
     finally:
@@ -32,7 +33,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
 
 
 def leftovers(parent: Path) -> list[Path]:
-    """Folders of runs that are no more."""
+    """Return directories of ended runs."""
     found = []
     for each in sorted(parent.glob(f"{PREFIX}*")):
         if (held := _lock(each)) is not None:
@@ -42,7 +43,7 @@ def leftovers(parent: Path) -> list[Path]:
 
 
 def _lock(made: Path) -> int | None:
-    """A descriptor that holds the folder's lock; None if it is held, or the folder gone."""
+    """Return a descriptor that holds the directory's lock; None if it is locked or gone."""
     try:
         descriptor = os.open(made, os.O_RDONLY)
     except OSError:

@@ -1,10 +1,11 @@
-"""A network, mounts and processes of its own for a run, which end with it, however it ends.
+"""A network, mounts and processes for one run, which end with it in any case.
 
-They are namespaces of Linux, made by `unshare` of util-linux. Users other than root get them where
-the system lets users make their own; where it does not, `lack()` says why, and the run does without
-the faults that need them. A rule or a mount made inside is not to be seen outside, and the system
-takes it away with the last process inside; which ends when `unshare` does, and that when the
-process that called `run` does.
+They are Linux namespaces, made by `unshare` of util-linux. Users other than root get them where the
+system allows user namespaces; elsewhere `lack()` gives the reason, and the run leaves out the
+faults that need them.
+
+Rules and mounts inside are not visible outside, and the system removes them with the last process
+inside. That process ends with `unshare`, which ends with the process that called `run`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from tests.brokers.process import start_guard
 INSIDE = "AIOKAFKAWIRE_SANDBOX"
 TOOLS = ("unshare", "ip", "tc", "mount")
 TOOLS_ELSEWHERE = ("/usr/sbin", "/sbin")
-"""Where they stand too; not everybody has these in PATH."""
+"""More directories to search; not every user has these in PATH."""
 PROBE_TIMEOUT_SECONDS = 10.0
 END_TIMEOUT_SECONDS = 60.0
-"""What a run may take to stop its processes after Ctrl-C."""
+"""Longest time for a run to stop its processes after Ctrl-C."""
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PREPARE = "ip link set lo up && tc qdisc add dev lo clsact"
@@ -36,12 +37,12 @@ def inside() -> bool:
 
 @cache
 def tool(name: str) -> str | None:
-    """The path of a tool of the system."""
+    """Return the path of a system tool."""
     return shutil.which(name, path=os.pathsep.join((os.environ["PATH"], *TOOLS_ELSEWHERE)))
 
 
 def lack() -> str | None:
-    """Why no sandbox can be made here; None if one can."""
+    """Return the reason why no sandbox is possible here; None if one is."""
     if missing := [name for name in TOOLS if tool(name) is None]:
         return f"there is no {', '.join(missing)}"
     probe = subprocess.run(
@@ -57,7 +58,7 @@ def lack() -> str | None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run Python with these arguments inside, and give its exit code."""
+    """Run Python with these arguments inside, and return its exit code."""
     script = f'{_PREPARE} && exec "$@"'
     process = subprocess.Popen(
         [*_command(), "/bin/sh", "-c", script, "sandbox", sys.executable, *arguments],
@@ -70,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         # The processes inside received it too, and stop what they started.
         return process.wait(END_TIMEOUT_SECONDS)
     finally:
-        process.kill()  # and with it all that is left inside
+        process.kill()  # and with it all processes inside
         process.wait()
         guard.kill()
         guard.communicate()

@@ -1,4 +1,4 @@
-"""Situations of groups: their commits, coordinators, places and transactions."""
+"""Corner cases of groups: commits, coordinators, membership and transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BY_HAND: Mapping[str, Any] = {"group_id": GROUP, "enable_auto_commit": False}
 
 
 async def until(reader: Any, done: Callable[[], bool]) -> None:
-    """Go on calling for records."""
+    """Keep polling."""
     while not done():
         await reader.getmany(timeout_ms=100)
 
@@ -74,7 +74,7 @@ def draw_commits(rng: random.Random) -> dict[str, Any]:
 
 
 async def offsets_are_asked_for_where_they_were(harness: Harness) -> None:
-    """Somebody without a place in the group asks for its offsets, and its coordinator moves."""
+    """A client outside the group requests its offsets while its coordinator moves."""
     await fill(harness, 3)
     async with a_consumer(harness, "reader", HOST, **BY_HAND) as reader:
         reader.assign(P0)
@@ -137,7 +137,7 @@ async def read_on(reader: Any) -> None:
 
 
 async def a_static_member_is_restarted(harness: Harness) -> None:
-    """Its partitions wait for it, and the others hear nothing of it."""
+    """A static member restarts: its partitions wait for it, and the others see no rebalance."""
     options = {**BY_HAND, "session_timeout_ms": 12_000}
     joined = RequestLog(harness, ApiKey.JOIN_GROUP, "stays")
     left = RequestLog(harness, ApiKey.LEAVE_GROUP, "restarted.1")
@@ -177,9 +177,11 @@ ASKS_AFTER_S = 1.5
 
 
 async def a_rebalance_waits_for_somebody(harness: Harness) -> None:
-    """A member is at work for longer than a request may take: who joins meanwhile waits, and what
-    it asks the coordinator besides is answered. Its request may have waited itself, as the
-    coordinator asked for silence when it gave it its id."""
+    """A member works for longer than the request timeout: a joining member waits, while its other
+    requests to the coordinator are answered.
+
+    Its JoinGroup may have waited because of a throttle in the response with its member id.
+    """
     options = {**BY_HAND, "max_poll_interval_ms": 30_000, "request_timeout_ms": 1_000}
     await fill(harness, 3)
     silence = Throttled(for_ms=harness.plan.options["silence_ms"])
@@ -214,7 +216,7 @@ async def a_rebalance_waits_for_somebody(harness: Harness) -> None:
             tasks.start_soon(come)
             await anyio.sleep(harness.plan.options["works_s"])
             await until(works, lambda: len(works.assignment()) == 1)
-    # Answered or not: those that were given up are not.
+    # Answered or not: cancelled ones are not.
     asked = harness.broker.requests.of(ApiKey.JOIN_GROUP)
     joins = [seen for seen in asked if seen.client_id == "comes"]
     if len(joins) > 3:
@@ -226,8 +228,8 @@ def draw_busy(rng: random.Random) -> dict[str, Any]:
 
 
 async def what_is_there_lasts_for_long(harness: Harness) -> None:
-    """A member is given one record after the other of what it has fetched, for longer than it may
-    be away: each call shows that it is not."""
+    """A member is given fetched records one by one, for longer than the poll interval: each call
+    counts as a poll."""
     joined = RequestLog(harness, ApiKey.JOIN_GROUP, "reader")
     async with a_producer(harness, "sender", OTHER_HOST, linger_ms=50) as sender:
         await sender.send_many(TOPIC, [sender.value() for _ in range(2 * HELD)])
@@ -250,12 +252,13 @@ async def what_is_there_lasts_for_long(harness: Harness) -> None:
 
 
 HELD = 20
-"""Records of half of a batch, in which a member is busy for twice as long as it may be away."""
+"""Records of half a batch; the member works on them for twice the poll interval."""
 
 
 async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
-    """A member commits all that it has while the group passes it by, as one more joins before it
-    learned of its generation: in the next one it does not own its partitions of the first."""
+    """A member commits all its records while the group completes a generation without it,
+    because another member joins before it learned of its generation. In the next generation it
+    does not own its partitions of the first."""
     for partition in (0, 1):
         await fill(harness, 3, partition)
     options = {**BY_HAND, "partition_assignment_strategy": [harness.plan.options["strategy"]]}
@@ -282,7 +285,7 @@ async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
             harness.broker.on(ApiKey.SYNC_GROUP, Delay(harness.plan.options["by_s"]), times=3)
             tasks.start_soon(come, "comes")
             tasks.start_soon(until, has, lambda: len(has.assignment()) < 3)
-            # It has joined when it came, in two steps.
+            # It joined with its second JoinGroup.
             await harness.broker.wait_for_request(ApiKey.JOIN_GROUP, count=3, matching=is_of_has)
             harness.broker.on(
                 ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1
@@ -318,8 +321,8 @@ BOTH = (TOPIC, OTHER)
 
 
 async def subscriptions_change(harness: Harness) -> None:
-    """Members turn from one topic to the other, to both, to none, and come back, at any moment of
-    each other's rebalances. In the end they want all, and get it."""
+    """Members switch between both topics, one and none, at any moment of each other's
+    rebalances. In the end they subscribe to all, and get everything."""
     turns = harness.plan.options["turns"]
     options = {
         "group_id": GROUP,
@@ -390,7 +393,7 @@ def draw_turns(rng: random.Random) -> dict[str, Any]:
 async def copy(
     harness: Harness, reader: Any, sender: Any, before_offsets: Callable[[], Any]
 ) -> int:
-    """Copy what one call gives, in a transaction with its offsets; how many were copied."""
+    """Copy the records of one poll in a transaction with its offsets; return their number."""
     batches = await reader.getmany(timeout_ms=1_000)
     count = 0
     if not batches:
@@ -411,12 +414,12 @@ async def copy(
 
 
 async def at_once() -> None:
-    """Nothing happens before."""
+    """Do nothing before."""
 
 
 async def a_copier_loses_its_place_in_a_transaction(harness: Harness) -> None:
-    """The coordinator has forgotten a member, which joins again while a transaction is open: what
-    it read in its former place it must not commit in the new one."""
+    """The coordinator forgets a member, which joins again during a transaction: it must not
+    commit the records of its former membership."""
     await fill(harness, 4)
     synced = RequestLog(harness, ApiKey.SYNC_GROUP, "reader")
     options = {**BY_HAND, "isolation_level": "read_committed"}
@@ -447,8 +450,8 @@ def draw_after(rng: random.Random) -> dict[str, Any]:
 
 
 async def a_copier_follows_another(harness: Harness) -> None:
-    """A copier leaves when it has committed, and the end of that is not in the logs yet: the next
-    one must not begin where the last one had."""
+    """A copier leaves after its commit, whose markers are not in the logs yet: the next one must
+    not start at the earlier offset."""
     await fill(harness, 4)
     options = {**BY_HAND, "isolation_level": "read_committed"}
     copied = [0, 0]
@@ -458,7 +461,7 @@ async def a_copier_follows_another(harness: Harness) -> None:
             a_producer(harness, copier, HOST, transactional_id=copier) as sender,
             a_consumer(harness, name, HOST, TOPIC, **options) as reader,
         ):
-            # What the second one finds, if anything, it finds at once.
+            # Records that the second one finds, it finds at once.
             while not reader.assignment() or copied[0] < 4:
                 copied[number] += await copy(harness, reader, sender, at_once)
             copied[number] += await copy(harness, reader, sender, at_once)

@@ -1,4 +1,4 @@
-"""Situations of one consumer: what it holds, where it stands, and what it asks for."""
+"""Corner cases of one consumer: buffered records, positions and requests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COUNT = 40
 
 
 async def what_several_fetches_brought(harness: Harness) -> None:
-    """One call gives what several fetches brought; commits are made while it is worked on."""
+    """One poll returns the records of several fetches; commits happen during the work."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 600, "auto_commit_interval_ms": 100}
     async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
         given = calls = 0
         while given < COUNT:
-            # What one call leaves comes with what the next fetch brings.
+            # The rest of one poll comes with the records of the next fetch.
             calls += 1
             found = await reader.getmany(timeout_ms=500, max_records=1 if calls % 2 else COUNT)
             given += sum(map(len, found.values()))
@@ -50,7 +50,7 @@ def draw_work(rng: random.Random) -> dict[str, Any]:
 
 
 async def going_back(harness: Harness) -> None:
-    """An automatic member goes back, and leaves: who comes next begins where it went."""
+    """A member with auto-commit seeks back and leaves: the next owner starts there."""
     await fill(harness, 10)
     to = harness.plan.options["to"]
     options = {"auto_commit_interval_ms": 200}
@@ -73,7 +73,7 @@ BEGINNING, MIDDLE, END = 2, 5, 10
 
 
 async def seeks_follow_each_other(harness: Harness) -> None:
-    """Seeks of all kinds, most of them given up before their answer is there: the last counts."""
+    """Seeks of all kinds, most of them cancelled before their response: the last one counts."""
     await fill(harness, END)
     harness.broker.delete_records(TOPIC, 0, BEGINNING)
     rng = harness.rng("seeks")
@@ -111,7 +111,7 @@ BATCH = 10
 
 
 async def into_the_middle_of_a_batch(harness: Harness) -> None:
-    """Reading begins within a batch, and goes on in any manner."""
+    """Reading starts within a batch, and continues in any manner."""
     for number, compression in enumerate(("gzip", "none", "gzip")):
         options = {"linger_ms": 50, "compression_type": compression}
         async with a_producer(harness, f"sender.{number}", OTHER_HOST, **options) as sender:
@@ -144,11 +144,11 @@ async def into_the_middle_of_a_batch(harness: Harness) -> None:
 
 
 CUT_BYTES = 200
-"""What is held may end with a batch that was cut, which is fetched again."""
+"""A fetch may end with a truncated batch, which is fetched again."""
 
 
 async def a_log_loses_what_comes_next(harness: Harness) -> None:
-    """Retention passes a slow reader: what it holds is given before it goes on elsewhere."""
+    """Retention overtakes a slow reader: its buffered records are returned before the reset."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 700, "max_poll_records": 1}
     async with a_consumer(harness, "reader", HOST, TOPIC, **options) as reader:
@@ -175,7 +175,7 @@ def draw_loss(rng: random.Random) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange(ChangedResponse):
-    """A follower does not have the offset yet."""
+    """OFFSET_NOT_AVAILABLE of a follower."""
 
     def response(self, response: Response) -> Response:
         changed: Any = response
@@ -196,7 +196,7 @@ RACKS = ("north", "south", "east")
 
 
 async def a_follower_lacks_an_offset(harness: Harness) -> None:
-    """A reader is sent to the follower in its rack, which lags behind: the leader has it all."""
+    """A reader is sent to the follower in its rack, which lags behind the leader."""
     broker = harness.broker
     leader = broker.leader(TOPIC, 0)
     near = leader % 3 + 1
@@ -253,7 +253,7 @@ async def a_paused_partition_has_records(harness: Harness) -> None:
             await all_given()
             paused, goes_on = harness.chance.sample((0, 1), 2)
             if held:
-                # It is fetched, and not given.
+                # It is fetched, and not returned.
                 await come(2, paused)
                 await anyio.sleep(1)
             reader.pause((TOPIC, paused))
