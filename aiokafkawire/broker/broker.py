@@ -24,7 +24,7 @@ from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.runtime import Address, Client, Runtime, Supervisor
+from aiokafkawire.runtime import Address, BaseClient, Runtime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
@@ -49,7 +49,7 @@ CLOSE_TIMEOUT_S = 5.0
 """Time limit for connections to end on close; then they are dropped."""
 
 
-class Broker(Client[BrokerState]):
+class Broker(BaseClient[BrokerState]):
     """A Kafka cluster inside this process, on real sockets, for development and tests.
 
     ::

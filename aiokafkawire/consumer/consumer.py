@@ -16,7 +16,7 @@ from aiokafkawire.logs import log_fields
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     NEVER,
-    Client,
+    BaseClient,
     Runtime,
     Supervisor,
     checkpoint,
@@ -70,7 +70,7 @@ FAST_CLOSE_S = 0.75
 task of the consumer has failed."""
 
 
-class Consumer(Client[ConsumerSession], absent=CONSUMER_HINTS):
+class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
     """Reads topics, by itself or as a member of a consumer group.
 
     ::

@@ -20,8 +20,7 @@ from aiokafkawire.kafka07.partition_reader import FetchResult, PartitionReader, 
 from aiokafkawire.kafka07.session import Kafka07Session
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records.compression import Compression, compress
-from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor
-from aiokafkawire.runtime import Client as BaseClient
+from aiokafkawire.runtime import NEVER, Address, BaseClient, Runtime, Supervisor
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import EARLIEST, LATEST
 from aiokafkawire.wire.primitives import check_string

@@ -32,7 +32,7 @@ from aiokafkawire.producer.transactions import (
 from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import (
     NEVER,
-    Client,
+    BaseClient,
     Runtime,
     Session,
     Supervisor,
@@ -65,7 +65,7 @@ class _ProducerSession(Session):
         self.sender.abort_all(error)
 
 
-class Producer(Client[_ProducerSession], absent=PRODUCER_HINTS):
+class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
     """Sends records to Kafka. Create one per application and share it among all tasks.
 
     ::

@@ -1,10 +1,10 @@
-"""The one place that knows the event loop: network, clock, randomness, threads, tasks.
+"""Access to the event loop: network, clock, randomness, threads and tasks.
 
-Everything above is given a `Runtime` and awaits only what comes from here, so that a simulated
-runtime can stand in for the real one.
+The rest of the package gets a `Runtime` and awaits only objects from this package, so that a
+simulated runtime can replace the real one.
 """
 
-from aiokafkawire.runtime.client import Client, with_runtime
+from aiokafkawire.runtime.client import BaseClient, with_runtime
 from aiokafkawire.runtime.interfaces import (
     NEVER,
     Address,
@@ -41,8 +41,8 @@ __all__ = (
     "NEVER",
     "Address",
     "AutoResetEvent",
+    "BaseClient",
     "Buffer",
-    "Client",
     "Clock",
     "Future",
     "Lifecycle",

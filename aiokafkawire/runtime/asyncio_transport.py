@@ -1,8 +1,8 @@
-"""A connection on asyncio, without a stream in between.
+"""A `Transport` on asyncio's protocol API, without asyncio's or anyio's streams.
 
-What comes in is received straight into its receiver's buffer and told to it there and then, in the
-event loop's own callback: no task is woken for it, and the socket stays registered between two
-pieces. What goes out goes to the system at once where nothing waits before it.
+Bytes are received directly into the buffer of the receiver, which is called in the event loop's
+callback: no task wakes, and the socket stays registered with the selector. Bytes to send are
+written to the socket immediately unless earlier ones are waiting.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aiokafkawire.runtime.sync import AutoResetEvent, checkpoint
 __all__ = ("EARLY_READ_BYTES", "AsyncioTransport", "connect")
 
 EARLY_READ_BYTES = 4_096
-"""What may come in before somebody receives; the socket is not read then any more."""
+"""Bytes that are read before a task receives; after that the socket is not read."""
 
 
 class AsyncioTransport(asyncio.BufferedProtocol):
-    """A `Transport` on asyncio's own transport, uvloop's included."""
+    """A `Transport` on a transport of asyncio or uvloop."""
 
     def __init__(self) -> None:
         self.peer = ""
         self._transport: asyncio.Transport | None = None
         self._duplicate: DuplicateSocket | None = None
-        # Who receives: where to, whom to tell, and the task that waits for the end of it.
+        # The receiver: its buffers, its callback, and the future for which its task waits.
         self._get_buffer: Callable[[], memoryview] | None = None
         self._on_received: Callable[[int], None] | None = None
         self._receiver: asyncio.Future[None] | None = None
@@ -43,15 +43,15 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         self._writable = AutoResetEvent()
 
     def attach(self, peer: str, duplicate: DuplicateSocket) -> None:
-        """The connection is made."""
+        """Complete the set-up, after the connection was made."""
         self.peer = peer
         self._duplicate = duplicate
 
-    # --- what asyncio tells -------------------------------------------------------------------
+    # --- callbacks of asyncio -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # Full as soon as the system takes no more: what waits is to wait with its sender.
+        # Pause writing as soon as the socket is full, so that unsent bytes stay with the sender.
         self._transport.set_write_buffer_limits(0)
 
     def get_buffer(self, _: int) -> memoryview:
@@ -75,7 +75,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._eof = True
         self._finish_receiving(None)
-        return True  # what this end still sends may be read all the same
+        return True  # keep the other direction open
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._eof = self._connection_lost = True
@@ -114,7 +114,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         try:
             await self._receive(lambda: buffer, received)
         except BaseException:
-            if counts:  # cancelled when it had come
+            if counts:  # cancelled after bytes were received
                 self._early_data.appendleft(memoryview(bytes(buffer[: counts[0]])))
             raise
         return counts[0] if counts else 0
@@ -122,7 +122,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
     async def _receive(
         self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
-        """Let all that comes be told to `received` until the receiver is left."""
+        """Pass received bytes to `on_received` until `_finish_receiving` is called."""
         assert self._transport is not None
         if self._connection_lost or self._transport.is_closing():
             raise self._connection_error()
@@ -138,7 +138,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
             self._pause()
 
     def _take_early_data(self, buffer: memoryview) -> int:
-        """Give out what came before somebody received."""
+        """Copy bytes that were read before a task received."""
         piece = self._early_data.popleft()
         count = min(len(piece), len(buffer))
         buffer[:count] = piece[:count]
@@ -147,7 +147,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         return count
 
     def _finish_receiving(self, error: Exception | None) -> None:
-        """Nothing more is told to who receives; its task goes on, with `error` if there is one."""
+        """Stop passing bytes to the receiver; wake its task, with an exception if given."""
         self._get_buffer = self._on_received = None
         self._pause()
         if self._receiver is not None and not self._receiver.done():
@@ -220,8 +220,8 @@ async def connect(address: Address) -> AsyncioTransport:
         await checkpoint()
         if too_many_open_files(error):
             raise
-        # It is closed already: with uvloop there is not even the socket.
-        raise ConnectionResetError("the peer closed the new connection at once") from error
+        # The connection is already closed; uvloop then has no socket.
+        raise ConnectionResetError("the peer closed the connection immediately") from error
     connected.attach(str(address), duplicate)
     try:
         await checkpoint()
@@ -233,8 +233,10 @@ async def connect(address: Address) -> AsyncioTransport:
 
 
 def _set_sniffio_library() -> None:
-    """Let what runs in the callbacks of connections made here, outside of any task, be known for
-    asyncio's: they run in the context in which the connection was made."""
+    """Make sniffio detect asyncio in callbacks of the connection, which run outside of any task.
+
+    They run in the context in which the connection was made.
+    """
     if "sniffio" in sys.modules:
         import sniffio  # noqa: PLC0415
 

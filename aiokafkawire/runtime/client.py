@@ -1,4 +1,4 @@
-"""What every client does to be started, stopped, and used in `async with`."""
+"""Base class of the clients: `start`, `stop` and `async with`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokafkawire.runtime.lifecycle import Lifecycle, Session
 from aiokafkawire.runtime.real_runtime import RealRuntime
 from aiokafkawire.runtime.supervisor import Supervisor
 
-__all__ = ("Client", "with_runtime")
+__all__ = ("BaseClient", "with_runtime")
 
 S = TypeVar("S", bound=Session)
 
@@ -27,21 +27,25 @@ class _ClientType(ABCMeta):
         return [name for name in super().__dir__() if not cls.is_absent(name)]
 
     def is_absent(cls, name: str) -> bool:
-        """Whether a name is there for its hint alone."""
+        """Return whether a name exists only to raise an error with a hint."""
         found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
         return isinstance(found, AbsentAttribute)
 
 
-class Client(Generic[S], metaclass=_ClientType):
-    """A client that is entered and left as its user likes, with a session of kind `S` in between.
+class BaseClient(Generic[S], metaclass=_ClientType):
+    """A client with a session of type `S` between start and stop.
 
-    A subclass says how to make the session and how to end it. It may override `start` and `stop` to
-    say in their docstrings what they mean for it; `async with` goes through `start`, and through
-    the same `_close` as `stop`.
+    A subclass implements `_start` and `_close`. It may override `start` and `stop` to document
+    them; `async with` calls `start`, and `_close` as `stop` does.
     """
 
     def __init_subclass__(cls, absent: Mapping[str, str] = {}, **arguments: Any) -> None:
-        """`absent`: names of other Kafka clients, and what stands for each here."""
+        """Define a class of clients.
+
+        Args:
+            absent: Hints by names that other Kafka clients have: how to do the same here.
+            **arguments: For other base classes.
+        """
         super().__init_subclass__(**arguments)
         for name, hint in absent.items():
             setattr(cls, name, AbsentAttribute(name, hint))
@@ -57,8 +61,15 @@ class Client(Generic[S], metaclass=_ClientType):
         log_prefix: str = "",
         fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
-        """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do,
-        and `fields` their `extra`."""
+        """Create a client that is not started.
+
+        Args:
+            name: Kind of client, for errors: "producer".
+            label: Text of `repr`, without the state.
+            runtime: Network and clock. Defaults to the real ones.
+            log_prefix: Start of the client's log lines. Defaults to `name`.
+            fields: `extra` of the client's log lines.
+        """
         self._custom_runtime = runtime
         self._lifecycle: Lifecycle[S] = Lifecycle(name, label, log_prefix, fields)
 
@@ -66,25 +77,29 @@ class Client(Generic[S], metaclass=_ClientType):
         return str(self._lifecycle)
 
     async def start(self) -> None:
-        """Connect. The same as entering `async with`; `stop` is then up to the caller.
+        """Connect to the cluster. Same as entering `async with`; the caller must call `stop`.
 
-        After a failure it may be called again. A client that was stopped stays so.
+        May be called again after it failed. A stopped client cannot be started again.
         """
         runtime = self._custom_runtime or RealRuntime()
         await self._lifecycle.start(self, functools.partial(self._start, runtime))
 
     async def stop(self) -> None:
-        """Close. Raises what went wrong that no call has raised yet. May be called again."""
+        """Close the client. May be called more than once.
+
+        Raises:
+            KafkaError: A failure that no earlier call has raised.
+        """
         failure = await self._close(None)
         if failure is not None:
             raise failure
 
     async def aclose(self) -> None:
-        """The same as `stop`."""
+        """Same as `stop`."""
         await self.stop()
 
     async def __aenter__(self) -> Self:
-        """The same as `start`."""
+        """Same as `start`."""
         await self.start()
         return self
 
@@ -94,7 +109,7 @@ class Client(Generic[S], metaclass=_ClientType):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """As `stop`; what that would raise becomes a note of the body's own exception."""
+        """Same as `stop`, but add its error as a note to an exception of the body."""
         failure = await self._close(error)
         if failure is None:
             return
@@ -104,25 +119,32 @@ class Client(Generic[S], metaclass=_ClientType):
 
     @abstractmethod
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> S:
-        """Make the session, whose tasks live in `host`; nothing may stay behind if this raises."""
+        """Create the session and start its tasks in `supervisor`.
+
+        Must release everything before it raises.
+        """
 
     @abstractmethod
     async def _close(self, body_error: BaseException | None) -> Exception | None:
-        """End the session; what `stop` is to raise.
+        """Close the session.
 
-        `left_with` is what the body of `async with` raised; None of `stop`.
+        Args:
+            body_error: Exception that left the body of `async with`; None from `stop`.
+
+        Returns:
+            The error that `stop` raises, or None.
         """
 
 
-_Client = TypeVar("_Client", bound="Client[Any]")
+_Client = TypeVar("_Client", bound="BaseClient[Any]")
 
 
 def with_runtime(client: _Client, runtime: Runtime) -> _Client:
-    """Give a client another network and clock than the real ones, before it is started.
+    """Replace the network and clock of a client.
 
     Args:
         client: A client that is not started yet.
-        runtime: As `World.runtime` of the simulation makes it.
+        runtime: The replacement, such as `World.runtime(host)` of the simulation.
 
     Returns:
         The same client.

@@ -1,4 +1,4 @@
-"""The phases in the life of a client, and what leads from one to another."""
+"""The states of a client between construction and close, and their transitions."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ __all__ = ("TRANSITIONS", "ClientState", "LifecycleEvent")
 
 
 class ClientState(enum.Enum):
-    """Where a client stands in its life."""
+    """State of a client. The value completes the sentence "the producer is …"."""
 
     NEW = "not started yet"
     STARTING = "starting"
     RUNNING = "running"
     FAILED = "broken"
-    CANCELLED = "cut off"
+    CANCELLED = "cancelled"
     CLOSING = "closing"
     CLOSED = "closed"
-    FORKED = "left behind by a fork"
+    FORKED = "unusable after a fork"
 
 
 class LifecycleEvent(enum.Enum):
-    """What moves a client on in its life."""
+    """An event that may change the state of a client. The value describes it in errors."""
 
-    START_CALLED = "somebody starts it"
-    STARTED = "its session is made"
-    START_FAILED = "its session cannot be made"
+    START_CALLED = "start was called"
+    STARTED = "its session was created"
+    START_FAILED = "its start failed"
     TASK_FAILED = "one of its tasks failed"
-    TASKS_CANCELLED = "somebody else ended its tasks"
-    STOP_CALLED = "somebody stops it"
-    STOPPED = "its tasks are ended"
-    FORKED = "this is a child process of the one that started it"
+    TASKS_CANCELLED = "its tasks were cancelled"
+    STOP_CALLED = "stop was called"
+    STOPPED = "its tasks have ended"
+    FORKED = "the process was forked"
 
 
 TRANSITIONS: Mapping[tuple[ClientState, LifecycleEvent], ClientState] = {
@@ -58,7 +58,7 @@ TRANSITIONS: Mapping[tuple[ClientState, LifecycleEvent], ClientState] = {
     (ClientState.CANCELLED, LifecycleEvent.STOP_CALLED): ClientState.CLOSING,
     (ClientState.CANCELLED, LifecycleEvent.STOPPED): ClientState.CLOSED,
     (ClientState.CANCELLED, LifecycleEvent.FORKED): ClientState.FORKED,
-    # A start that was under way fails; whoever stopped the client has the last word.
+    # `stop` during `start` wins: the failure of the start does not make the client new again.
     (ClientState.CLOSING, LifecycleEvent.START_FAILED): ClientState.CLOSING,
     (ClientState.CLOSING, LifecycleEvent.TASK_FAILED): ClientState.CLOSING,
     (ClientState.CLOSING, LifecycleEvent.STOPPED): ClientState.CLOSED,

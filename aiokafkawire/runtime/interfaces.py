@@ -1,4 +1,4 @@
-"""The seams: what the rest of the package may ask of the outside world."""
+"""Interfaces to the outside world: clock, byte streams, listeners, name resolution, threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = (
 Buffer = bytes | bytearray | memoryview
 
 NEVER = math.inf
-"""A deadline that does not come."""
+"""The deadline of a wait without a time limit."""
 
 T = TypeVar("T")
 
@@ -37,18 +37,21 @@ class Address(NamedTuple):
 
 
 class Clock(Protocol):
-    """Time. Deadlines everywhere are absolute values of `now()`."""
+    """Source of time. A deadline is always an absolute value of `now()`."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back; its zero is arbitrary."""
+        """Return seconds on a monotonic clock with an arbitrary zero."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as record timestamps count them."""
+        """Return the wall-clock time in milliseconds since the Unix epoch."""
         ...
 
     def wall_ns(self) -> int:
-        """The same time in nanoseconds: what is cheapest to ask for."""
+        """Return the wall-clock time in nanoseconds since the Unix epoch.
+
+        Cheaper than `wall_ms`.
+        """
         ...
 
     async def sleep_until(self, deadline: float) -> None:
@@ -57,32 +60,45 @@ class Clock(Protocol):
 
 
 class Transport(Protocol):
-    """One connected byte stream. One task may receive and one may send at a time.
+    """A connected byte stream. One task may receive and one may send at a time.
 
-    A broken stream raises `OSError`. A cancelled `send` may have written a part: the owner must
-    then `abort()`.
+    All methods but `abort` and `aclose` raise `OSError` when the stream is broken. A cancelled
+    `send` may have written a part of its buffers: the owner must then call `abort`.
     """
 
     @property
     def peer(self) -> str:
-        """The other end as text, for error messages."""
+        """Address of the peer, for error messages."""
         ...
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer`; return how many bytes, 0 at the end of the stream."""
+        """Receive at least one byte into `buffer`.
+
+        Returns:
+            Number of bytes received; 0 at the end of the stream.
+        """
         ...
 
     async def receive_until_eof(
         self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
-        """Receive to the end of the stream: each piece into `get_buffer()`, and then its size is
-        told to `received`, in whatever task or callback of the event loop has it. What that raises
-        comes out."""
+        """Receive until the end of the stream.
+
+        Args:
+            get_buffer: Returns the buffer for the next bytes.
+            on_received: Called with the number of bytes that were written to the buffer, in any
+                task or callback of the event loop. Its exceptions leave `receive_until_eof`.
+        """
         ...
 
     def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Write what the system takes at once, in order; returns the rest, which has to go before
-        anything else. Only while nobody is in `send`. Cannot be cancelled, as it does not wait."""
+        """Write as much as the socket accepts without waiting.
+
+        Must not be called while a `send` is running.
+
+        Returns:
+            The unwritten rest, which must be sent before anything else.
+        """
         ...
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
@@ -90,11 +106,11 @@ class Transport(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close at once, without a goodbye; wakes whoever receives or sends. Never raises."""
+        """Close the stream immediately; tasks in `receive_*` and `send` wake. Never raises."""
         ...
 
     async def aclose(self) -> None:
-        """Release the stream. Safe to call more than once, and after `abort`."""
+        """Release the stream. May be called more than once, and after `abort`."""
         ...
 
 
@@ -103,7 +119,7 @@ async def receive_until_eof(
     get_buffer: Callable[[], memoryview],
     on_received: Callable[[int], None],
 ) -> None:
-    """`Transport.receive_until_eof` for one that can only `receive_into`."""
+    """Implement `Transport.receive_until_eof` by `receive_into`."""
     while count := await transport.receive_into(get_buffer()):
         on_received(count)
 
@@ -112,34 +128,62 @@ class Listener(Protocol):
     """A listening socket."""
 
     @property
-    def address(self) -> Address: ...
+    def address(self) -> Address:
+        """Local address, with the port that was assigned."""
+        ...
 
-    async def accept(self) -> Transport: ...
+    async def accept(self) -> Transport:
+        """Wait for a connection. Raises `OSError` when the listener is closed."""
+        ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Stop listening. Accepted connections stay open."""
+        ...
 
 
 class Runtime(Protocol):
     """The outside world of one client or broker."""
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """Source of all times and deadlines."""
+        ...
 
     @property
-    def rng(self) -> random.Random: ...
+    def rng(self) -> random.Random:
+        """Source of randomness, such as backoff jitter."""
+        ...
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """All addresses of a name, each an IP literal. Raises `OSError`. May be cancelled."""
+        """Resolve a host name. May be cancelled.
+
+        Returns:
+            All addresses of the name, as IP literals with the given port.
+
+        Raises:
+            OSError: The name has no address.
+        """
         ...
 
     async def connect(self, address: Address) -> Transport:
-        """Connect to one resolved address. Raises `OSError`. May be cancelled."""
+        """Open a TCP connection to a resolved address. May be cancelled.
+
+        Raises:
+            OSError: The connection failed.
+        """
         ...
 
     async def listen(self, address: Address) -> Listener:
-        """Listen on one local address; port 0 takes a free one. Raises `OSError`."""
+        """Listen on a local address; port 0 lets the system choose a free port.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
         ...
 
     async def offload(self, function: Callable[[], T]) -> T:
-        """Run work that is long for an event loop elsewhere; it must not touch shared state."""
+        """Run CPU-bound work in a worker thread.
+
+        The function must not touch state that it shares with the event loop.
+        """
         ...

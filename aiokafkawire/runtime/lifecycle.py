@@ -1,4 +1,4 @@
-"""Starting and stopping a client, the same for all of them."""
+"""Start and stop of a client, shared by all clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ("Lifecycle", "Session", "client_label")
 logger = logging.getLogger("aiokafkawire.runtime")
 
 SLOW_CLOSE_S = 2.0
-"""A goodbye that takes longer is told of in the log."""
+"""A warning is logged if closing takes longer."""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -52,31 +52,38 @@ ADVICE = {
 
 
 class Session:
-    """What a client has between starting and stopping."""
+    """State of a client between start and stop."""
 
     __slots__ = ()
 
     def on_task_failed(self, failure: KafkaError) -> None:
-        """A task failed with what it should have answered for: a defect. Wake who waits."""
+        """Wake all waiting calls: a task raised an exception it did not handle, which is a bug."""
 
     def on_tasks_cancelled(self, error: ClientClosed) -> None:
-        """Fail every pending call with `error`: the client's tasks end before it was stopped."""
+        """Fail all pending calls with `error`: the tasks were cancelled before `stop`."""
 
 
 S = TypeVar("S", bound=Session)
 
 
 class Lifecycle(Generic[S]):
-    """Holds a client's phase, its host, and what runs in it.
+    """State, supervisor and session of a client.
 
-    `enter` starts a host and waits for the client's own start, which makes the session; if that
-    fails or is cancelled, nothing stays behind, and the client may be started again. `leave` waits,
-    shielded from cancellation, for the client's own goodbye up to a deadline, and then ends all
-    tasks. A cancellation that no shield holds (asyncio's `task.cancel()`) cuts the goodbye short,
-    and so does the end of the event loop; the tasks end all the same.
+    `start` starts a supervisor and calls a function of the client that creates the session. If
+    that fails or is cancelled, everything is released and `start` may be called again. `stop` calls
+    a function of the client that closes the session, shielded from cancellation up to a deadline,
+    and then ends all tasks. A cancellation that ignores shields (asyncio's `task.cancel()`) or the
+    end of the event loop interrupts that function; the tasks end nevertheless.
 
-    Nothing in here refers to the client itself, so that one that is dropped is found out: it is
-    named (`client_label`, and where it was made) in a ResourceWarning, and its tasks are ended.
+    The lifecycle has no reference to the client, so that a client that was not closed can be
+    garbage-collected: a ResourceWarning with its label and creation site is issued, and its tasks
+    are ended.
+
+    Args:
+        name: Kind of client, for errors: "producer".
+        label: Text of `repr`, without the state. Defaults to `name`.
+        log_prefix: Start of log lines. Defaults to `name`.
+        fields: `extra` of log lines.
     """
 
     def __init__(
@@ -94,7 +101,7 @@ class Lifecycle(Generic[S]):
         self.failure: KafkaError | None = None
         self.open_session: S | None = None  # the session, while the client runs
         self._failure_reported = False
-        # The event loop that it runs in, and what tells whether that is the caller's; see there.
+        # Both are results of `get_loop_identity`.
         self._loop_identity: LoopIdentity | None = None
         self._current_identity: Callable[[], object] = object
         self._closed = anyio.Event()
@@ -107,21 +114,32 @@ class Lifecycle(Generic[S]):
     def _transition(self, step: LifecycleEvent) -> None:
         self.state = transition(TRANSITIONS, self.state, step)
 
-    # --- what may be done ---
+    # --- checks before use ---
 
     def require_session(self) -> S:
-        """The session, while the client runs. Raises `ClientClosed`, or why it cannot go on."""
+        """Return the session of a running client.
+
+        Raises:
+            ClientClosed: The client is not running.
+            KafkaError: A task of the client failed.
+        """
         return self.open_session or self.raise_not_running()
 
     def require_session_in_loop(self) -> S:
-        """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
+        """Return the session of a client that runs in the current event loop.
+
+        Raises:
+            ClientClosed: The client is not running.
+            KafkaError: A task of the client failed.
+            WrongEventLoop: The client was started in another event loop.
+        """
         session = self.open_session or self.raise_not_running()
         if self._loop_identity._thread_id != self._current_identity():  # type: ignore[union-attr]
             self.check_loop()
         return session
 
     def check_loop(self) -> None:
-        """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
+        """Raise `WrongEventLoop` if the client runs in another event loop."""
         home = self._loop_identity
         if (
             self.open_session is not None
@@ -130,27 +148,27 @@ class Lifecycle(Generic[S]):
         ):
             if not in_event_loop():
                 raise WrongEventLoop(
-                    f"no event loop runs in this thread, and the {self.name} belongs to the one in"
-                    " which it was started: call it there, from a thread by"
+                    f"no event loop runs in this thread, and the {self.name} must be used in the"
+                    " event loop in which it was started: call it from this thread by"
                     " asyncio.run_coroutine_threadsafe(…, loop) or, in a worker thread of anyio"
-                    " (a 'def' endpoint of FastAPI), anyio.from_thread.run(…)"
+                    " (a 'def' endpoint of FastAPI), by anyio.from_thread.run(…)"
                 )
             raise WrongEventLoop(
-                f"the {self.name} was started in another event loop, and belongs to it: start one"
-                " in this loop (with pytest-asyncio, give fixture and test the same loop_scope);"
-                " in a thread, hand the call over to the loop of the"
-                f" {self.name} instead of running another one"
+                f"the {self.name} was started in another event loop and must be used there: start"
+                " one in this loop (with pytest-asyncio, give fixture and test the same"
+                f" loop_scope); in a thread, submit the call to the loop of the {self.name}"
+                " instead of running another loop"
             )
 
     def raise_not_running(self) -> NoReturn:
-        """Say why the client cannot be used."""
+        """Raise the reason why the client cannot be used."""
         if self.state is ClientState.FAILED and self.failure is not None:
             self._failure_reported = True
             raise copy_error(self.failure)
         raise ClientClosed(f"the {self.name} is {self.state.value}: {ADVICE[self.state]}")
 
     def take_unreported_failure(self) -> KafkaError | None:
-        """The failure that no call has raised yet, if there is one; gives it once."""
+        """Return the failure of a task if no call has raised it yet; None the next time."""
         if self._failure_reported or self.failure is None:
             return None
         self._failure_reported = True
@@ -159,7 +177,15 @@ class Lifecycle(Generic[S]):
     # --- starting ---
 
     async def start(self, client: object, start: Callable[[Supervisor], Awaitable[S]]) -> None:
-        """Start; `ClientClosed` unless the client is new (or its last start failed)."""
+        """Start the client.
+
+        Args:
+            client: The client, which is watched for garbage collection.
+            start: Creates the session.
+
+        Raises:
+            ClientClosed: The client was started before, unless that start failed.
+        """
         if self.state in {ClientState.STARTING, ClientState.RUNNING, ClientState.FAILED}:
             raise ClientClosed(f"the {self.name} is {self.state.value} already")
         if self.state is not ClientState.NEW:
@@ -178,7 +204,7 @@ class Lifecycle(Generic[S]):
                 try:
                     self.session = await start(supervisor)
                 except KafkaError:
-                    # Why the tasks ended says more than what that looked like from inside.
+                    # If the tasks have ended, the reason for that is the better error.
                     if supervisor.is_running:
                         raise
             if self.session is None or not supervisor.is_running:
@@ -196,7 +222,7 @@ class Lifecycle(Generic[S]):
         self._transition(LifecycleEvent.STARTED)
 
     async def _undo_start(self) -> None:
-        """Leave nothing of a start that failed."""
+        """Release everything after a failed start."""
         self.supervisor.on_stopping = None
         self.session = None
         self.supervisor.abort()
@@ -211,9 +237,11 @@ class Lifecycle(Generic[S]):
     # --- stopping ---
 
     async def stop(self, close_session: Callable[[S], Awaitable[None]], deadline: float) -> None:
-        """Close. A second call waits for the first one to finish; in a forked child does nothing.
+        """Close the client. A second call waits for the first; in a forked child it does nothing.
 
-        `goodbye` is only called for a client that runs.
+        Args:
+            close_session: Closes the session. Called only if the client is running.
+            deadline: When `close_session` is cancelled.
         """
         if self.state is ClientState.FORKED:
             return
@@ -226,16 +254,14 @@ class Lifecycle(Generic[S]):
             self.supervisor.on_stopping = None
         self._transition(LifecycleEvent.STOP_CALLED)
         try:
-            # Without the host's tasks nobody does what a goodbye waits for.
+            # Closing the session needs the tasks of the supervisor.
             if session is not None and self.supervisor.is_running:
                 with anyio.CancelScope(deadline=deadline, shield=True) as scope:
                     self.supervisor.on_stopping = scope.cancel
-                    self.supervisor.spawn(
-                        self._warn_if_slow, deadline, name="tell of a long goodbye"
-                    )
+                    self.supervisor.spawn(self._warn_if_slow, deadline, name="warn of slow close")
                     await close_session(session)
         except Exception:
-            # After a defect a goodbye may fail of it again; what failed first is told.
+            # After a task failed, closing often fails for the same reason: raise the first failure.
             if self.failure is None:
                 raise
             logger.exception(
@@ -245,22 +271,22 @@ class Lifecycle(Generic[S]):
             await self._stop_tasks()
 
     async def _warn_if_slow(self, deadline: float) -> None:
-        """Who pressed Ctrl-C shall see why nothing happens."""
+        """Log why closing takes long, for a user who pressed Ctrl-C."""
         if deadline == NEVER:
             return
         await anyio.sleep(SLOW_CLOSE_S)
         left_s = deadline - anyio.current_time()
-        if left_s < 0.5:  # it ends now
+        if left_s < 0.5:  # the wait is about to end
             return
         logger.warning(
-            "%s: still closing: it waits for brokers for at most %.0f s more; Ctrl-C cuts it short",
+            "%s: still closing: waiting up to %.0f s more for brokers; Ctrl-C stops the wait",
             self.supervisor.name,
             left_s,
             extra=dict(self.supervisor.fields),
         )
 
     def abort(self) -> None:
-        """End all tasks without a goodbye; return at once."""
+        """End all tasks without closing the session; return immediately."""
         self.open_session = None
         self._transition(LifecycleEvent.STOPPED)
         self._untrack()
@@ -283,11 +309,11 @@ class Lifecycle(Generic[S]):
             self._finalizer.detach()
             self._finalizer = None
 
-    # --- what may happen to a client ---
+    # --- events ---
 
     def _on_task_failed(self, task: TaskHandle, error: Exception) -> None:
         if isinstance(error, ClientClosed) and not self.supervisor.is_running:
-            return  # what it waited for has ended a moment before it
+            return  # the task failed because the client is closing
         logger.error(
             "%s: task %s failed",
             self.supervisor.name,
@@ -303,7 +329,7 @@ class Lifecycle(Generic[S]):
         before = self.state
         self._transition(LifecycleEvent.TASK_FAILED)
         if self.state in {ClientState.STARTING, ClientState.CLOSING}:
-            # Whoever waits for the start or the goodbye may wait for what this task was to do.
+            # `start` or `stop` may be waiting for a result of the failed task.
             self.supervisor.abort()
         elif before is ClientState.RUNNING and self.session is not None:
             self.open_session = None
@@ -316,8 +342,8 @@ class Lifecycle(Generic[S]):
             self.session.on_tasks_cancelled(ClientClosed(f"the {self.name}'s tasks were cancelled"))
 
     def _on_garbage_collected(self, notify: Callable[[Callable[[], None]], None]) -> None:
-        """The client was garbage-collected, by whatever thread; or the interpreter ends."""
-        text = f"{self} was never closed; it was made at {self._created_at}"
+        """Handle the garbage collection of the client, in any thread, or the interpreter's exit."""
+        text = f"{self} was never closed; it was created at {self._created_at}"
         session, self.session, self.open_session = self.session, None, None
         error = ClientClosed(
             f"the {self.name} was garbage-collected: keep a reference until it is closed"
@@ -325,28 +351,28 @@ class Lifecycle(Generic[S]):
         try:
             notify(partial(self._end_dropped, session, error))
         except (RuntimeError, OSError):
-            # The event loop is closed. Its tasks are gone, and nothing else runs in the session.
+            # The event loop is closed: no task is left that could use the session meanwhile.
             if session is not None and self.state is not ClientState.CANCELLED:
                 session.on_tasks_cancelled(error)
         finally:
             warnings.warn(text, ResourceWarning, stacklevel=2)
 
     def _end_dropped(self, session: S | None, error: ClientClosed) -> None:
-        """End the tasks of a dropped client and fail what its callers still wait for."""
+        """End the tasks of a garbage-collected client and fail its pending calls."""
         self.supervisor.on_stopping = None
         self.supervisor.abort()
         if session is not None:
             session.on_tasks_cancelled(error)
 
     def on_forked(self) -> None:
-        """This is a child process: what was started runs in the parent, on its connections."""
+        """Handle a fork, in the child: tasks and connections belong to the parent process."""
         self._untrack()
         self._transition(LifecycleEvent.FORKED)
         self.session = self.open_session = None
 
 
 _started_lifecycles: weakref.WeakSet[Lifecycle[Session]] = weakref.WeakSet()
-"""The clients of this process that are started."""
+"""Lifecycles of the started clients of this process."""
 
 
 def _after_fork() -> None:
@@ -359,14 +385,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def client_label(kind: str, config: ClientConfig, group_id: str | None = None) -> str:
-    """How a client is named in its `repr`: by what tells it from others, and nothing secret."""
+    """Return the text that identifies a client in its `repr`; it has no secrets."""
     servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
     group = "" if group_id is None else f" group_id={group_id!r}"
     return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}{group}"
 
 
 def _creation_site() -> str:
-    """File and line of the code outside of this package that makes a client."""
+    """Return file and line of the caller outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _in_package(frame.f_globals.get("__name__", "")):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Memory for large amounts of bytes."""
+"""Allocation of large byte buffers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 __all__ = ("MAX_POOLED_BYTES", "MMAP_THRESHOLD_BYTES", "allocate", "allocate_reusable")
 
 MMAP_THRESHOLD_BYTES = 2 * 1024 * 1024
-"""From so many on, memory is taken from the system: a huge page of its."""
+"""Allocations of at least one huge page (2 MiB) use `mmap`."""
 
 MIN_POOLED_BYTES = 256 * 1024
-"""Less than this is not worth it: Python's own allocator gives small memory out again."""
+"""Smaller buffers are not pooled: Python's allocator reuses them itself."""
 
 MAX_POOLED_BYTES = 16 * 1024 * 1024
 """Memory that the pool of `allocate_reusable` keeps. One buffer may take at most half of it."""
 
 _SIZE_STEP_BYTES = 256 * 1024
-"""What is kept has a size that is a multiple of it: who comes next may need a little more."""
+"""Pooled buffers are rounded up to a multiple, so that a slightly larger request fits."""
 
 _MAX_SIZE_FACTOR = 2
-"""So many times the size that is asked for a piece may have."""
+"""A pooled buffer is reused if it is at most this many times as large as requested."""
 
-_pool: deque[bytearray | mmap.mmap] = deque()  # a piece is out of it while it is looked at
+_pool: deque[bytearray | mmap.mmap] = deque()  # a buffer is removed while it is inspected
 
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 _OPTIONS: dict[str, Any] = {}
@@ -34,25 +34,26 @@ if sys.platform != "win32":
 
 
 def allocate(size_bytes: int) -> bytearray | mmap.mmap:
-    """As many bytes of 0.
+    """Return a zeroed buffer.
 
-    A `bytearray` is written over when it is made, while nothing else runs; large memory comes as
-    it is, and takes none before it is written to. Who traces memory sees all of it.
+    Creating a large `bytearray` writes all of it, which blocks the event loop; mapped pages are
+    committed when they are first written. `tracemalloc` does not see mapped memory, so nothing is
+    mapped while it traces.
     """
     if size_bytes < MMAP_THRESHOLD_BYTES or _is_tracing_memory():
         return bytearray(size_bytes)
     memory = mmap.mmap(-1, size_bytes, **_OPTIONS)
     if sys.platform != "win32" and _HUGE_PAGES is not None:
-        with suppress(OSError):  # a system that has none of them
+        with suppress(OSError):  # the system has no huge pages
             memory.madvise(_HUGE_PAGES)
     return memory
 
 
 def allocate_reusable(size_bytes: int) -> memoryview:
-    """Room to be filled from end to end, in memory that was given out before, if there is some of
-    which nobody holds a view any more: whatever was in it may still be there.
+    """Return a buffer from the pool, or a new one that joins the pool.
 
-    To get new memory from the system, page by page, takes several times what it takes to fill it.
+    A pooled buffer is reused once no view of it is left, and still has its old contents: the caller
+    must overwrite all of it. Page faults of new memory cost several times as much as filling it.
     """
     if (
         not MIN_POOLED_BYTES <= size_bytes <= MAX_POOLED_BYTES // 2
@@ -66,24 +67,24 @@ def allocate_reusable(size_bytes: int) -> memoryview:
     memory = allocate(-(-size_bytes // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES)
     view = memoryview(memory)[:size_bytes]
     _pool.append(memory)
-    with suppress(IndexError, RuntimeError):  # other threads do the same
+    with suppress(IndexError, RuntimeError):  # other threads trim the pool too
         while sum(map(len, _pool)) > MAX_POOLED_BYTES:
             _pool.popleft()
     return view
 
 
 def _reuse(kept: deque[bytearray | mmap.mmap], size_bytes: int) -> memoryview | None:
-    """Return a view of a kept piece that nothing else refers to, or None."""
+    """Return a view of a pooled buffer without other references, or None."""
     for _ in range(len(kept)):
         try:
-            # A piece is held by this list alone, never by a local variable: whether loading a
+            # Hold the buffer in this list only, never in a local variable: whether loading a
             # variable counts as a reference depends on the interpreter and the code around it.
             piece = [kept.popleft()]
-        except IndexError:  # other threads look at them
+        except IndexError:  # other threads inspect the buffers too
             break
         is_free, view = _references(piece) == _FREE_REFERENCES, None
         if is_free and len(piece[0]) < size_bytes:
-            continue  # frames grow: it would only lie there
+            continue  # drop it: frames grow, so it would stay too small
         if is_free and len(piece[0]) <= _MAX_SIZE_FACTOR * size_bytes:
             view = memoryview(piece[0])[:size_bytes]
         kept.append(piece.pop())
@@ -98,7 +99,7 @@ def _references(piece: list[bytearray | mmap.mmap]) -> int:
 
 
 def _can_reuse() -> bool:
-    """Return whether `_reuse` tells free memory from memory that is still read."""
+    """Return whether `_reuse` detects buffers that are still referenced."""
     if not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     kept: deque[bytearray | mmap.mmap] = deque([bytearray(2)])
@@ -115,7 +116,7 @@ def _can_reuse() -> bool:
 _FREE_REFERENCES = _references([bytearray()]) if hasattr(sys, "getrefcount") else 0
 
 _CAN_REUSE = _can_reuse()
-"""Without it all memory is new: overwriting a frame that is still read would corrupt records."""
+"""If False, every buffer is new: reusing a frame that is still read would corrupt records."""
 
 
 def _is_tracing_memory() -> bool:

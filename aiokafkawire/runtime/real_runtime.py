@@ -1,4 +1,4 @@
-"""The real runtime: anyio's network on asyncio or trio."""
+"""The runtime with real network and clock, on asyncio or trio."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from aiokafkawire.runtime.supervisor import get_loop_clock, running_on_trio
 __all__ = ("COALESCED_WRITE_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
 
 MAX_OFFLOADED = 2
-"""Pieces of offloaded work that run at once."""
+"""Functions that run in worker threads concurrently."""
 
 ACCEPT_TIMEOUT_S = 1.0
-"""How long a connection that is there may take to be accepted: it may have gone meanwhile."""
+"""How long `accept` may take once a connection is waiting, which may have gone meanwhile."""
 
 T = TypeVar("T")
 
 
 class RealClock:
-    """The running event loop's clock."""
+    """Clock of the running event loop."""
 
     def __init__(self) -> None:
-        # The functions themselves: a record that is sent asks for both times.
+        # Plain functions, as each sent record reads both times.
         self.now = get_loop_clock()
         self.wall_ms = _wall_ms
         self.wall_ns = time.time_ns
@@ -53,7 +53,11 @@ class RealClock:
 
 
 class RealRuntime:
-    """Must be made inside a running event loop, and stays with it."""
+    """A `Runtime` of the running event loop, in which it must be created and used.
+
+    Args:
+        rng: Source of randomness. Defaults to a new one with a random seed.
+    """
 
     def __init__(self, *, rng: random.Random | None = None) -> None:
         self.clock: Clock = RealClock()
@@ -72,17 +76,17 @@ class RealRuntime:
         try:
             stream = await anyio.connect_tcp(address.host, address.port)
         except OSError as error:
-            # anyio hides the system's own reason behind "all attempts failed".
+            # anyio replaces the reason by "all connection attempts failed".
             cause = error.__cause__
             raise cause if isinstance(cause, OSError) else error from None
         transport = await _make_transport(stream, address)
         if transport is None:
-            raise ConnectionResetError("the peer closed the new connection at once")
+            raise ConnectionResetError("the peer closed the connection immediately")
         return transport
 
     async def listen(self, address: Address) -> Listener:
         group = await anyio.create_tcp_listener(local_host=address.host, local_port=address.port)
-        # A host has one address here: localhost may name two, whose free ports would differ.
+        # `localhost` may have two addresses, whose assigned ports would differ: use only one.
         first, *others = group.listeners
         for other in others:
             await other.aclose()
@@ -93,7 +97,7 @@ class RealRuntime:
 
 
 class StreamTransport:
-    """A `Transport` over a byte stream of anyio."""
+    """A `Transport` on a byte stream of anyio."""
 
     def __init__(self, stream: anyio.abc.ByteStream, peer: str) -> None:
         self.peer = peer
@@ -102,7 +106,7 @@ class StreamTransport:
         self._duplicate = (
             None if raw is None else DuplicateSocket(raw.fileno(), raw.family, raw.type)
         )
-        # trio keeps nothing back of what it is to send, so that one may write past it.
+        # Trio's stream has no write buffer, so writing directly to its socket keeps the order.
         self._socket = raw if running_on_trio() else None
 
     async def receive_into(self, buffer: memoryview) -> int:
@@ -151,7 +155,7 @@ class StreamTransport:
 
 
 class TcpListener:
-    """A `Listener` over one listening socket of anyio."""
+    """A `Listener` on one listening socket of anyio."""
 
     def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
         self._listener = cast("anyio.abc.SocketListener", listener)
@@ -166,8 +170,8 @@ class TcpListener:
                 raise ConnectionResetError("the listener is closed")
             try:
                 await anyio.wait_readable(self._socket)
-                # asyncio loses a connection that comes in the moment in which this is cancelled:
-                # so only the wait for it can be.
+                # Cancelling `accept` on asyncio may lose a connection, so only the wait for a
+                # connection can be cancelled.
                 with anyio.move_on_after(ACCEPT_TIMEOUT_S, shield=True):
                     transport = await _make_transport(await self._listener.accept())
                     if transport is not None:
@@ -189,7 +193,7 @@ def _wall_ms() -> int:
 async def _make_transport(
     stream: anyio.abc.ByteStream, peer: Address | None = None
 ) -> StreamTransport | None:
-    """A transport over a new stream; None if the peer has closed it already."""
+    """Return a transport on a new stream, or None if the peer has already closed it."""
     try:
         if peer is None:
             remote = stream.extra(anyio.abc.SocketAttribute.remote_address)
@@ -199,7 +203,7 @@ async def _make_transport(
         await anyio.aclose_forcefully(stream)
         if too_many_open_files(error):
             raise
-        # What anyio asks such a socket for is not there: with uvloop not even the socket.
+        # A closed socket has no peer name; uvloop then has no socket at all.
         return None
 
 

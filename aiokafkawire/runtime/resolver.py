@@ -1,7 +1,7 @@
-"""Names to addresses, in threads that can be left behind.
+"""Name resolution in daemon threads.
 
-An event loop's own resolver joins its threads at the end, so one dead name server would hold the
-whole program. These threads are daemons, and no more than `MAX_THREADS` of them exist.
+The event loops' own resolvers join their threads at exit, so an unresponsive DNS server would
+block the end of the program. Daemon threads are not joined; at most `MAX_THREADS` exist.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from aiokafkawire.runtime.sync import AutoResetEvent, Future
 __all__ = ("MAX_THREADS", "Resolver")
 
 MAX_THREADS = 8
-"""Look-ups under way at once, those included that nobody waits for any more."""
+"""Concurrent lookups, including those whose caller was cancelled."""
 
 ResolveFunction = Callable[[str, int], list[Address]]
 
 
 def resolve_blocking(host: str, port: int) -> list[Address]:
-    """Ask the system's resolver; blocks."""
+    """Resolve a name with `getaddrinfo`, which blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # IPv4 and IPv6 both, in the system's order, each once.
+    # Keep both IPv4 and IPv6, in the order of the system, without duplicates.
     return list(dict.fromkeys(Address(str(entry[4][0]), port) for entry in found))
 
 
 class Resolver:
-    """Resolves names for one runtime."""
+    """Resolves host names for one runtime.
+
+    Args:
+        resolve_blocking: Function that runs in the thread; raises `OSError`.
+    """
 
     def __init__(self, resolve_blocking: ResolveFunction = resolve_blocking) -> None:
         self._resolve_blocking = resolve_blocking
@@ -39,7 +43,7 @@ class Resolver:
         self._thread_freed = AutoResetEvent()
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """All addresses of `host`; `OSError` if there are none. May be cancelled at any time."""
+        """Resolve a host name as `Runtime.resolve` does. An IP literal needs no lookup."""
         if is_ip_address(host):
             return [Address(host, port)]
         while self._lookups >= MAX_THREADS:
@@ -86,5 +90,5 @@ class Resolver:
         try:
             notify(finish)
         except RuntimeError:
-            # The event loop ended while the name server was silent: nobody waits any more.
+            # The event loop ended before the lookup did, so no caller is left.
             return

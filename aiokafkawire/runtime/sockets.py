@@ -1,4 +1,4 @@
-"""What transports of either backend do with their sockets and buffers."""
+"""Socket and buffer helpers of the asyncio and trio transports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiokafkawire.runtime.interfaces import Buffer
 __all__ = ("COALESCED_WRITE_BYTES", "DuplicateSocket", "coalesce", "too_many_open_files")
 
 COALESCED_WRITE_BYTES = 256 * 1024
-"""Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
+"""Small buffers are joined into writes of about this size: a copy costs less than system calls."""
 
 
 class DuplicateSocket:
-    """A descriptor of our own for a connection's socket, to shut it down by.
+    """A duplicated file descriptor of a connection, used to shut the connection down.
 
-    uvloop's stand-in for a socket cannot be shut down, and keeps the number of a descriptor that
-    the system may long have given to another connection.
+    The pseudo-socket of uvloop has no `shutdown`, and its descriptor number may already belong to
+    another connection.
     """
 
     __slots__ = ("_aborted", "_socket")
@@ -29,26 +29,26 @@ class DuplicateSocket:
         self._aborted = False
 
     def abort(self) -> None:
-        """End both directions, for both ends; wakes whoever waits there. Never raises."""
+        """Shut down both directions, which wakes readers and writers. Never raises."""
         if not self._aborted:
             self._aborted = True
-            # It may be not connected any more, which is what is wanted.
+            # ENOTCONN: the connection is already down.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Shut down the connection and close the duplicated descriptor."""
         self.abort()
         self._socket.close()
 
 
 def too_many_open_files(error: BaseException) -> bool:
-    """Whether the process, or the system, has too many files open."""
+    """Return whether an error means that the process or the system has too many open files."""
     return isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}
 
 
 def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in pieces worth a system call each."""
+    """Join adjacent buffers into pieces of at least `COALESCED_WRITE_BYTES`, except the last."""
     if len(buffers) == 1:
         return [buffers[0]]
     pieces: list[Buffer] = []

@@ -1,8 +1,8 @@
-"""The supervisor task of a client: the only module that tells which backend runs.
+"""The supervisor task of a client, and the functions that differ between asyncio and trio.
 
-A client's tasks live in a task group inside a task of their own, outside of every scope of the
-caller. So a client may be left in another task than it was entered in, clients may be closed in
-any order, and an exception of the body is never wrapped in an ExceptionGroup.
+A client's tasks run in a task group inside a separate supervisor task, outside of all cancel scopes
+of the caller. So a client may be closed in another task than it was started in, clients may be
+closed in any order, and an exception of the body is never wrapped in an ExceptionGroup.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ logger = logging.getLogger("aiokafkawire.runtime")
 Ts = TypeVarTuple("Ts")
 
 CANCEL_GRACE_S = 5.0
-"""How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
+"""How long `stop` waits for cancelled tasks to end before it returns without them."""
 
 
 def running_on_trio() -> bool:
-    """Whether trio runs here, and not asyncio."""
-    # trio cannot be what runs if nobody imported it.
+    """Return whether the caller runs on trio; if not, it runs on asyncio."""
+    # Importing trio is slow: skip it if nothing else has imported it.
     if "trio" not in sys.modules:
         return False
     import trio  # noqa: PLC0415
@@ -62,47 +62,50 @@ def in_event_loop() -> bool:
 
 
 def get_loop_clock() -> Callable[[], float]:
-    """The running event loop's own clock, the one that its timeouts count by."""
+    """Return the clock function of the running event loop, on which its timeouts are based."""
     if running_on_trio():
         import trio  # noqa: PLC0415
 
         return trio.current_time
     loop = asyncio.get_running_loop()
-    # What asyncio's own loops call; others, as uvloop, have a time of their own.
+    # asyncio's loops call `time.monotonic`; other loops, such as uvloop, have their own clock.
     return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
 def get_loop_checkpoint() -> Callable[[], Awaitable[object]]:
-    """What lets others run in this event loop, and a cancellation come through.
+    """Return the checkpoint function of the running event loop.
 
-    As `checkpoint`, which finds out anew each time which library it is in.
+    Faster than `checkpoint`, which detects the library at every call.
     """
     return anyio.lowlevel.checkpoint if running_on_trio() else partial(asyncio.sleep, 0)
 
 
 class LoopIdentity(Protocol):
-    """What an event loop is known by: the thread in which it runs, or itself."""
+    """Identifies an event loop: by the id of its thread where the loop has it, else by itself."""
 
     @property
     def _thread_id(self) -> object:
-        """None while it does not run."""
+        """Id of the thread that runs the loop; None while the loop does not run."""
         ...
 
 
 def get_loop_identity() -> tuple[LoopIdentity, Callable[[], object]]:
-    """The event loop that runs here, and a cheap function that gives, called from inside of it, its
-    `_thread_id`, else something else. After a fork nobody looks."""
+    """Return the identity of the running event loop, and a function that checks for it.
+
+    The function is cheap. Called inside of that loop it returns the `_thread_id` of the identity,
+    called elsewhere another value. The result must not be used after a fork.
+    """
     if running_on_trio():
         return _LoopItself(_trio_token()), _trio_token
     loop: Any = asyncio.get_running_loop()
-    # Up to Python 3.11, to ask asyncio for the loop is to ask the system for the process.
+    # Up to Python 3.11, `asyncio.get_running_loop` calls `getpid`.
     if getattr(loop, "_thread_id", None) == threading.get_ident():
         return loop, threading.get_ident
     return _LoopItself(loop), asyncio._get_running_loop
 
 
 class _LoopItself:
-    """An event loop that does not tell its thread."""
+    """Identity of an event loop that does not know its thread."""
 
     def __init__(self, loop: object) -> None:
         self._thread_id = loop
@@ -115,7 +118,7 @@ def _trio_token() -> object:
 
 
 def current_task() -> object:
-    """The running task: the backend's own object, which differs from that of any other task."""
+    """Return the task object of the event loop for the running task."""
     if running_on_trio():
         import trio  # noqa: PLC0415
 
@@ -124,10 +127,10 @@ def current_task() -> object:
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the running task.
+    """Return whether the running task is being cancelled.
 
-    If not, a cancellation that comes out of foreign code is that of another task, which the code
-    waited for: asyncio raises the same exception for both.
+    If not, a `CancelledError` that user code raised on asyncio is that of another task for which
+    the code waited: asyncio raises the same exception for both. Always True on trio.
     """
     if running_on_trio():
         return True
@@ -136,9 +139,9 @@ def is_being_cancelled() -> bool:
 
 
 def get_call_soon_threadsafe() -> Callable[[Callable[[], None]], None]:
-    """A function that other threads may call to run something in the running event loop.
+    """Return a function that other threads may call to run a callback in this event loop.
 
-    It raises RuntimeError (of whatever kind the backend has) when the loop is gone.
+    That function raises a `RuntimeError`, or a subclass, after the loop has ended.
     """
     if running_on_trio():
         import trio  # noqa: PLC0415
@@ -153,9 +156,10 @@ def get_call_soon_threadsafe() -> Callable[[Callable[[], None]], None]:
 
 
 def _forwarded_to_main_task(error: BaseException) -> bool:
-    """Whether an error is Ctrl-C alone, on trio: then the main task has been told in its stead.
+    """Raise SIGINT again for the main task if an error consists of KeyboardInterrupt alone on trio.
 
-    What leaves a system task there is taken for a defect of trio itself.
+    Trio treats an exception that leaves a system task as an internal error. Returns whether the
+    error was forwarded.
     """
     rest: BaseException | None = error
     if isinstance(error, BaseExceptionGroup):
@@ -169,7 +173,7 @@ def _forwarded_to_main_task(error: BaseException) -> bool:
 
 
 class TaskHandle:
-    """One task of a host. `error` is what it raised, if it did."""
+    """A task of a supervisor. `error` is the exception that it raised."""
 
     __slots__ = ("_finished", "coroutine", "error", "name", "scope")
 
@@ -182,23 +186,26 @@ class TaskHandle:
 
     @property
     def done(self) -> bool:
+        """True once the task has ended."""
         return self._finished.is_set()
 
     def cancel(self) -> None:
+        """Cancel the task; return immediately."""
         self.scope.cancel()
 
     def close_unstarted(self) -> None:
-        """End a task that was cancelled before its first step and so never ran."""
+        """Mark a task as ended that was cancelled before its first step and so never ran."""
         if self.coroutine is not None:
-            self.coroutine.close()  # else it warns that it was never awaited
+            self.coroutine.close()  # prevents the "was never awaited" warning
             self.coroutine = None
         self._finished.set()
 
     async def wait(self) -> None:
-        """Wait until the task has ended, however it did."""
+        """Wait until the task has ended: returned, failed or was cancelled."""
         await self._finished.wait()
 
     async def run(self, function: Callable[[*Ts], Awaitable[Any]], *args: *Ts) -> None:
+        """Run the function of the task, and keep its exception in `error`."""
         try:
             with self.scope:
                 await function(*args)
@@ -212,13 +219,19 @@ class TaskHandle:
 
 
 class Supervisor:
-    """Keeps the tasks of one client.
+    """Runs the tasks of one client.
 
-    States: new, running (between `start` and `stop`), stopped. `on_crash` hears of a task that
-    raised: a defect, since tasks answer for their own errors; the owner then poisons itself.
-    `on_end` is called when the tasks begin to end, be it by `abort`, be it because the event loop
-    ends, which on asyncio cancels the tasks of everybody at once. `fields` identify the client in
-    the `extra` of its log lines.
+    States: new, running (between `start` and `stop`), stopped.
+
+    Args:
+        name: Prefix of the client's log lines.
+        on_task_failed: Called when a task raised. Tasks handle their own errors, so this is a bug,
+            and the client must stop working. Defaults to an ERROR log line.
+        fields: Identify the client in the `extra` of its log lines.
+
+    Attributes:
+        on_stopping: Called when the tasks begin to end, after `abort` or because the event loop
+            ends: asyncio then cancels all tasks of the loop at once.
     """
 
     def __init__(
@@ -240,10 +253,11 @@ class Supervisor:
 
     @property
     def is_running(self) -> bool:
+        """True if tasks can be spawned."""
         return self._task_group is not None and not self._stopping.is_set()
 
     async def start(self) -> None:
-        """Spawn the supervisor and wait until it can take tasks."""
+        """Start the supervisor task and wait until it can spawn tasks."""
         if running_on_trio():
             import trio  # noqa: PLC0415
 
@@ -252,11 +266,11 @@ class Supervisor:
             trio.lowlevel.enable_ki_protection(Supervisor._run_task)
             self._task = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
         else:
-            # The loop keeps weak references only.
+            # The event loop keeps only weak references to tasks.
             self._task = task = asyncio.get_running_loop().create_task(
                 self._supervise(), name=self.name
             )
-            # A task that is cancelled before its first step does nothing at all.
+            # A task that is cancelled before its first step runs none of its code.
             task.add_done_callback(lambda _: self._on_ended())
         try:
             await self._started.wait()
@@ -270,9 +284,18 @@ class Supervisor:
         *args: *Ts,
         name: str,
     ) -> TaskHandle:
-        """Start a task. It is cancelled, in the order of spawning, when the host stops."""
+        """Start a task. When the supervisor stops, tasks are cancelled in the order of spawning.
+
+        Args:
+            function: Asynchronous function to run.
+            *args: Its arguments.
+            name: Name of the task in logs.
+
+        Raises:
+            RuntimeError: The supervisor is not running.
+        """
         if self._task_group is None or self._stopping.is_set():
-            raise RuntimeError(f"{self.name} does not run; it cannot start {name}")
+            raise RuntimeError(f"{self.name} is not running and cannot start task {name}")
         handle = TaskHandle(name)
         self._tasks.append(handle)
         handle.coroutine = coroutine = self._run_task(handle, function, args)
@@ -280,13 +303,13 @@ class Supervisor:
         return handle
 
     def abort(self) -> None:
-        """Cancel every task, one after the other in the order of spawning; return at once."""
+        """Cancel all tasks in the order of spawning; return immediately."""
         self._stopping.set()
         for handle in list(self._tasks):
             handle.cancel()
 
     async def stop(self) -> None:
-        """`abort`, and wait (shielded, at most `CANCEL_GRACE_S`) until all tasks have ended."""
+        """Cancel all tasks and wait up to `CANCEL_GRACE_S` seconds, shielded, until they end."""
         self.abort()
         if self._task is None:
             return
@@ -295,7 +318,11 @@ class Supervisor:
         if not self._finished.is_set():
             left = ", ".join(handle.name for handle in self._tasks)
             logger.warning(
-                "%s: tasks did not end when cancelled: %s", self.name, left, extra=dict(self.fields)
+                "%s: tasks still running %.0f s after cancellation: %s",
+                self.name,
+                CANCEL_GRACE_S,
+                left,
+                extra=dict(self.fields),
             )
 
     async def _supervise(self) -> None:
@@ -308,7 +335,7 @@ class Supervisor:
                 finally:
                     self._begin_stopping()
         except Exception:
-            # An exception that left a trio system task would take down the whole run.
+            # An exception that leaves a trio system task would crash the whole run.
             logger.exception("%s: supervisor failed", self.name, extra=dict(self.fields))
         except BaseException as error:
             if not _forwarded_to_main_task(error):
@@ -325,8 +352,8 @@ class Supervisor:
         self._stopping.set()
         self._started.set()
         self._task_group = None
-        # Tasks that ran have removed themselves. asyncio cancels others before their first step,
-        # and anyio (4.14 and later) then leaves their coroutines as they are.
+        # Tasks that ran have removed themselves. The others were cancelled by asyncio before their
+        # first step, and anyio 4.14 and later does not close their coroutines.
         for handle in self._tasks:
             handle.close_unstarted()
         self._tasks.clear()

@@ -1,7 +1,7 @@
-"""Waiting: a signal between tasks, and the promise of one value.
+"""Synchronization of tasks: event, timer, future and checkpoint.
 
-On asyncio tasks wait for bare futures and for the loop's own timers: a request is waited for a few
-times, and anyio's events and deadlines cost more than what is done in between.
+On asyncio these use plain futures and loop timers. Each request waits several times, and the events
+and cancel scopes of anyio cost more than the work in between.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = (
 )
 
 ITEMS_PER_SLICE = 1_000
-"""Items of a long loop between two steps of the event loop: a few milliseconds of work."""
+"""Items that a long loop handles between two checkpoints: a few milliseconds of work."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 SingleWaiterFuture = asyncio.Future
-"""What one task alone waits for, on asyncio. Made without the loop's own function, in one step."""
+"""Future for one waiting task on asyncio. Creating it directly is faster than `create_future`."""
 
 
 async def checkpoint() -> None:
-    """Let other tasks run, and let a cancellation come through."""
+    """Let other tasks run, and raise a pending cancellation."""
     if running_on_trio():
         await anyio.lowlevel.checkpoint()
     else:
@@ -48,15 +48,19 @@ async def checkpoint() -> None:
 
 
 def in_slices(items: Sequence[T], size: int = ITEMS_PER_SLICE) -> AsyncIterator[Sequence[T]]:
-    """Yield slices of the items, and let other tasks run between two slices.
+    """Yield slices of the items, with a checkpoint between two slices.
 
     State that was read for one slice may be stale in the next. A single slice does not suspend.
+
+    Args:
+        items: Items of a long loop.
+        size: Items per slice.
     """
     return _SliceIterator(items, size)
 
 
 class _SliceIterator(AsyncIterator[Sequence[T]]):
-    """No generator: trio warns of one that a loop left by an exception has not closed."""
+    """Not a generator: trio warns about a generator that an exception left unfinished."""
 
     __slots__ = ("_items", "_size", "_start")
 
@@ -76,16 +80,20 @@ class _SliceIterator(AsyncIterator[Sequence[T]]):
 
 
 def copy_error(error: E) -> E:
-    """The error for one more caller: a traceback grows with every raise of one object."""
+    """Return a copy of an error to raise: the traceback of an object grows with each raise."""
     copied = copy.copy(error)
-    # A copy comes without its cause, which often is the system's own reason.
+    # `copy` drops the cause, which often is the OSError with the reason.
     if error.__cause__ is not None:
         copied.__cause__ = error.__cause__
     return copied
 
 
 async def wait_until(event: anyio.Event, deadline: float) -> bool:
-    """Wait for an event up to a deadline of the clock; whether it came."""
+    """Wait for an event up to a deadline.
+
+    Returns:
+        False if the deadline passed first.
+    """
     if event.is_set():
         return True
     if deadline == NEVER:
@@ -97,7 +105,7 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
 
 
 class _Waiters:
-    """Tasks that wait for one and the same thing, which has not come yet."""
+    """Tasks that wait for the same event, which has not happened yet."""
 
     __slots__ = ("_event", "_futures")
 
@@ -106,19 +114,19 @@ class _Waiters:
         self._futures: dict[asyncio.Future[bool], None] | None = None
 
     def notify_all(self) -> None:
-        """It has come: wake all."""
+        """Wake all waiting tasks."""
         futures, self._futures = self._futures, None
         for future in futures or ():
-            if not future.done():  # who waited may have been cancelled
-                try:  # noqa: SIM105 - costs nothing where nothing is raised
+            if not future.done():  # its task may have been cancelled
+                try:  # noqa: SIM105 - free unless it raises
                     future.set_result(True)
-                except RuntimeError:  # its event loop is closed: that task never runs again
+                except RuntimeError:  # the event loop is closed: the task never runs again
                     pass
         if self._event is not None:
             self._event.set()
 
     async def wait_notified(self, deadline: float) -> bool:
-        """Wait until it comes, or for the deadline; whether it came."""
+        """Wait for `notify_all` up to a deadline; return False if the deadline passed first."""
         if running_on_trio():
             if self._event is None:
                 self._event = anyio.Event()
@@ -135,7 +143,7 @@ class _Waiters:
             self.discard(future)
 
     def new_future(self) -> asyncio.Future[bool]:
-        """What wakes one task on asyncio, until it is given back."""
+        """Return a future that `notify_all` resolves, until it is discarded. asyncio only."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._futures is None:
             self._futures = {future: None}
@@ -144,7 +152,7 @@ class _Waiters:
         return future
 
     def discard(self, waiter: Awaitable[bool]) -> None:
-        """A place is not waited at any more."""
+        """Forget a future of `new_future`, or the awaitable of `Future.new_waiter`."""
         if self._futures is not None:
             self._futures.pop(waiter, None)  # type: ignore[call-overload]
 
@@ -155,7 +163,7 @@ def _resolve(future: asyncio.Future[bool], came: bool) -> None:
 
 
 def _on_deadline(future: asyncio.Future[bool], deadline: float) -> None:
-    """The deadline comes; loops ring up to a step of their clock too early."""
+    """Resolve to False at the deadline. Event loops may fire up to one clock tick early: re-arm."""
     loop = future.get_loop()
     if loop.time() >= deadline:
         _resolve(future, False)
@@ -164,7 +172,7 @@ def _on_deadline(future: asyncio.Future[bool], deadline: float) -> None:
 
 
 class AutoResetEvent:
-    """Wakes the tasks that wait on it. A `set` while nobody waits is kept for the next wait."""
+    """Wakes all waiting tasks; a `set` without waiting tasks is kept for the next `wait`."""
 
     __slots__ = ("_is_set", "_waiters")
 
@@ -173,17 +181,22 @@ class AutoResetEvent:
         self._waiters: _Waiters | None = None
 
     def set(self) -> None:
+        """Wake all waiting tasks, or the next one to wait."""
         self._is_set = True
         if self._waiters is not None:
             self._waiters.notify_all()
             self._waiters = None
 
     async def wait(self, deadline: float = NEVER) -> bool:
-        """Wait for a `set` (or take the one that is kept); False if the deadline came first."""
+        """Wait for `set` and reset the event.
+
+        Returns:
+            False if the deadline passed first.
+        """
         if not self._is_set:
             if self._waiters is None:
                 self._waiters = _Waiters()
-            # It may have been set between the deadline's timer and this task's turn.
+            # It may have been set after the timer fired and before this task ran.
             if not await self._waiters.wait_notified(deadline) and not self._is_set:
                 return False
         self._is_set = False
@@ -191,11 +204,14 @@ class AutoResetEvent:
 
 
 class Timer:
-    """Wakes the one task that waits for it, at a time that others may move.
+    """Wakes one waiting task at a deadline that other tasks may change.
 
-    `at` is that time while the task waits, and before all times while it does not. `ring` is called
-    when the time comes, and may move it on: then the task sleeps on. What it raises, the task gets.
-    (With trio the task is woken.)
+    Args:
+        callback: Called at the deadline. If it reschedules the timer, the task keeps waiting; its
+            exceptions are raised in the task. Not called on trio, where the task wakes instead.
+
+    Attributes:
+        deadline: Current deadline; `-NEVER` while no task waits.
     """
 
     __slots__ = ("_callback", "_event", "_future", "_handle", "_handle_at", "_scope", "deadline")
@@ -210,7 +226,7 @@ class Timer:
         self._handle_at = NEVER
 
     async def wait(self, deadline: float) -> None:
-        """Wait until the time comes, wherever it is moved to meanwhile."""
+        """Wait until the deadline, which `reschedule` may change meanwhile."""
         self.deadline = deadline
         try:
             if running_on_trio():
@@ -230,14 +246,14 @@ class Timer:
                 self._handle = None
 
     def reschedule(self, deadline: float) -> None:
-        """Let a task that waits wake at another time; before all times: now."""
+        """Change the deadline of the waiting task; `-NEVER` wakes it immediately."""
         if deadline == self.deadline:
             return
         if self._future is not None:
             self.deadline = deadline
             if deadline == -NEVER:
                 _resolve(self._future, True)
-            # A timer that goes too early finds out: moving it would cost more.
+            # A handle that fires too early re-arms itself: cheaper than rescheduling it here.
             elif deadline != NEVER and (self._handle is None or deadline < self._handle_at):
                 if self._handle is not None:
                     self._handle.cancel()
@@ -258,7 +274,7 @@ class Timer:
         if future.done():
             return
         now = future.get_loop().time
-        come = self.deadline <= now()  # looked at once: a task is not woken by what has not rung
+        come = self.deadline <= now()  # evaluated once: never wake the task without the callback
         if come and self._callback is not None:
             try:
                 self._callback()
@@ -275,11 +291,15 @@ class Timer:
 
 
 class Future(_Waiters, Generic[T]):
-    """One value or one error that comes later, once, for any number of waiters.
+    """A result that is set once, for any number of waiting tasks on asyncio or trio.
 
-    Costs no event until somebody waits before it is there. `value` or `error` is the outcome.
-    A class derived from it of which there are many sets the same attributes itself: to have one
-    function make both kinds takes longer than all else in it.
+    Creates no event until a task waits for a result that is not set. Subclasses with many instances
+    set the attributes of this class themselves: calling its `__init__` would double their cost.
+
+    Attributes:
+        done: True once the result or exception is set.
+        value: The result, or None.
+        error: The exception, or None.
     """
 
     __slots__ = ("_done_callback", "done", "error", "value")
@@ -292,7 +312,7 @@ class Future(_Waiters, Generic[T]):
         self.error: BaseException | None = None
 
     def set_result(self, value: T | None, error: BaseException | None = None) -> None:
-        """Give the value. A second outcome is ignored: the first one was already told."""
+        """Set the result, or `error` as the exception. Ignored if the future is done."""
         if self.done:
             return
         self.done = True
@@ -306,33 +326,41 @@ class Future(_Waiters, Generic[T]):
             callback(self)
 
     def set_exception(self, error: BaseException) -> None:
-        """Give the error. A second outcome is ignored: the first one was already told."""
+        """Set the exception. Ignored if the future is done."""
         self.set_result(None, error)
 
     def result(self) -> T:
-        """The outcome, which must be there (`done`)."""
+        """Return the result or raise the exception of a future that is done."""
         if self.error is not None:
             raise copy_error(self.error)
         return self.value  # type: ignore[return-value]
 
     def set_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
-        """Call back with this promise where the outcome is told, or now if it is there. One can be
-        called; it must not raise."""
+        """Set the callback for when the future is done; call it now if it is.
+
+        A future has one callback, which must not raise.
+        """
         if self.done:
             callback(self)
         else:
             self._done_callback = callback
 
     def new_waiter(self) -> Awaitable[bool]:
-        """What to await, once and at once, for the outcome, which is not there yet. A future on
-        asyncio; whoever does not come to its end gives it back with `leave`."""
+        """Return an awaitable that ends once the future, which must not be done, is done.
+
+        Await it once and immediately. After an interrupted wait, pass it to `discard`.
+        """
         if "trio" in sys.modules and running_on_trio():
             return self.wait_notified(NEVER)
         return self.new_future()
 
     async def wait(self, deadline: float = NEVER) -> T:
-        """Wait for the outcome; `TimeoutError` if the deadline comes first."""
-        # The outcome may have come between the deadline's timer and this task's turn.
+        """Wait for the result.
+
+        Raises:
+            TimeoutError: The deadline passed first.
+        """
+        # The result may have been set after the timer fired and before this task ran.
         if not self.done and not await self.wait_notified(deadline) and not self.done:
             raise TimeoutError
         return self.result()

@@ -1,4 +1,4 @@
-"""How machines look up their tables of transitions."""
+"""Lookup in the transition tables of state machines."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ from typing import Any, TypeVar
 __all__ = ("InvalidTransition", "enum_transition", "invalid_transition", "transition")
 
 MAX_SHOWN_CHARACTERS = 300
-"""What of a state or an event stands in the error; either may hold whole batches."""
+"""Length at which the text of a state or event is cut in errors; either may hold whole batches."""
 
 V = TypeVar("V")
 
 
 class InvalidTransition(AssertionError):
-    """An event came in a state for which the table has no entry: a defect of this package."""
+    """The transition table has no entry for an event in a state: a bug of this package."""
 
 
 def transition(table: Mapping[Any, V], state: object, event: object) -> V:
-    """The entry for a state and an event. Raises `InvalidTransition` if there is none.
+    """Return the entry of a transition table for a state and an event.
 
-    In the key stand members of enumerations themselves, and anything else by its class.
+    Args:
+        table: Entries by (state, event). An enum member is a key itself; any other state or event
+            is represented by its class.
+        state: Current state.
+        event: Event to handle.
+
+    Raises:
+        InvalidTransition: The table has no entry.
     """
-    # No table has an enumeration itself in a key: that two classes are found says that they stand
-    # for themselves.
+    # Enum classes are never keys, so a hit by the two classes is the right entry.
     entry = table.get((type(state), type(event)))
     if entry is None:
         key = (
@@ -38,12 +44,12 @@ def transition(table: Mapping[Any, V], state: object, event: object) -> V:
 
 
 def invalid_transition(state: object, event: object) -> InvalidTransition:
-    """The error where a table has no entry."""
+    """Return the error for a state and an event without an entry."""
     return InvalidTransition(f"{_shorten(event)} cannot happen in {_shorten(state)}")
 
 
 def enum_transition(table: Mapping[Any, V], state: Enum, event: Enum) -> V:
-    """As `transition`, where both are members of enumerations."""
+    """Like `transition`, with a fast path for two enum members."""
     entry = table.get((state, event))
     return transition(table, state, event) if entry is None else entry
 

@@ -92,7 +92,9 @@ def _pin(pytestconfig: pytest.Config) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if version.startswith("0.9."):
             patch.setenv(workers.API_VERSION, "0.9")
-            patch.setattr(connector, "parse_pin", lambda given: parse_api_version(given or "0.9"))
+            patch.setattr(
+                connector, "parse_api_version", lambda given: parse_api_version(given or "0.9")
+            )
         yield
 
 

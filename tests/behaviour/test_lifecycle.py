@@ -132,7 +132,7 @@ async def test_a_client_that_nobody_stopped_is_named(bootstrap_servers: str, cli
     async with nothing_left(timers=False):
         client: Any = client_class(bootstrap_servers=bootstrap_servers, client_id="forgotten")
         await client.start()
-        made_at = rf"was never closed; it was made at {re.escape(__file__)}:\d+"
+        made_at = rf"was never closed; it was created at {re.escape(__file__)}:\d+"
         with pytest.warns(ResourceWarning, match=rf"'forgotten' .*\(running\)> {made_at}"):
             client = None
         # Its tasks and connections go all the same.
@@ -236,8 +236,8 @@ async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers:
         Consumer(bootstrap_servers=bootstrap_servers) as consumer,
     ):
         consumer.assign(TopicPartition(topic, 0))
-        assert "left behind by a fork" in in_child(lambda: producer.send(topic, b"child"))
-        assert "left behind by a fork" in in_child(consumer.getone)
+        assert "unusable after a fork" in in_child(lambda: producer.send(topic, b"child"))
+        assert "unusable after a fork" in in_child(consumer.getone)
         assert in_child(producer.stop) == in_child(consumer.stop) == ""
         # Nothing of this has touched the parent's connections.
         assert (await producer.send_and_wait(topic, b"parent")).offset == 0

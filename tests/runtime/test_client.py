@@ -10,10 +10,10 @@ import pytest
 from aiokafkawire import Consumer, Producer
 from aiokafkawire.errors import ClientClosed, NoBrokerAvailable
 from aiokafkawire.kafka07 import Client as Kafka07Client
-from aiokafkawire.runtime import NEVER, Client, RealRuntime, Runtime, Session, Supervisor
+from aiokafkawire.runtime import NEVER, BaseClient, RealRuntime, Runtime, Session, Supervisor
 
 
-class Least(Client[Session]):
+class Least(BaseClient[Session]):
     """The least client there can be; it notes what it is asked."""
 
     def __init__(
@@ -101,9 +101,9 @@ async def test_a_client_that_was_stopped_stays_so():
 @pytest.mark.parametrize("client", [Producer, Consumer, Kafka07Client])
 @pytest.mark.parametrize("name", ["start", "stop"])
 def test_each_client_says_what_starting_and_stopping_means_for_it(
-    client: type[Client[Any]], name: str
+    client: type[BaseClient[Any]], name: str
 ) -> None:
-    assert getattr(client, name).__doc__ != getattr(Client, name).__doc__
+    assert getattr(client, name).__doc__ != getattr(BaseClient, name).__doc__
 
 
 @pytest.mark.slow

@@ -557,7 +557,7 @@ def test_a_client_that_outlives_its_event_loop_is_named_too() -> None:
 
     asyncio.run(main())
     assert clients[0].life.state is ClientState.CANCELLED
-    with pytest.warns(ResourceWarning, match=r"client \(cut off\)> was never closed"):
+    with pytest.warns(ResourceWarning, match=r"client \(cancelled\)> was never closed"):
         clients.clear()
 
 
@@ -590,7 +590,7 @@ async def test_a_forked_child_needs_a_client_of_its_own():
 
     async with client:
         told = in_child(use)
-        assert "left behind by a fork: it runs in the parent process" in told
+        assert "unusable after a fork: it runs in the parent process" in told
         client.life.require_session()
     assert "closed" in in_child(use)
 
@@ -672,7 +672,7 @@ def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
         await anyio.wait_all_tasks_blocked()
 
     async def close() -> None:
-        with pytest.raises(ClientClosed, match="cut off"):
+        with pytest.raises(ClientClosed, match="cancelled"):
             client.life.require_session_in_loop()
         await client.__aexit__()
 
@@ -706,7 +706,7 @@ async def test_a_goodbye_that_takes_long_is_told_of(
     with ends_within(WITHIN_S):
         async with client:
             pass
-    told = "client: still closing: it waits for brokers for at most 5 s more; Ctrl-C cuts it short"
+    told = "client: still closing: waiting up to 5 s more for brokers; Ctrl-C stops the wait"
     assert caplog.messages == ([told] if slow else [])
 
 

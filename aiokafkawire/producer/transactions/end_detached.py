@@ -19,7 +19,7 @@ from aiokafkawire.producer.transactions.states import (
     Transaction,
     TransactionVersion,
 )
-from aiokafkawire.runtime import NEVER, Client, Runtime, Session, Supervisor, client_label
+from aiokafkawire.runtime import NEVER, BaseClient, Runtime, Session, Supervisor, client_label
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = ("end_detached_transaction",)
@@ -74,7 +74,7 @@ class _EndSession(Session):
         self.runtime = runtime
 
 
-class _EndClient(Client[_EndSession]):
+class _EndClient(BaseClient[_EndSession]):
     """A client that exists for one call."""
 
     def __init__(self, config: ClientConfig, runtime: Runtime | None) -> None:
