@@ -293,8 +293,8 @@ def _code_row(row: Code) -> str:
 
 def _action_row(row: Row) -> str:
     star = "" if row.listed else "*"
-    does = row.does.value + (f"; {row.note}" if row.note else "")
-    return f"| {row.code.value}{star} | {_code(row.code.name)} | {does} |\n"
+    reaction = row.reaction.value + (f"; {row.note}" if row.note else "")
+    return f"| {row.code.value}{star} | {_code(row.code.name)} | {reaction} |\n"
 
 
 def _default(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The event loop for callers that have none."""
+"""The event loop for callers without one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def fail() -> None:
     raise LookupError("as it is")
 
 
-def test_a_call_gives_what_the_function_gives():
+def test_a_call_returns_the_result_or_raises():
     assert [blocking.call(double, number) for number in range(3)] == [0, 2, 4]
     with pytest.raises(LookupError, match="as it is"):
         blocking.call(fail)
 
 
-def test_all_calls_are_of_one_thread():
+def test_all_calls_run_in_one_thread():
     async def where() -> threading.Thread:
         return threading.current_thread()
 
@@ -59,13 +59,13 @@ class Source:
             self.closed = True
 
 
-def test_an_iteration_gives_all_in_order():
+def test_an_iteration_returns_all_items_in_order():
     source = Source(50)
     assert list(blocking.iterate(source.items(), 3)) == list(range(1, 51))
     assert source.closed
 
 
-def test_an_iteration_reads_no_further_ahead_than_allowed():
+def test_an_iteration_does_not_exceed_the_prefetch():
     source = Source(50)
     items = blocking.iterate(source.items(), 3)
     assert next(items) == 1
@@ -75,7 +75,7 @@ def test_an_iteration_reads_no_further_ahead_than_allowed():
     assert source.closed
 
 
-def test_an_iteration_that_fails_raises_it():
+def test_an_exception_of_the_source_is_raised():
     source = Source(-1)
     with pytest.raises(LookupError, match="as it is"):
         list(blocking.iterate(source.items(), 3))

@@ -77,7 +77,7 @@ def unpacked(project: Path) -> tuple[Path, list[str]]:
         return place, [name for name in archive.namelist() if "/_kernel." in name]
 
 
-def test_a_wheel_holds_the_compiled_kernel(project: Path) -> None:
+def test_a_wheel_contains_the_compiled_kernel(project: Path) -> None:
     built = build(project, "wheel", AIOKAFKAWIRE_REQUIRE_EXT="1")
     assert built.returncode == 0, built.stderr
     place, kernels = unpacked(project)
@@ -107,7 +107,7 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so_once(project: Path) ->
     assert used.stderr.count("slower") == 1
 
 
-def test_a_kernel_that_is_required_must_build(project: Path) -> None:
+def test_the_build_fails_if_a_required_kernel_does_not_compile(project: Path) -> None:
     built = build(project, "wheel", CC="false", AIOKAFKAWIRE_REQUIRE_EXT="1")
     assert built.returncode != 0
     assert "AIOKAFKAWIRE_REQUIRE_EXT is set" in built.stderr
@@ -115,7 +115,7 @@ def test_a_kernel_that_is_required_must_build(project: Path) -> None:
     assert not list(project.glob("dist/*.whl"))
 
 
-def test_a_kernel_that_is_required_needs_cython(project: Path, tmp_path: Path) -> None:
+def test_a_required_kernel_needs_cython(project: Path, tmp_path: Path) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "Cython.py").write_text("raise ImportError('No Cython here')")
     path = str(tmp_path / "hidden")
@@ -124,7 +124,7 @@ def test_a_kernel_that_is_required_needs_cython(project: Path, tmp_path: Path) -
     assert "cannot be built: No Cython here. Install 'Cython>=3.1'" in built.stderr
 
 
-def test_an_old_setuptools_is_refused_with_the_minimum(project: Path, tmp_path: Path) -> None:
+def test_an_old_setuptools_is_rejected_with_the_minimum(project: Path, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "setuptools.py").write_text("__version__ = '69.5.1'")
     environment = {"PYTHONPATH": str(tmp_path / "old")}
@@ -148,7 +148,7 @@ def sources_of(place: Path, *folders: str) -> set[str]:
     }
 
 
-def test_a_source_distribution_is_whole(project: Path) -> None:
+def test_a_source_distribution_is_complete(project: Path) -> None:
     copy_folders(project, *FOR_TESTS)
     for path in ROOT.iterdir():
         if path.is_file() and not path.name.startswith((".coverage", ".git")):

@@ -25,7 +25,7 @@ def test_time_is_counted():
     assert time.monotonic() - began >= 0.05
 
 
-def test_what_takes_too_long_fails():
+def test_a_block_over_the_limit_fails():
     with pytest.raises(AssertionError, match=r"it took 0\.\d\d s"), ends_within(0.05):
         time.sleep(0.2)
 
@@ -47,7 +47,7 @@ print(elapsed.seconds, time.monotonic() - began)
 """
 
 
-def test_time_in_which_the_process_stood_still_is_not_counted():
+def test_time_of_a_suspended_process_is_not_counted():
     command = [sys.executable, "-c", COUNTING]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout is not None

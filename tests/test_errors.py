@@ -10,14 +10,14 @@ from aiokafkawire import Consumer, Producer, errors
 from aiokafkawire.broker import Broker
 
 
-def test_a_call_that_does_not_fit_is_pythons_runtime_error_too():
+def test_illegal_state_is_a_runtime_error():
     error = errors.IllegalState("topics are subscribed to")
     assert isinstance(error, RuntimeError)
     assert not isinstance(error, ValueError)
     assert not error.retriable
 
 
-def test_the_context_stands_behind_the_reason():
+def test_the_context_follows_the_reason():
     error = errors.ConnectionLost(
         "closed by the broker", broker="1", api="Fetch", topic="t", partition=0, attempt=2
     )
@@ -53,7 +53,7 @@ def made(name: str, reason: str, **context: Any) -> errors.KafkaError:
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_the_context_that_the_reason_names_is_not_repeated(name: str):
+def test_context_in_the_reason_is_not_repeated(name: str):
     error = made(name, "cause (topic orders, partition 23); repeated", **CONTEXT)
     text = str(error)
     for value in ("orders", "23"):
@@ -91,11 +91,11 @@ def test_the_context_that_the_reason_names_is_not_repeated(name: str):
         ("it's x (", {"topic": "(("}, "it's x ( (topic (()"),
     ],
 )
-def test_what_names_the_context(reason: str, context: dict[str, Any], text: str):
+def test_forms_of_context_in_the_reason(reason: str, context: dict[str, Any], text: str):
     assert str(errors.KafkaError(reason, **context)) == text
 
 
-async def test_errors_of_clients_name_each_place_once():
+async def test_client_errors_contain_each_context_once():
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders-of-today", partitions=2)
         options: Any = {
@@ -122,7 +122,7 @@ async def test_errors_of_clients_name_each_place_once():
             assert str(error).count(str(error.partition)) == 1, str(error)
 
 
-def test_only_a_record_that_no_broker_has_is_sent_again_without_harm():
+def test_only_errors_without_a_stored_record_are_retriable():
     assert errors.DeliveryTimedOut("x").retriable
     assert not errors.DeliveryUnknown("x").retriable
 
@@ -147,19 +147,19 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_errors_survive_copies_and_processes(error: errors.KafkaError):
+def test_errors_can_be_copied_and_pickled(error: errors.KafkaError):
     for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(twin) is type(error)
         assert twin.__dict__ == error.__dict__
         assert str(twin) == str(error)
 
 
-def test_a_malformed_message_says_where():
+def test_a_malformed_message_contains_the_position():
     error = errors.MalformedMessage("too short", message="M", version=1, field="a.b", position=7)
     assert str(error) == "too short at M v1, field a.b, byte 7"
 
 
-def test_every_error_is_public_and_of_one_tree():
+def test_every_error_is_public_and_a_kafka_error():
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), errors.KafkaError)
     defined = {
@@ -170,12 +170,12 @@ def test_every_error_is_public_and_of_one_tree():
     assert defined == set(errors.__all__)
 
 
-def test_a_log_that_was_cut_says_where():
+def test_log_truncated_contains_the_offsets():
     error = errors.LogTruncated("cut", topic="t", offset=9, diverging_offset=4, leader_epoch=2)
     assert (error.offset, error.diverging_offset, error.leader_epoch) == (9, 4, 2)
     assert errors.LogTruncated("cut").diverging_offset is None
 
 
-def test_damage_says_where_it_ends():
+def test_corrupt_record_contains_the_next_offset():
     error = pickle.loads(pickle.dumps(errors.CorruptRecord("bad", offset=3, next_offset=7)))
     assert (error.offset, error.next_offset) == (3, 7)

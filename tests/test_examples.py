@@ -1,4 +1,4 @@
-"""The examples run, and say what they should."""
+"""The examples run and print the expected output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_WORDS = {
 }
 
 
-def test_every_example_is_tried():
+def test_every_example_has_a_test():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(LAST_WORDS)
 
 

@@ -1,4 +1,4 @@
-"""Log lines: their fields, their levels, the request trace, and that none repeats in a storm."""
+"""Log lines: fields, levels, request traces, and limits on repeated lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUICK: dict[str, Any] = {
 
 
 class Lines(logging.Handler):
-    """Keeps the records of the package, from a level on."""
+    """Collects log records of the package from a level up."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -57,7 +57,7 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """Everything that the package logs."""
+    """Collect all log records of the package."""
     root, handler = logging.getLogger("aiokafkawire"), Lines(1)
     before = root.level
     root.addHandler(handler)
@@ -122,7 +122,7 @@ def test_an_error_code_is_a_plain_number() -> None:
     assert json.loads(json.dumps(found))["kafka_error_code"] == -1
 
 
-def test_lists_of_partitions_are_bounded() -> None:
+def test_lists_of_partitions_are_limited() -> None:
     partitions = [TopicPartition("t", n) for n in range(25)]
     assert logs.list_partitions([]) == "none"
     assert logs.list_partitions([TopicPartition("a", 1), TopicPartition("b", 0)]) == "a [1], b [0]"
@@ -132,7 +132,7 @@ def test_lists_of_partitions_are_bounded() -> None:
     assert logs.count_partitions(range(12_000)) == "12,000 partitions"
 
 
-def test_a_rate_limit_lets_one_line_of_a_kind_through_per_interval() -> None:
+def test_a_rate_limit_logs_one_line_of_a_kind_per_interval() -> None:
     limit = logs.RateLimit(60.0, max_kinds=2)
     levels = [limit.level(logging.WARNING, "a", now) for now in (0.0, 1.0, 59.9, 60.0, 61.0)]
     assert [level == logging.WARNING for level in levels] == [True, False, False, True, False]
@@ -142,7 +142,7 @@ def test_a_rate_limit_lets_one_line_of_a_kind_through_per_interval() -> None:
     assert limit.level(logging.WARNING, "a", 62.0) == logging.WARNING
 
 
-def test_a_failure_streak_is_logged_once_and_has_a_length() -> None:
+def test_a_failure_streak_is_logged_once_with_its_duration() -> None:
     streak = logs.FailureStreak()
     assert streak.ended(1.0) is None
     levels = [streak.failed(logging.WARNING, now) for now in (2.0, 3.0)]
@@ -152,7 +152,7 @@ def test_a_failure_streak_is_logged_once_and_has_a_length() -> None:
 
 
 def rows(heading: str) -> dict[str, str]:
-    """A table of docs/logging.md: its first column by its second."""
+    """Return a table of docs/logging.md as a dict of its two columns."""
     page = (PACKAGE.parent / "docs" / "logging.md").read_text(encoding="utf-8")
     section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     return dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", section, re.MULTILINE))
@@ -179,7 +179,7 @@ async def read_one(broker: Broker, **options: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_lines_of_a_group_say_who_joined_with_which_partitions_and_where_it_starts(
+async def test_group_lines_show_member_partitions_and_start_positions(
     lines: Lines,
 ) -> None:
     async with Broker() as broker:
@@ -227,7 +227,7 @@ async def test_lines_of_a_group_say_who_joined_with_which_partitions_and_where_i
 
 
 @pytest.mark.anyio
-async def test_a_consumer_that_starts_at_the_end_by_default_says_so(lines: Lines) -> None:
+async def test_a_start_at_the_end_by_default_is_logged(lines: Lines) -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=2)
         async with Consumer(
@@ -275,7 +275,7 @@ async def test_debug_lines_show_versions_metadata_coordinator_and_commits(lines:
 
 
 @pytest.mark.anyio
-async def test_a_batch_that_is_sent_again_is_logged_at_debug(lines: Lines) -> None:
+async def test_a_retried_batch_is_logged_at_debug(lines: Lines) -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=1)
         options = {"bootstrap_servers": broker.bootstrap_servers, "retry_backoff_ms": 10}
@@ -313,7 +313,7 @@ async def test_each_request_is_traced_with_its_latency(lines: Lines) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_request_that_fails_is_traced_with_the_reason(lines: Lines) -> None:
+async def test_a_failed_request_is_traced_with_the_reason(lines: Lines) -> None:
     async with Broker() as broker:
         await broker.create_topic("t", partitions=1)
         options = {"bootstrap_servers": broker.bootstrap_servers}
@@ -324,7 +324,7 @@ async def test_a_request_that_fails_is_traced_with_the_reason(lines: Lines) -> N
     assert "the broker closed the connection" in logged
 
 
-def test_requests_are_not_traced_unless_wanted(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_are_traced_only_at_level_trace(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "aiokafkawire")
     assert request_trace.make_request_trace("1 at h:9092") is None
     caplog.set_level("TRACE", "aiokafkawire.connection.requests")
@@ -335,7 +335,7 @@ OUTAGE_S = 600.0
 
 
 def outage_lines(lines: Lines, outages: int, outage_s: float) -> Counter[str]:
-    """Lines from INFO on of a producer and a group consumer, while the broker is away."""
+    """Return lines at INFO and above of a producer and a group consumer during an outage."""
     world = World(7, backend="asyncio")
     broker = Broker(host=HOST, runtime=world.runtime(HOST))
     options = {"heartbeat_interval_ms": 3_000, "session_timeout_ms": 45_000}
@@ -380,7 +380,7 @@ def outage_lines(lines: Lines, outages: int, outage_s: float) -> Counter[str]:
     return Counter(re.sub(r"\d[\d.:]*", "#", f"{r.levelname} {r.getMessage()}") for r in logged)
 
 
-def test_a_long_outage_takes_few_lines(lines: Lines) -> None:
+def test_a_long_outage_logs_few_lines(lines: Lines) -> None:
     counts = outage_lines(lines, outages=1, outage_s=OUTAGE_S)
     assert max(counts.values()) <= 2, counts
     assert counts.total() <= 30, counts
@@ -393,7 +393,7 @@ def test_a_long_outage_takes_few_lines(lines: Lines) -> None:
     assert all(OUTAGE_S - 15 < length < OUTAGE_S + 15 for length in lengths)
 
 
-def test_a_broker_that_comes_and_goes_does_not_fill_the_log(lines: Lines) -> None:
+def test_a_flapping_broker_does_not_fill_the_log(lines: Lines) -> None:
     """Thirty outages of half a second in five minutes."""
     counts = outage_lines(lines, outages=30, outage_s=0.5)
     warnings = {text: n for text, n in counts.items() if text.startswith(("WARNING", "ERROR"))}
@@ -406,10 +406,10 @@ ADVERTISED = "kafka"
 @pytest.mark.parametrize("group_id", ["g", None])
 @pytest.mark.parametrize("unreachable", ["unknown name", "refused", "no answer"])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_an_advertised_address_that_cannot_be_reached_is_logged_once_per_outage(
+def test_an_unreachable_advertised_address_is_logged_once_per_outage(
     lines: Lines, backend: Backend, unreachable: str, group_id: str | None
 ) -> None:
-    """Bootstrap works: the metadata is answered, but the leader cannot be connected to."""
+    """Bootstrap succeeds, but the address of the leader is unreachable."""
     world = World(3, backend=backend)
     broker = Broker(host=HOST, advertised_host=ADVERTISED, runtime=world.runtime(HOST))
     # The first attempt to connect to a host that drops packets takes 10 s.

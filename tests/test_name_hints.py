@@ -1,4 +1,4 @@
-"""Names of other Kafka clients are answered with what stands for them here."""
+"""Hints for names of other Kafka clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def public(of: object) -> set[str]:
 @pytest.mark.parametrize(
     ("client", "name"), [(client, name) for client, absent in ABSENT.items() for name in absent]
 )
-def test_a_call_of_another_client_says_where_it_is(client: Any, name: str) -> None:
+def test_a_method_of_another_client_has_a_hint(client: Any, name: str) -> None:
     for of in (client, client(bootstrap_servers=SERVERS)):
         assert not hasattr(of, name)
         with pytest.raises(AttributeError) as caught:
@@ -69,7 +69,7 @@ def test_a_call_of_another_client_says_where_it_is(client: Any, name: str) -> No
         (Consumer, confluent_kafka.Consumer),
     ],
 )
-def test_every_call_of_the_others_is_there_or_explained(ours: Any, theirs: type) -> None:
+def test_every_method_of_other_clients_exists_or_has_a_hint(ours: Any, theirs: type) -> None:
     client = ours(bootstrap_servers=SERVERS)
     for name in public(theirs):
         if not name[0].islower() or not callable(getattr(theirs, name)):
@@ -81,7 +81,7 @@ def test_every_call_of_the_others_is_there_or_explained(ours: Any, theirs: type)
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer])
-def test_names_that_are_explained_are_in_no_list(client: Any) -> None:
+def test_dir_omits_names_with_a_hint(client: Any) -> None:
     made = client(bootstrap_servers=SERVERS)
     assert not {*ABSENT[client]} & {*dir(client), *dir(made)}
     assert "start" in dir(client)
@@ -91,12 +91,12 @@ def test_names_that_are_explained_are_in_no_list(client: Any) -> None:
     assert "start" in re.findall(r"(?m)^ \|  (?:async )?(\w+)", shown)
 
 
-def test_a_name_like_no_other_is_pythons_plain_error() -> None:
+def test_an_unknown_name_raises_a_plain_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^'Producer' object has no attribute 'sned'$"):
         _ = Producer(bootstrap_servers=SERVERS).sned  # type: ignore[attr-defined]
 
 
-def test_a_subclass_may_have_such_a_name() -> None:
+def test_a_subclass_can_define_a_name_with_a_hint() -> None:
     class Own(Producer):
         def close(self) -> str:
             return "closed"
@@ -108,8 +108,8 @@ def test_a_subclass_may_have_such_a_name() -> None:
     assert own.poll == 1  # type: ignore[attr-defined]
 
 
-def test_looking_up_what_exists_goes_the_plain_way() -> None:
-    """`__getattr__` would make every look-up slower, those of `send` among them (3.11)."""
+def test_the_clients_have_no_getattr() -> None:
+    """`__getattr__` would slow down every lookup, such as that of `send` (3.11)."""
     for hot in (Producer, Consumer, Record, RecordMetadata, aiokafkawire.Delivery):
         assert not any("__getattr__" in vars(base) for base in hot.__mro__)
 
@@ -122,7 +122,7 @@ def test_looking_up_what_exists_goes_the_plain_way() -> None:
         OffsetAndTimestamp(7, 1_000),
     ],
 )
-def test_a_timestamp_has_its_unit_in_its_name(made: Any) -> None:
+def test_timestamp_has_a_hint_to_timestamp_ms(made: Any) -> None:
     with pytest.raises(AttributeError, match="use timestamp_ms, milliseconds since 1970"):
         _ = made.timestamp
     assert not hasattr(made, "timestamp")
@@ -146,7 +146,7 @@ def test_a_producer_takes_keyword_arguments(given: Any) -> None:
         (lambda reader: reader.getone(5_000), "timeout_ms=5000"),
     ],
 )
-async def test_a_number_is_a_time_or_a_count_by_keyword(
+async def test_a_positional_number_explains_the_keywords(
     call: Callable[[Any], Any], message: str
 ) -> None:
     async with (
@@ -161,7 +161,7 @@ async def test_a_number_is_a_time_or_a_count_by_keyword(
 
 
 @pytest.mark.parametrize("name", name_hints.MODULE_HINTS)
-def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
+def test_a_class_of_another_package_has_a_hint(name: str) -> None:
     hint = name_hints.MODULE_HINTS[name]
     assert not hasattr(aiokafkawire, name)
     for module in (aiokafkawire, aiokafkawire.errors):
@@ -174,8 +174,8 @@ def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
         assert str(refused.value) == message
 
 
-def test_errors_of_another_package_say_what_stands_for_them() -> None:
-    """All those that an application is likely to catch."""
+def test_errors_of_other_packages_have_hints() -> None:
+    """All errors that an application is likely to catch."""
     page = Path(__file__).parents[1] / "docs" / "moving.md"
     table = page.read_text(encoding="utf-8").partition("| `KafkaError` | `KafkaError` |")[2]
     lines = itertools.takewhile(bool, table.strip().splitlines())
@@ -185,7 +185,7 @@ def test_errors_of_another_package_say_what_stands_for_them() -> None:
     assert explained <= {*name_hints.MODULE_HINTS} | {*aiokafkawire.__all__}
 
 
-def test_a_name_that_nobody_knows_is_absent_from_the_errors() -> None:
+def test_an_unknown_error_name_raises_a_plain_error() -> None:
     assert not hasattr(aiokafkawire.errors, "Nothing")
     with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
         exec("from aiokafkawire.errors import Nothing", {})
@@ -193,7 +193,7 @@ def test_a_name_that_nobody_knows_is_absent_from_the_errors() -> None:
         exec("import aiokafkawire.errors.nothing", {})
 
 
-def test_the_classes_of_the_others_are_there_or_explained() -> None:
+def test_classes_of_other_packages_exist_or_have_hints() -> None:
     kinds = {
         name
         for package in (aiokafka, aiokafka.admin, kafka, confluent_kafka)
@@ -212,7 +212,7 @@ def test_the_classes_of_the_others_are_there_or_explained() -> None:
     }  # fmt: skip
 
 
-def test_hints_name_what_exists() -> None:
+def test_hints_mention_existing_names() -> None:
     for name, hint in name_hints.MODULE_HINTS.items():
         if hint.startswith("use "):
             words = hint.removeprefix("use ").replace(" or ", ", ").partition(";")[0].split(", ")
@@ -235,7 +235,7 @@ def test_every_error_is_importable_from_the_package(name: str) -> None:
         "aiokafkawire.testing",
     ],
 )
-def test_a_module_of_the_package_needs_no_import_of_its_own(reached: str) -> None:
+def test_submodules_are_attributes_of_the_package(reached: str) -> None:
     code = f"import aiokafkawire; help({reached})"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
@@ -262,6 +262,6 @@ def test_no_public_signature_has_a_private_name(called: Any) -> None:
     assert "_runtime" not in pydoc.render_doc(called, renderer=pydoc.plaintext)
 
 
-def test_a_private_name_is_no_option() -> None:
+def test_a_private_name_is_not_an_option() -> None:
     with pytest.raises(aiokafkawire.InvalidOption, match="unknown option '_runtime'"):
         Producer(bootstrap_servers=SERVERS, _runtime=None)  # type: ignore[call-arg]

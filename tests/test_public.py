@@ -13,7 +13,7 @@ import aiokafkawire
 
 
 @pytest.mark.parametrize("name", aiokafkawire.__all__)
-def test_every_public_name_is_there(name: str):
+def test_every_public_name_exists(name: str):
     value = getattr(aiokafkawire, name)
     assert name == "__version__" or value.__doc__
     assert name in dir(aiokafkawire)
@@ -34,7 +34,7 @@ def test_type_checkers_and_the_interpreter_see_the_same_names():
     }
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_an_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Producr'"):
         _ = aiokafkawire.Producr
 

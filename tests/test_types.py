@@ -25,23 +25,23 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 1)
         ((A, B),),
     ],
 )
-def test_partitions_come_one_by_one_or_together(given: tuple[object, ...]):
+def test_partitions_are_accepted_one_by_one_or_as_an_iterable(given: tuple[object, ...]):
     assert parse_topic_partitions(given) == [A, B]  # type: ignore[arg-type]
 
 
-def test_none_is_none():
+def test_no_argument_gives_no_partition():
     assert parse_topic_partitions([]) == []
     assert parse_topic_partitions([[]]) == []
 
 
 @pytest.mark.parametrize("given", ["orders", 3, ("orders",), [3], ["orders"], ("a", 0, 1), None])
-def test_what_is_no_partition_is_named(given: object):
+def test_an_invalid_partition_argument_is_named(given: object):
     with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not"):
         parse_topic_partitions([given])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("given", ["a", ("a", "0"), ("a", True), ("a", 0.0), ["a", 0], (*A, 1)])
-def test_a_partition_is_a_name_and_a_whole_number(given: object):
+def test_a_partition_must_be_a_name_and_an_int(given: object):
     for check in (parse_topic_partition, lambda one: parse_topic_partitions([one])):
         with pytest.raises(TypeError, match=r"a partition must be a .topic, number. tuple, not"):
             check(given)  # type: ignore[arg-type]
@@ -57,13 +57,13 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
         (("\xe9" * 2**14, 0), "at most 32767 bytes, not 32768"),
     ],
 )
-def test_what_no_request_can_carry_is_refused(given: tuple[str, int], message: str):
+def test_a_value_that_does_not_fit_into_a_request_is_rejected(given: tuple[str, int], message: str):
     with pytest.raises(ValueError, match=message):
         parse_topic_partition(given)
     assert parse_topic_partition(("\xe9", 2**31 - 1)) == ("\xe9", 2**31 - 1)
 
 
-def test_a_partition_reads_as_kafka_writes_it():
+def test_str_of_a_partition_is_kafkas_form():
     assert str(B) == "b-1"
     assert RecordMetadata("b", 1, 7, 0).topic_partition == B
 

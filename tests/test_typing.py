@@ -1,4 +1,4 @@
-"""Type checkers take what the documentation shows, and refuse what would raise."""
+"""Type checkers accept the documented usage and reject invalid usage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def wrong(consumer: Consumer, producer: Producer, record: Record) -> None:
 
 
 def errors_of(path: Path) -> list[int]:
-    """Check a file strictly; the lines that have an error."""
+    """Check a file strictly; return the lines with errors."""
     shown, problems, _ = api.run(["--strict", "--no-error-summary", str(path)])
     assert not problems, problems
     return [int(line) for line in re.findall(rf"{path.name}:(\d+): error", shown)]
@@ -41,7 +41,7 @@ def test_the_usage_of_the_documentation_has_its_types() -> None:
     assert errors_of(USAGE) == []
 
 
-def test_what_would_raise_is_refused(tmp_path: Path) -> None:
+def test_invalid_usage_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(WRONG)
     expected = [

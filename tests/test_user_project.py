@@ -1,4 +1,4 @@
-"""A project that uses pytest-asyncio, as many do, tests itself with this package."""
+"""A project with pytest-asyncio can test itself with this package."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ SUITE = """
 
 
 @pytest.mark.parametrize("mode", ["auto", "strict"])
-def test_a_project_on_pytest_asyncio(tmp_path: Path, mode: str):
+def test_a_project_with_pytest_asyncio(tmp_path: Path, mode: str):
     mark = "pytestmark = pytest.mark.asyncio" if mode == "strict" else ""
     suite = tmp_path / "test_orders.py"
     suite.write_text(textwrap.dedent(SUITE).format(mark=mark))

@@ -1,4 +1,4 @@
-"""The package as `spark-submit --py-files` hands it to workers: a zip file on the path."""
+"""The package in a zip file on the path, as `spark-submit --py-files` ships it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_reason_for_the_interpreted_kernel_is_the_zip(archive: str):
     assert "C compiler" not in warning + about
 
 
-def test_the_interpreted_kernel_can_be_asked_for_in_a_zip(archive: str):
+def test_the_interpreted_kernel_can_be_requested_in_a_zip(archive: str):
     file, about = import_from(archive, AIOKAFKAWIRE_PURE_PYTHON="1")
     assert file.startswith(archive)
     assert "kernel interpreted (AIOKAFKAWIRE_PURE_PYTHON is set)" in about

@@ -1,4 +1,4 @@
-"""A small cluster on real sockets, which does what a test says."""
+"""Small scripted cluster on real sockets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def brokers_at(*addresses: Address) -> list[MetadataResponseBroker]:
 
 
 class ScriptedCluster:
-    """Nodes 1…n. `topics` is what Metadata tells; a topic that is not there is unknown.
+    """Nodes 1…n. `topics` are those of Metadata responses; all others are unknown.
 
     Each node answers Metadata; more answers go into `nodes[n].answers`.
     """
@@ -91,7 +91,7 @@ async def scripted_cluster(count: int = 3) -> AsyncIterator[ScriptedCluster]:
 
 
 def client_of(scripted: ScriptedCluster) -> contextlib.AbstractAsyncContextManager[Cluster]:
-    """A client of the whole cluster, not started yet."""
+    """Return a cluster client that is not started."""
     return cluster_client(bootstrap_servers=scripted.bootstrap)
 
 

@@ -18,7 +18,7 @@ def sent(wanted: list[str] | None, version: int, allow_creation: bool = True) ->
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_all_topics_and_none_in_every_version(version: int):
+def test_requests_for_all_topics_and_for_none_in_every_version(version: int):
     all_topics, nothing = sent(None, version).topics, sent([], version).topics
     # Version 0 has no way to ask for none.
     assert all_topics == ([] if version == 0 else None)
@@ -26,24 +26,24 @@ def test_all_topics_and_none_in_every_version(version: int):
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_topics_are_asked_for_by_name(version: int):
+def test_topics_are_requested_by_name(version: int):
     topics = sent(["a", "b"], version).topics
     assert topics is not None
     assert [topic.name for topic in topics] == ["a", "b"]
 
 
-def test_a_topic_that_must_not_be_made_is_asked_for_where_that_can_be_said():
+def test_from_v4_a_topic_is_requested_without_creation():
     assert not sent(["a"], 4, allow_creation=False).allow_auto_topic_creation
     assert sent(["a"], 4).allow_auto_topic_creation
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_where_it_cannot_be_said_all_topics_are_asked_for(version: int):
+def test_below_v4_all_topics_are_requested_to_avoid_creation(version: int):
     assert sent(["a"], version, allow_creation=False).topics == sent(None, version).topics
     assert sent([], version, allow_creation=False).topics == []
 
 
-def test_all_failures_are_told_at_once():
+def test_one_error_contains_all_failures():
     error = no_broker_available(
         [
             ConnectionFailed("refused", broker="a:1", retriable=False),
@@ -54,18 +54,18 @@ def test_all_failures_are_told_at_once():
     assert error.retriable
 
 
-def test_an_address_is_not_said_twice():
+def test_an_address_is_not_repeated():
     error = no_broker_available([ConnectionFailed("1.2.3.4:5: refused", broker="1.2.3.4:5")])
     assert str(error) == "no broker of bootstrap_servers could be used: 1.2.3.4:5: refused"
 
 
-def test_failures_that_are_all_final_are_final_together():
+def test_only_final_failures_make_a_final_error():
     assert not no_broker_available(
         [ConnectionFailed("HTTP", broker="a:1", retriable=False)]
     ).retriable
 
 
-def test_a_deadline_does_not_hide_the_failure_before_it():
+def test_a_timeout_keeps_the_reason_of_the_failure_before_it():
     refused = ConnectionFailed("refused")
     late = with_previous_reason(RequestTimedOut("too late", sent=False), refused)
     assert isinstance(late, RequestTimedOut)
@@ -74,7 +74,7 @@ def test_a_deadline_does_not_hide_the_failure_before_it():
     assert with_previous_reason(refused, late) is refused
 
 
-def test_reasons_do_not_pile_up():
+def test_reasons_do_not_accumulate():
     first = RequestTimedOut("too late")
     for _ in range(3):
         first = with_previous_reason(RequestTimedOut("again"), first)

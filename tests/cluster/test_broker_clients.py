@@ -1,4 +1,4 @@
-"""Which broker clients there are, as nodes come, move and go."""
+"""Creation and retirement of broker clients as nodes are added, move and leave."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def soon() -> float:
 
 
 @contextlib.asynccontextmanager
-async def registry() -> AsyncIterator[BrokerClients]:
+async def broker_clients() -> AsyncIterator[BrokerClients]:
     async with hosted() as (runtime, supervisor):
         yield BrokerClients(make_config(), runtime, supervisor)
 
 
 async def test_a_node_has_one_client_until_it_moves():
-    async with registry() as brokers:
+    async with broker_clients() as brokers:
         client = brokers.for_node(ONE)
         assert brokers.for_node(ONE) is client
         assert client.name == "1 at one:9092"
@@ -43,8 +43,8 @@ async def test_a_node_has_one_client_until_it_moves():
             await client.get_api_versions(soon())
 
 
-async def test_nodes_that_are_gone_lose_their_client():
-    async with registry() as brokers:
+async def test_the_client_of_a_removed_node_is_retired():
+    async with broker_clients() as brokers:
         gone, stays = brokers.for_node(ONE), brokers.for_node(TWO)
         brokers.keep({2: TWO})
         assert brokers.for_node(TWO) is stays
@@ -55,8 +55,8 @@ async def test_nodes_that_are_gone_lose_their_client():
             await stays.get_api_versions(soon())
 
 
-async def test_bootstrap_addresses_are_left_behind():
-    async with registry() as brokers:
+async def test_clients_of_bootstrap_addresses_are_retired():
+    async with broker_clients() as brokers:
         address = Address("boot", 9092)
         client = brokers.for_address(address)
         assert brokers.for_address(address) is client
@@ -65,8 +65,8 @@ async def test_bootstrap_addresses_are_left_behind():
         assert brokers.for_address(address) is not client
 
 
-async def test_loads_are_of_all_nodes_whether_connected_or_not():
-    async with serve(ScriptedBroker()) as server, registry() as brokers:
+async def test_loads_include_disconnected_nodes():
+    async with serve(ScriptedBroker()) as server, broker_clients() as brokers:
         node = NodeInfo(1, server.address)
         assert brokers.loads({1: node, 2: TWO}) == [
             NodeLoad(1, False, 0, 0.0),
@@ -78,8 +78,8 @@ async def test_loads_are_of_all_nodes_whether_connected_or_not():
         assert not other.connected
 
 
-async def test_nodes_are_unreachable_once_each_was_tried_in_vain():
-    async with registry() as brokers, serve(ScriptedBroker()) as server:
+async def test_nodes_are_unreachable_once_connecting_to_each_failed():
+    async with broker_clients() as brokers, serve(ScriptedBroker()) as server:
         up = NodeInfo(1, server.address)
         assert not brokers.unreachable({1: up})  # nobody has tried
         await brokers.for_node(up).get_api_versions(soon())
@@ -92,7 +92,7 @@ async def test_nodes_are_unreachable_once_each_was_tried_in_vain():
 
 
 async def test_aclose_ends_all_clients():
-    async with serve(ScriptedBroker()) as server, registry() as brokers:
+    async with serve(ScriptedBroker()) as server, broker_clients() as brokers:
         clients = [
             brokers.for_node(NodeInfo(1, server.address)),
             brokers.for_address(server.address),
@@ -106,7 +106,7 @@ async def test_aclose_ends_all_clients():
 
 
 def broker_with_feature(level: int, epoch: int) -> ScriptedBroker:
-    """One that says at which level transactions are; an epoch of -1: it does not know."""
+    """Return a broker that reports a level of transaction.version; epoch -1: unknown."""
 
     async def answer(_: object, __: object) -> ApiVersionsResponse:
         response = speaks()
@@ -121,9 +121,9 @@ def broker_with_feature(level: int, epoch: int) -> ScriptedBroker:
     return ScriptedBroker({ApiKey.API_VERSIONS: answer})
 
 
-async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
+async def test_the_feature_level_with_the_newest_epoch_counts():
     async with contextlib.AsyncExitStack() as stack:
-        brokers = await stack.enter_async_context(registry())
+        brokers = await stack.enter_async_context(broker_clients())
         for number, (level, epoch, expected) in enumerate(
             [(0, -1, 0), (1, 5, 1), (2, 7, 2), (0, -1, 2), (1, 6, 2), (0, 9, 0)], start=1
         ):
@@ -134,11 +134,11 @@ async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
         await brokers.aclose()
 
 
-async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
+async def test_a_feature_level_is_kept_after_its_node_left():
     async with (
         serve(broker_with_feature(2, 7)) as one,
         serve(broker_with_feature(0, -1)) as two,
-        registry() as brokers,
+        broker_clients() as brokers,
     ):
         first = NodeInfo(1, one.address)
         second = NodeInfo(2, two.address)
@@ -150,8 +150,8 @@ async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
         await brokers.aclose()
 
 
-async def test_a_feature_has_no_level_while_nobody_has_told():
-    async with registry() as brokers:
+async def test_a_feature_has_no_level_before_a_connection():
+    async with broker_clients() as brokers:
         assert brokers.finalized_feature_level("transaction.version") is None
         brokers.for_node(ONE)
         brokers.for_node(TWO)

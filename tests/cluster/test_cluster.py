@@ -41,7 +41,7 @@ from aiokafkawire.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from aiokafkawire.wire.messages.find_coordinator import Coordinator as Told
+from aiokafkawire.wire.messages.find_coordinator import Coordinator as CoordinatorEntry
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.list_groups import (
@@ -78,7 +78,7 @@ async def closed_port() -> Address:
 
 
 def coordinated_by(scripted: ScriptedCluster, *nodes: int) -> list[str]:
-    """Let FindCoordinator name these nodes in turn, the last one from then on; logs the keys."""
+    """Let FindCoordinator return these nodes in turn, then the last one; record the keys."""
     asked: list[str] = []
 
     async def find(_: Any, request: Any) -> Response | None:
@@ -87,15 +87,17 @@ def coordinated_by(scripted: ScriptedCluster, *nodes: int) -> list[str]:
         asked.append(key)
         address = scripted.servers[node].address if node else Address("", -1)
         code = 0 if node else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        told = Told(key=key, node_id=node, host=address.host, port=address.port, error_code=code)
-        return FindCoordinatorResponse(coordinators=[told])
+        entry = CoordinatorEntry(
+            key=key, node_id=node, host=address.host, port=address.port, error_code=code
+        )
+        return FindCoordinatorResponse(coordinators=[entry])
 
     for node in scripted.nodes.values():
         node.answers[ApiKey.FIND_COORDINATOR] = find
     return asked
 
 
-def test_an_unknown_api_version_is_refused_when_the_client_is_made():
+def test_the_constructor_rejects_an_unknown_api_version():
     with pytest.raises(InvalidOption, match="api_version"):
         Cluster(make_config(api_version="0.8"), None, None)  # type: ignore[arg-type]
 
@@ -142,7 +144,7 @@ async def list_groups(_: Any, __: Any) -> Response | None:
     return ListGroupsResponse(error_code=0, groups=[])
 
 
-async def test_bootstrap_goes_on_to_the_next_address():
+async def test_bootstrap_continues_with_the_next_address():
     dead = await closed_port()
     async with scripted_cluster(1) as scripted:
         servers = f"{dead},{scripted.bootstrap}"
@@ -151,7 +153,7 @@ async def test_bootstrap_goes_on_to_the_next_address():
             assert list(cluster.metadata.nodes) == [1]
 
 
-async def test_no_broker_at_the_deadline_tells_of_each_address():
+async def test_no_broker_available_gives_the_reason_of_each_address():
     first, second = await closed_port(), await closed_port()
     async with cluster_client(bootstrap_servers=f"{first},{second}") as cluster:
         with pytest.raises(NoBrokerAvailable, match="refused") as caught:
@@ -189,19 +191,19 @@ async def test_a_broker_that_comes_up_late_is_found():
 
 
 @pytest.mark.slow
-async def test_metadata_without_usable_brokers_is_refused():
+async def test_metadata_without_a_valid_broker_is_rejected():
     async with scripted_cluster(1) as scripted:
         good = scripted.servers[1].address
         scripted.servers[1].address = Address("127.0.0.1", 70_000)
         async with cluster_client(bootstrap_servers=str(good)) as cluster:
-            with pytest.raises(NoBrokerAvailable, match="names no usable broker"):
+            with pytest.raises(NoBrokerAvailable, match="no broker with a valid address"):
                 await cluster.start(soon(0.4))
 
 
 # --- topics ---------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_appears_is_waited_for():
+async def test_topic_metadata_waits_for_a_new_topic():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         async with anyio.create_task_group() as group:
@@ -216,7 +218,7 @@ async def test_a_topic_that_appears_is_waited_for():
             scripted.topics["late"] = topic_of("late", 1)
 
 
-async def test_an_unknown_topic_is_told_at_the_deadline():
+async def test_an_unknown_topic_raises_at_the_deadline():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(UnknownTopic, match="'nope' does not exist") as caught:
@@ -228,7 +230,7 @@ async def test_an_unknown_topic_is_told_at_the_deadline():
             assert await cluster.wait_update(cluster.metadata.version, soon())
 
 
-async def test_a_topic_that_stays_away_is_told_of_once(
+async def test_a_missing_topic_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("aiokafkawire.cluster.refresh_schedule.MISSING_TOPIC_LOG_AFTER_S", 0.0)
@@ -237,11 +239,11 @@ async def test_a_topic_that_stays_away_is_told_of_once(
         with pytest.raises(UnknownTopic):
             await cluster.topic_metadata("nope", soon(0.3))
         assert scripted.asked.count(["nope"]) > 1
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "topic 'nope' does not exist or is not available: UNKNOWN_TOPIC_OR_PARTITION" in told
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "topic 'nope' does not exist or is not available: UNKNOWN_TOPIC_OR_PARTITION" in line
 
 
-async def test_with_creation_off_an_unknown_topic_is_told_soon():
+async def test_without_topic_creation_an_unknown_topic_raises_soon():
     async with (
         scripted_cluster(1) as scripted,
         cluster_client(
@@ -254,7 +256,7 @@ async def test_with_creation_off_an_unknown_topic_is_told_soon():
         assert scripted.asked.count(["nope"]) >= MAX_UNKNOWN_TOPIC_RESPONSES
 
 
-async def test_with_creation_off_a_broker_that_always_creates_is_asked_for_all_topics():
+async def test_without_topic_creation_an_old_broker_gets_a_request_for_all_topics():
     async def old(_: Any, __: Any) -> Response | None:
         return speaks({ApiKey.METADATA: (0, 3), ApiKey.API_VERSIONS: (0, 3)})
 
@@ -275,15 +277,15 @@ async def test_with_creation_off_a_broker_that_always_creates_is_asked_for_all_t
 @pytest.mark.parametrize(
     "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION]
 )
-async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode):
+async def test_a_final_error_of_a_topic_raises_at_once(code: ErrorCode):
     async with scripted_cluster(1) as scripted:
         scripted.topics["t"] = topic_of("t", error_code=code)
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(BrokerError, match=code.name) as caught:
                 await cluster.topic_metadata("t", soon(60))
-            told = caught.value
-            assert (told.topic, told.api, told.broker) == (
+            error = caught.value
+            assert (error.topic, error.api, error.broker) == (
                 "t",
                 "Metadata",
                 cluster.broker_client(1).name,
@@ -291,7 +293,7 @@ async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode)
 
 
 @pytest.mark.slow
-async def test_without_an_answer_the_deadline_says_why():
+async def test_a_timeout_without_a_response_gives_the_reason():
     async def hang_up(_: Any, __: Any) -> Response | None:
         raise Hangup
 
@@ -304,7 +306,7 @@ async def test_without_an_answer_the_deadline_says_why():
             await cluster.topic_metadata("t", soon(0.5))
 
 
-async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
+async def test_a_new_topic_is_refreshed_alone_and_others_stay_known():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         names = [f"t{number}" for number in range(5)]
@@ -319,7 +321,7 @@ async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
         assert scripted.asked[-1] == names
 
 
-async def test_a_topic_that_is_looked_up_may_be_kept():
+async def test_topic_metadata_can_keep_a_topic():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["t"] = topic_of("t", 1)
@@ -334,7 +336,7 @@ async def test_a_topic_that_is_looked_up_may_be_kept():
         assert scripted.asked == [[], ["t"], ["t"], ["t"], []]
 
 
-async def test_a_new_topic_that_is_not_ready_is_asked_for_alone_again():
+async def test_a_new_topic_without_a_leader_is_refreshed_alone_again():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["old"] = topic_of("old", 1)
@@ -349,7 +351,7 @@ async def test_a_new_topic_that_is_not_ready_is_asked_for_alone_again():
         assert ["old", "new"] not in scripted.asked
 
 
-async def test_a_refusal_for_good_ends_the_wait_for_a_topic_at_once():
+async def test_a_final_error_ends_the_wait_for_a_topic():
     class Refusing(Plaintext):
         refused = False
 
@@ -372,7 +374,7 @@ async def test_a_refusal_for_good_ends_the_wait_for_a_topic_at_once():
         await cluster.aclose()
 
 
-async def test_a_lost_connection_brings_fresh_metadata_without_being_asked():
+async def test_a_lost_connection_triggers_a_refresh():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         idle = cluster.broker_client(2)
@@ -413,7 +415,7 @@ async def test_the_connections_are_counted():
     assert cluster.metrics()["connections_open"] == 0
 
 
-async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
+async def test_topics_are_refreshed_while_in_use_and_listeners_are_called():
     updates = []
     async with scripted_cluster(1) as scripted:
         scripted.topics["t"] = topic_of("t", 1)
@@ -432,7 +434,7 @@ async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
                 assert await cluster.wait_update(cluster.metadata.version, soon())
 
 
-async def test_patterns_ask_for_all_topics():
+async def test_patterns_request_all_topics():
     async with scripted_cluster(1) as scripted:
         scripted.topics = {name: topic_of(name, 1) for name in ("a", "b")}
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
@@ -444,7 +446,7 @@ async def test_patterns_ask_for_all_topics():
             assert cluster.all_topics
 
 
-async def test_a_deleted_topic_is_told_as_renewed():
+async def test_a_recreated_topic_is_reported():
     renewed: list[str] = []
     async with scripted_cluster(1) as scripted:
         scripted.topics["t"] = topic_of("t", 1, topic_id=uuid.UUID(int=1))
@@ -459,7 +461,7 @@ async def test_a_deleted_topic_is_told_as_renewed():
             assert renewed == ["t"]
 
 
-async def test_leader_hints_are_used_when_newer():
+async def test_update_leader_applies_newer_epochs():
     async with scripted_cluster(2) as scripted:
         scripted.topics["t"] = topic_of("t", 1)
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
@@ -473,7 +475,7 @@ async def test_leader_hints_are_used_when_newer():
             assert cluster.broker_client(7).address == Address("127.0.0.1", 9)
 
 
-async def test_the_end_of_the_client_ends_waits_for_metadata():
+async def test_closing_ends_waits_for_metadata():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
 
@@ -494,7 +496,7 @@ async def heartbeat(_: Any, __: Any) -> Response | None:
     return HeartbeatResponse(error_code=0)
 
 
-async def test_a_request_goes_to_the_node_that_is_named():
+async def test_a_request_goes_to_the_node_of_its_route():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
@@ -502,7 +504,7 @@ async def test_a_request_goes_to_the_node_that_is_named():
         assert cluster.broker_client(2) is cluster.broker_client(2)
 
 
-async def test_a_node_that_is_not_listed_fails_with_its_number():
+async def test_an_unknown_node_raises_with_its_id():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(ConnectionFailed, match="no broker 9"):
@@ -510,7 +512,7 @@ async def test_a_node_that_is_not_listed_fails_with_its_number():
 
 
 @pytest.mark.slow
-async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
+async def test_connection_failures_are_retried_until_the_deadline():
     calls = []
 
     async def fails_twice(_: Any, __: Any) -> Response | None:
@@ -534,7 +536,7 @@ async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
         assert (caught.value.attempt or 0) > 1
 
 
-async def test_what_a_retry_cannot_mend_is_raised_at_once():
+async def test_a_final_error_is_raised_at_once():
     async def old(_: Any, __: Any) -> Response | None:
         return speaks({ApiKey.METADATA: (0, 13)})
 
@@ -546,7 +548,7 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once():
                 await cluster.request(HEARTBEAT, to=ToAnyNode(), deadline=soon(60))
 
 
-async def test_another_node_is_asked_where_one_is_too_old():
+async def test_another_node_is_tried_if_one_lacks_the_version():
     async def old(_: Any, __: Any) -> Response | None:
         return speaks({ApiKey.METADATA: (0, 13)})
 
@@ -564,7 +566,7 @@ async def test_another_node_is_asked_where_one_is_too_old():
             await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon(60))
 
 
-async def test_the_controller_is_followed_when_it_moves():
+async def test_a_request_follows_a_moved_controller():
     async def create(_: Any, __: Any) -> Response | None:
         return CreateTopicsResponse(topics=[])
 
@@ -583,7 +585,7 @@ async def test_the_controller_is_followed_when_it_moves():
         assert (await cluster.request(CREATE, to=ToController(), deadline=soon())).topics == []
 
 
-async def test_without_a_controller_the_deadline_says_so():
+async def test_without_a_controller_the_timeout_says_so():
     async with scripted_cluster(1) as scripted:
         scripted.controller_id = -1
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
@@ -592,7 +594,7 @@ async def test_without_a_controller_the_deadline_says_so():
                 await cluster.request(CREATE, to=ToController(), deadline=soon(0.1))
 
 
-async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves():
+async def test_a_coordinator_is_cached_and_looked_up_again_after_it_moved():
     async def moved(_: Any, __: Any) -> Response | None:
         return HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
@@ -614,7 +616,7 @@ async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves()
         assert asked == ["g", "g", "g"]
 
 
-async def test_what_a_coordinator_speaks_is_known_while_it_is_known_and_connected():
+async def test_coordinator_versions_need_a_known_and_connected_coordinator():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         assert cluster.finalized_feature_level("transaction.version") is None
         await cluster.start(soon())
@@ -630,7 +632,7 @@ async def test_what_a_coordinator_speaks_is_known_while_it_is_known_and_connecte
         assert cluster.coordinator_versions(ToCoordinator("g")) is None
 
 
-async def test_a_coordinator_that_is_loading_stays_the_coordinator():
+async def test_a_loading_coordinator_stays_cached():
     async def loading(_: Any, __: Any) -> Response | None:
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
         return HeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -644,7 +646,7 @@ async def test_a_coordinator_that_is_loading_stays_the_coordinator():
 
 
 @pytest.mark.slow
-async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
+async def test_find_coordinator_retries_coordinator_not_available():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         asked = coordinated_by(scripted, 0, 0, 2)
@@ -657,24 +659,28 @@ async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
 
 @pytest.mark.parametrize("address", [Address("", 9092), Address("h", 0), Address("h", 70_000)])
 @pytest.mark.slow
-async def test_a_coordinator_without_an_address_is_not_connected_to(address: Address):
+async def test_a_coordinator_with_an_invalid_address_is_rejected(address: Address):
     async def find(_: Any, request: Any) -> Response | None:
-        told = Told(key="g", node_id=8, host=address.host, port=address.port, error_code=0)
-        return FindCoordinatorResponse(coordinators=[told])
+        entry = CoordinatorEntry(
+            key="g", node_id=8, host=address.host, port=address.port, error_code=0
+        )
+        return FindCoordinatorResponse(coordinators=[entry])
 
     async with scripted_cluster(1) as scripted:
         scripted.nodes[1].answers[ApiKey.FIND_COORDINATOR] = find
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
-            with pytest.raises(KafkaError, match="said to be 8"):
+            with pytest.raises(KafkaError, match="its address is invalid: broker 8"):
                 await cluster.find_coordinator("g", deadline=soon(0.3))
             assert 8 not in cluster.metadata.nodes
 
 
-async def test_a_group_that_is_not_authorised_fails_at_once():
+async def test_group_authorization_failed_raises_at_once():
     async def find(_: Any, request: Any) -> Response | None:
-        told = Told(key="g", node_id=-1, host="", port=-1, error_code=30, error_message="no")
-        return FindCoordinatorResponse(coordinators=[told])
+        entry = CoordinatorEntry(
+            key="g", node_id=-1, host="", port=-1, error_code=30, error_message="no"
+        )
+        return FindCoordinatorResponse(coordinators=[entry])
 
     async with scripted_cluster(1) as scripted:
         scripted.nodes[1].answers[ApiKey.FIND_COORDINATOR] = find
@@ -687,7 +693,7 @@ async def test_a_group_that_is_not_authorised_fails_at_once():
 
 
 @pytest.mark.slow
-async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
+async def test_request_all_nodes_returns_responses_and_errors():
     async def listed(_: Any, __: Any) -> Response | None:
         group = ListedGroup(group_id="g", protocol_type="consumer")
         return ListGroupsResponse(error_code=0, groups=[group])
@@ -706,7 +712,7 @@ async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
             assert answer.groups[0].group_id == "g"
 
 
-async def test_a_node_that_does_not_coordinate_yet_is_asked_again():
+async def test_request_all_nodes_retries_a_loading_coordinator():
     async def loading(_: Any, __: Any) -> Response | None:
         asked.append(1)
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if len(asked) < 3 else ErrorCode.NONE
@@ -745,7 +751,7 @@ async def test_each_attempt_has_the_request_timeout():
 # --- nodes that come and go -----------------------------------------------------------------
 
 
-async def test_a_node_that_moves_is_followed():
+async def test_requests_follow_a_node_to_its_new_address():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         before = cluster.broker_client(1)
@@ -758,7 +764,7 @@ async def test_a_node_that_moves_is_followed():
             await cluster.request(HEARTBEAT, to=ToNode(1), deadline=soon())
 
 
-async def test_after_all_nodes_are_lost_the_bootstrap_addresses_are_asked_again():
+async def test_rebootstrap_after_all_nodes_are_lost():
     async with contextlib.AsyncExitStack() as stack:
         front = ScriptedCluster(1)
         front_server = await stack.enter_async_context(serve(front.nodes[1]))

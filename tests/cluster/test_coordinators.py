@@ -13,7 +13,7 @@ from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator
 from aiokafkawire.errors import ProtocolError
 from aiokafkawire.wire import decode, encode
 from aiokafkawire.wire.messages.find_coordinator import (
-    Coordinator as ToldCoordinator,
+    Coordinator as CoordinatorEntry,
 )
 from aiokafkawire.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -25,7 +25,7 @@ TRANSACTION = ToCoordinator("g", CoordinatorType.TRANSACTION)
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_can_ask_for_a_group(version: int):
+def test_every_version_can_find_a_group_coordinator(version: int):
     request, min_version = find_coordinator_request(GROUP)
     assert min_version == 0
     sent = decode(FindCoordinatorRequest, version, encode(request.build(version), version))
@@ -41,23 +41,23 @@ def test_transactions_need_the_key_type(version: int):
     assert sent.key_type == 1
 
 
-def test_answers_of_both_shapes_are_read():
+def test_both_response_formats_are_read():
     flat = FindCoordinatorResponse(error_code=0, node_id=3, host="h", port=9)
     assert read_find_coordinator(flat, "g") == FoundCoordinator(0, "", 3, "h", 9)
-    told = [
-        ToldCoordinator(key=key, node_id=node, host="h", port=9, error_code=0)
+    entry = [
+        CoordinatorEntry(key=key, node_id=node, host="h", port=9, error_code=0)
         for key, node in (("x", 1), ("g", 2))
     ]
-    assert read_find_coordinator(FindCoordinatorResponse(coordinators=told), "g").node_id == 2
+    assert read_find_coordinator(FindCoordinatorResponse(coordinators=entry), "g").node_id == 2
 
 
-def test_an_answer_for_other_keys_is_no_answer():
-    told = ToldCoordinator(key="x", node_id=1, host="h", port=9, error_code=0)
+def test_a_response_for_other_keys_is_a_protocol_error():
+    entry = CoordinatorEntry(key="x", node_id=1, host="h", port=9, error_code=0)
     with pytest.raises(ProtocolError, match="'g'"):
-        read_find_coordinator(FindCoordinatorResponse(coordinators=[told]), "g")
+        read_find_coordinator(FindCoordinatorResponse(coordinators=[entry]), "g")
 
 
-def test_groups_and_transactions_of_one_name_are_apart():
+def test_groups_and_transactional_ids_with_one_name_are_separate():
     cache = CoordinatorCache()
     cache.put(GROUP, 1)
     cache.put(TRANSACTION, 2)

@@ -1,4 +1,4 @@
-"""What the client takes over from metadata responses, hostile ones included."""
+"""Snapshots from metadata responses, including hostile ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_response_is_read():
     assert snapshot.topics["t"].is_internal
 
 
-def test_a_partial_response_leaves_the_other_topics_as_they_were():
+def test_a_partial_response_keeps_the_other_topics():
     missing = topic_of("gone", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     known = after(response(topic_of("t", 1), topic_of("u", 2), missing)).snapshot
     update = known.with_response(response(topic_of("t", 2)), ["t", "new"], partial=True)
@@ -87,33 +87,33 @@ def test_a_partial_response_leaves_the_other_topics_as_they_were():
     assert snapshot.with_response(fewer, ["t"], partial=True).topics is None
 
 
-def test_epochs_do_not_go_back_over_a_time_when_the_topic_was_unknown():
+def test_epochs_never_decrease_across_a_time_without_the_topic():
     unknown = response(topic_of("t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     lagging = after(led(5, 1, FIRST), unknown, unknown, led(4, 2, FIRST), wanted=("t",))
     assert lagging.snapshot.leader(T0) == (1, 5)
-    anew = after(led(5, 1, FIRST), unknown, led(0, 2, SECOND), wanted=("t",))
-    assert anew.snapshot.leader(T0) == (2, 0)
-    assert anew.recreated_topics == ("t",)
+    recreated = after(led(5, 1, FIRST), unknown, led(0, 2, SECOND), wanted=("t",))
+    assert recreated.snapshot.leader(T0) == (2, 0)
+    assert recreated.recreated_topics == ("t",)
     without_ids = after(led(5), unknown, led(0, 2), wanted=("t",))
     assert without_ids.snapshot.leader(T0) == (2, 0)
 
 
 @pytest.mark.parametrize("wanted", [("t",), None])
-def test_a_topic_that_is_missing_keeps_its_id(wanted: tuple[str, ...] | None):
-    """What was read of it must not be gone on with in another of its name."""
+def test_a_missing_topic_keeps_its_id(wanted: tuple[str, ...] | None):
+    """Its positions must not be used in a recreated topic with the same name."""
     missing = [topic_of("t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] if wanted else []
     gone = after(led(5, 1, FIRST), response(*missing), response(*missing), wanted=wanted).snapshot
     assert "t" not in gone.topics
     assert gone.topic_id("t") == FIRST
     other = gone.with_response(response(topic_of("u", 1)), ["u"], partial=True).snapshot
     assert other.topic_id("t") == FIRST
-    anew = other.with_response(led(0, 2, SECOND), wanted)
-    assert anew.recreated_topics == ("t",)
-    assert anew.snapshot.topic_id("t") == SECOND
-    assert not anew.snapshot.missing_topics
+    recreated = other.with_response(led(0, 2, SECOND), wanted)
+    assert recreated.recreated_topics == ("t",)
+    assert recreated.snapshot.topic_id("t") == SECOND
+    assert not recreated.snapshot.missing_topics
 
 
-def test_topics_that_are_missing_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch):
+def test_the_number_of_missing_topics_is_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "MAX_MISSING_TOPICS", 2)
     snapshot: MetadataSnapshot = EMPTY_SNAPSHOT
     for name in ("a", "b", "c"):
@@ -125,13 +125,13 @@ def test_topics_that_are_missing_are_remembered_within_a_bound(monkeypatch: pyte
     assert list(snapshot.missing_topics) == ["b", "c"]
 
 
-def test_partitions_stand_in_order():
+def test_partitions_are_sorted():
     shuffled = topic_of("t", 1, 1, 1)
     shuffled.partitions.reverse()
     assert after(response(shuffled)).snapshot.partitions("t") == (0, 1, 2)
 
 
-def test_a_snapshot_never_changes():
+def test_a_snapshot_is_immutable():
     snapshot = after(response(topic_of("t", 1))).snapshot
     with pytest.raises(TypeError):
         snapshot.topics["u"] = snapshot.topics["t"]  # type: ignore[index]
@@ -143,23 +143,23 @@ def test_a_snapshot_never_changes():
 
 
 @pytest.mark.parametrize("topic_id", [ZERO_UUID, FIRST])
-def test_epochs_of_one_topic_never_go_back(topic_id: uuid.UUID):
+def test_epochs_of_a_topic_never_decrease(topic_id: uuid.UUID):
     update = after(led(5, 1, topic_id), led(4, 2, topic_id))
     assert update.snapshot.leader(T0) == (1, 5)
     assert any("kept the leader of t-0" in text for text in update.warnings)
     assert after(led(5, 1, topic_id), led(6, 2, topic_id)).snapshot.leader(T0) == (2, 6)
 
 
-def test_an_epoch_cannot_be_made_to_go_back_by_way_of_none():
+def test_epochs_never_decrease_across_an_unknown_epoch():
     update = after(led(5, 1, FIRST), led(-1, 2, FIRST), led(3, 2, FIRST))
     assert update.snapshot.leader(T0) == (1, 5)
 
 
-def test_unknown_epochs_are_taken_as_they_come():
+def test_without_topic_ids_unknown_epochs_are_accepted():
     assert after(led(-1, 1), led(-1, 2)).snapshot.leader(T0) == (2, -1)
 
 
-def test_a_new_id_starts_afresh():
+def test_a_new_topic_id_resets_the_epochs():
     update = after(led(5, 1, FIRST), led(0, 2, SECOND))
     assert update.recreated_topics == ("t",)
     assert update.snapshot.leader(T0) == (2, 0)
@@ -167,25 +167,25 @@ def test_a_new_id_starts_afresh():
     assert sum("deleted and created again" in text for text in update.warnings) == 1
 
 
-def test_without_ids_a_topic_unknown_in_between_starts_afresh():
+def test_without_topic_ids_a_missing_topic_resets_the_epochs():
     unknown = response(topic_of("t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert after(led(5, 1), unknown, led(0, 2), wanted=("t",)).snapshot.leader(T0) == (2, 0)
 
 
-def test_the_same_id_is_not_renewed_by_a_broker_that_tells_none():
+def test_a_response_without_a_topic_id_does_not_recreate_the_topic():
     update = after(led(5, 1, FIRST), led(6, 2, ZERO_UUID))
     assert update.recreated_topics == ()
     assert update.snapshot.leader(T0) == (2, 6)
 
 
 @pytest.mark.parametrize("leader", [-1, -7, 99])
-def test_a_leader_that_is_no_known_broker_is_none(leader: int):
+def test_a_leader_that_is_not_a_known_broker_is_none(leader: int):
     snapshot = after(led(3, leader)).snapshot
     assert snapshot.leader(T0) is None
     assert snapshot.topics["t"].partitions[0].leader_epoch == 3
 
 
-def test_a_failed_lookup_keeps_what_was_known():
+def test_an_inconclusive_error_keeps_the_topic():
     failed = response(topic_of("t", error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert after(led(5, 1), failed, wanted=("t",)).snapshot.leader(T0) == (1, 5)
 
@@ -193,7 +193,7 @@ def test_a_failed_lookup_keeps_what_was_known():
 # --- topics ---------------------------------------------------------------------------------
 
 
-def test_errors_of_topics_are_kept_apart():
+def test_errors_are_recorded_per_topic():
     update = after(
         response(
             topic_of("a", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
@@ -206,7 +206,7 @@ def test_errors_of_topics_are_kept_apart():
     assert list(update.snapshot.topics) == ["c"]
 
 
-def test_topics_that_nobody_asked_for_are_left_out():
+def test_topics_that_were_not_requested_are_skipped():
     # Version 0 answers an empty list with all topics.
     assert after(response(topic_of("t", 1)), wanted=()).snapshot.topics == {}
     assert list(after(response(topic_of("t", 1)), wanted=None).snapshot.topics) == ["t"]
@@ -216,7 +216,7 @@ def test_topics_that_nobody_asked_for_are_left_out():
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, 70_000, 2**31 - 1])
-def test_impossible_ports_are_never_connected_to(port: int):
+def test_a_broker_with_an_invalid_port_is_skipped(port: int):
     bad = MetadataResponseBroker(node_id=9, host="h", port=port)
     update = after(response(brokers=[bad, *brokers_at(*HOSTS)]))
     assert sorted(update.snapshot.nodes) == [1, 2]
@@ -224,13 +224,13 @@ def test_impossible_ports_are_never_connected_to(port: int):
 
 
 @pytest.mark.parametrize("host", ["", " ", "a b", "a\nb", "a\0b"])
-def test_impossible_hosts_are_never_connected_to(host: str):
+def test_a_broker_with_an_invalid_host_is_skipped(host: str):
     assert valid_address(host, 9092) is None
     bad = MetadataResponseBroker(node_id=9, host=host, port=9092)
     assert 9 not in after(response(brokers=[bad, *brokers_at(*HOSTS)])).snapshot.nodes
 
 
-def test_the_first_of_repeated_entries_counts():
+def test_the_first_of_duplicate_entries_counts():
     twice = brokers_at(HOSTS[0]) + brokers_at(HOSTS[1])
     topic = topic_of("t", 1)
     topic.partitions += [partition_of(0, 2), partition_of(-3, 2)]
@@ -245,7 +245,7 @@ def test_the_first_of_repeated_entries_counts():
     "brokers",
     [[], [MetadataResponseBroker(node_id=-1, host="h", port=1)], brokers_at(Address("", 1))],
 )
-def test_metadata_without_a_usable_broker_is_refused(brokers: list[MetadataResponseBroker]):
+def test_metadata_without_a_valid_broker_is_rejected(brokers: list[MetadataResponseBroker]):
     known = after(led(5)).snapshot
     update = known.with_response(response(brokers=brokers), None)
     assert not update.usable
@@ -254,7 +254,7 @@ def test_metadata_without_a_usable_broker_is_refused(brokers: list[MetadataRespo
     assert update.warnings
 
 
-def test_a_controller_that_is_no_known_broker_is_none():
+def test_a_controller_that_is_not_a_known_broker_is_none():
     assert after(response(controller_id=42)).snapshot.controller_id == -1
 
 
@@ -288,9 +288,9 @@ responses = st.builds(
 
 
 @given(st.lists(responses, max_size=5))
-def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataResponse]):
+def test_for_any_responses_leaders_are_nodes_and_epochs_grow(responses: list[MetadataResponse]):
     snapshot: MetadataSnapshot = EMPTY_SNAPSHOT
-    for each in told:
+    for each in responses:
         update = snapshot.with_response(each, None)
         before, snapshot = snapshot, update.snapshot
         assert all(
@@ -315,7 +315,7 @@ def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataRes
 # --- hints ----------------------------------------------------------------------------------
 
 
-def test_a_newer_leader_is_taken_over_from_a_hint():
+def test_with_leader_applies_a_newer_epoch():
     snapshot = after(led(5, 1)).snapshot
     update = snapshot.with_leader(T0, 2, 6)
     assert update.leaders_only
@@ -326,18 +326,18 @@ def test_a_newer_leader_is_taken_over_from_a_hint():
 
 
 @pytest.mark.parametrize(("leader", "epoch"), [(2, 5), (2, 4), (-1, 6), (2, -1)])
-def test_other_hints_change_nothing(leader: int, epoch: int):
+def test_with_leader_ignores_older_epochs(leader: int, epoch: int):
     snapshot = after(led(5, 1)).snapshot
     assert snapshot.with_leader(T0, leader, epoch) == MetadataUpdate(snapshot)
 
 
-def test_a_hint_for_an_unknown_partition_changes_nothing():
+def test_with_leader_ignores_an_unknown_partition():
     snapshot = after(led(5, 1)).snapshot
     for tp in (TopicPartition("t", 9), TopicPartition("u", 0)):
         assert not snapshot.with_leader(tp, 2, 9).changed
 
 
-def test_a_node_may_be_named_by_a_hint():
+def test_with_node_adds_a_node():
     snapshot = after(led(5, 1)).snapshot
     update = snapshot.with_node(7, "seven", 9092)
     assert update.snapshot.nodes[7].address == Address("seven", 9092)
@@ -348,10 +348,10 @@ def test_a_node_may_be_named_by_a_hint():
         assert refused.warnings
 
 
-def test_a_response_of_many_topics_is_read_in_time_that_follows_their_number():
+def test_a_response_is_read_in_linear_time():
     names = [CountedName(f"topic-{number}") for number in range(500)]
-    told = response(*(topic_of(CountedName(str(name)), 1) for name in names))
+    responses = response(*(topic_of(CountedName(str(name)), 1) for name in names))
     CountedName.compared = 0
-    update = after(told, wanted=tuple(names))
+    update = after(responses, wanted=tuple(names))
     assert len(update.snapshot.topics) == len(names)
     assert CountedName.compared < 20 * len(names)

@@ -1,4 +1,4 @@
-"""The task that keeps the metadata fresh, when nodes misbehave."""
+"""The task that refreshes the metadata, with misbehaving nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def refreshed(cluster: Cluster) -> None:
     assert await cluster.wait_update(cluster.metadata.version, soon())
 
 
-async def test_a_node_that_fails_is_not_asked_twice_in_a_row():
+async def test_a_failed_node_is_not_tried_twice_in_a_row():
     asked: list[str] = []
 
     async def hang_up(_: Any, __: Any) -> Response | None:
@@ -54,7 +54,7 @@ async def test_a_node_that_fails_is_not_asked_twice_in_a_row():
 
 
 async def logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until something is in the log."""
+    """Wait for a log line."""
     while not caplog.records:
         await anyio.lowlevel.checkpoint()
 
@@ -64,7 +64,7 @@ async def silent(_: Any, __: Any) -> Response | None:
     return None
 
 
-async def test_a_silent_node_does_not_hold_the_refresh(
+async def test_a_silent_node_does_not_block_the_refresh(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
@@ -81,7 +81,7 @@ async def test_a_silent_node_does_not_hold_the_refresh(
     assert not caplog.records
 
 
-async def test_a_node_that_did_not_answer_is_asked_after_all_others(
+async def test_a_failed_node_is_tried_after_all_others(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
@@ -116,7 +116,7 @@ async def test_a_node_that_did_not_answer_is_asked_after_all_others(
 # --- the start ------------------------------------------------------------------------------
 
 
-async def test_a_silent_address_does_not_hold_the_start(
+async def test_a_silent_address_does_not_block_the_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
@@ -128,7 +128,7 @@ async def test_a_silent_address_does_not_hold_the_start(
     assert not caplog.records
 
 
-async def test_an_address_that_says_nothing_is_told_of_soon(
+async def test_a_silent_address_is_logged_soon(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
@@ -142,11 +142,11 @@ async def test_an_address_that_says_nothing_is_told_of_soon(
         scripted.nodes[1].answers[ApiKey.METADATA] = late
         with anyio.fail_after(20):
             await cluster.start(soon())
-    (told,) = caplog.records
-    assert f"{scripted.bootstrap}: no response yet; retrying" in told.getMessage()
+    (line,) = caplog.records
+    assert f"{scripted.bootstrap}: no response yet; retrying" in line.getMessage()
 
 
-async def test_each_reason_why_a_client_cannot_start_is_told_once(
+async def test_each_reason_of_a_failed_start_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(metadata_updater, "FIRST_CONNECT_TIMEOUT_S", 0.04)
@@ -171,14 +171,14 @@ async def test_each_reason_why_a_client_cannot_start_is_told_once(
     assert "the broker closed the connection" in others[0]
 
 
-async def test_a_broker_may_ask_for_a_new_bootstrap():
+async def test_a_broker_can_require_a_rebootstrap():
     asked: list[int] = []
     async with scripted_cluster(1) as scripted:
-        tell = scripted.metadata
+        respond = scripted.metadata
 
         async def metadata(header: Any, request: Any) -> Response | None:
             asked.append(1)
-            response = await tell(header, request)
+            response = await respond(header, request)
             assert isinstance(response, MetadataResponse)
             if len(asked) == 2:
                 response.error_code = ErrorCode.REBOOTSTRAP_REQUIRED
@@ -191,7 +191,7 @@ async def test_a_broker_may_ask_for_a_new_bootstrap():
             assert len(asked) == 3
 
 
-async def test_when_no_known_node_can_be_reached_the_bootstrap_addresses_are_asked_at_once():
+async def test_the_bootstrap_addresses_are_tried_at_once_if_all_nodes_are_unreachable():
     async with scripted_cluster(1) as scripted:
         stays = scripted.servers[1]
         async with AsyncExitStack() as stack:
@@ -208,7 +208,7 @@ async def test_when_no_known_node_can_be_reached_the_bootstrap_addresses_are_ask
             assert cluster.metadata.nodes[1].address == stays.address
 
 
-async def test_a_partition_without_a_leader_is_asked_for_again():
+async def test_a_partition_without_a_leader_is_refreshed_again():
     async with scripted_cluster(1) as scripted:
         scripted.topics["t"] = topic_of("t", -1)
         async with client_of(scripted) as cluster:
@@ -223,12 +223,12 @@ async def test_a_partition_without_a_leader_is_asked_for_again():
                     assert await cluster.wait_update(cluster.metadata.version, soon())
 
 
-async def test_what_is_told_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture):
+async def test_a_repeated_warning_is_logged_once(caplog: pytest.LogCaptureFixture):
     async with scripted_cluster(1) as scripted:
-        tell = scripted.metadata
+        respond = scripted.metadata
 
         async def with_a_bad_node(header: Any, request: Any) -> Response | None:
-            response = await tell(header, request)
+            response = await respond(header, request)
             assert isinstance(response, MetadataResponse)
             response.brokers += brokers_at(*[Address("h", 0)] * 7)[6:]
             return response
@@ -243,19 +243,19 @@ async def test_what_is_told_again_and_again_is_logged_once(caplog: pytest.LogCap
     assert sum("ignored broker 7" in record.message for record in caplog.records) == 1
 
 
-async def test_a_listener_hears_of_hints_too():
+async def test_listeners_are_called_for_leader_updates():
     updates: list[MetadataUpdate] = []
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         cluster.add_metadata_listener(updates.append)
         cluster._metadata_updater.apply(cluster.metadata.with_node(5, "five", 9092))
         assert [sorted(update.snapshot.nodes) for update in updates] == [[1, 5]]
-        # A hint that is no news is not told.
+        # A leader that is not newer is not reported.
         cluster._metadata_updater.apply(cluster.metadata.with_node(5, "five", 9092))
         assert len(updates) == 1
 
 
-async def test_refused_credentials_end_the_start_at_once():
+async def test_rejected_credentials_end_the_start_at_once():
     class Refused:
         async def wrap(self, transport: Transport, _: Address) -> Transport:
             return transport
@@ -296,8 +296,8 @@ async def test_an_outage_is_logged_once(
         with anyio.fail_after(20):
             while "can be reached again" not in caplog.text:
                 await cluster.wait_update(cluster.metadata.version, soon(0.01))
-    told = [record for record in caplog.records if "no broker can be reached" in record.message]
-    assert len(told) == 1
+    logged = [record for record in caplog.records if "no broker can be reached" in record.message]
+    assert len(logged) == 1
     (back,) = [record for record in caplog.records if "reached again" in record.message]
     assert back.kafka_outage_ms > 0
     assert f"after {back.kafka_outage_ms / 1_000:.3f} s" in back.message
@@ -306,8 +306,8 @@ async def test_an_outage_is_logged_once(
 @pytest.mark.parametrize(
     ("release", "kept"), [("0.8.0", {1, 2}), ("0.8.1", {1, 2}), ("0.8.2", {2})]
 )
-async def test_an_old_broker_need_not_name_every_node(release: str, kept: set[int]):
-    """As 0.8 does before there is a topic, and 0.8.0 and 0.8.1 always."""
+async def test_an_old_broker_may_omit_nodes(release: str, kept: set[int]):
+    """0.8 does so before a topic exists, 0.8.0 and 0.8.1 always."""
     answers: list[MetadataResponse] = []
 
     async def old(_: Any, __: Any) -> Response:

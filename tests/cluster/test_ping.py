@@ -1,4 +1,4 @@
-"""`Pinger` against scripted nodes: whom it asks, and what it makes of the answers."""
+"""`Pinger` with scripted nodes: the requests it sends and the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
-from aiokafkawire.wire.messages.find_coordinator import Coordinator as Told
+from aiokafkawire.wire.messages.find_coordinator import Coordinator as CoordinatorEntry
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
@@ -34,12 +34,12 @@ def soon() -> float:
 
 
 def coordinated(scripted: ScriptedCluster, *, port: int | None = None, error_code: int = 0) -> None:
-    """Node 2 coordinates every group, or is said to."""
+    """Let FindCoordinator return node 2 for every group."""
     address = scripted.servers[2].address
 
     async def find(_: Any, request: Any) -> Response | None:
         (key,) = request.coordinator_keys
-        told = Told(
+        entry = CoordinatorEntry(
             key=key,
             node_id=2,
             host=address.host,
@@ -47,7 +47,7 @@ def coordinated(scripted: ScriptedCluster, *, port: int | None = None, error_cod
             error_code=error_code,
             error_message="not now" if error_code else None,
         )
-        return FindCoordinatorResponse(coordinators=[told])
+        return FindCoordinatorResponse(coordinators=[entry])
 
     async def fetch(_: Any, request: Any) -> Response | None:
         groups = [OffsetFetchResponseGroup(group_id=g.group_id, topics=[]) for g in request.groups]
@@ -58,7 +58,7 @@ def coordinated(scripted: ScriptedCluster, *, port: int | None = None, error_cod
         node.answers[ApiKey.OFFSET_FETCH] = fetch
 
 
-async def test_any_node_is_asked_for_no_topic():
+async def test_ping_sends_an_empty_metadata_request_to_any_node():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.asked.clear()
@@ -68,7 +68,7 @@ async def test_any_node_is_asked_for_no_topic():
         assert scripted.asked == [[]]
 
 
-async def test_others_are_asked_while_the_first_stays_silent():
+async def test_other_nodes_are_tried_while_the_first_is_silent():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         for number in (1, 2):
@@ -81,7 +81,7 @@ async def test_others_are_asked_while_the_first_stays_silent():
         assert all(f"{number} at " in str(caught.value) for number in (1, 2, 3))
 
 
-async def test_brokers_that_all_fail_at_once_are_not_called_slow():
+async def test_without_a_timeout_the_error_does_not_mention_one():
     async with cluster_client(bootstrap_servers="127.0.0.1:1") as cluster:
         cluster._metadata_updater.start_in_background(cluster._supervisor)
         with pytest.raises(
@@ -91,8 +91,8 @@ async def test_brokers_that_all_fail_at_once_are_not_called_slow():
         assert "connection refused" in str(caught.value)
 
 
-async def test_the_first_metadata_comes_while_bootstrap_addresses_are_asked():
-    """Bootstrap addresses are left as soon as the nodes are known; `ping` asks on."""
+async def test_ping_continues_when_the_bootstrap_clients_are_retired():
+    """Clients of bootstrap addresses are retired once the nodes are known."""
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
 
         async def leave(_: Any, __: Any) -> Response | None:
@@ -105,7 +105,7 @@ async def test_the_first_metadata_comes_while_bootstrap_addresses_are_asked():
         assert (await cluster.pinger.ping(2_000)).brokers == (str(address),)
 
 
-async def test_an_error_in_the_answer_is_no_answer():
+async def test_an_error_response_does_not_count():
     async def refuse(_: Any, __: Any) -> Response | None:
         return MetadataResponse(brokers=[], topics=[], error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
 
@@ -116,7 +116,7 @@ async def test_an_error_in_the_answer_is_no_answer():
             assert (await cluster.pinger.ping(1_000)).brokers[0].startswith("2 at ")
 
 
-async def test_each_leader_is_asked_and_the_topic_is_not_kept():
+async def test_each_leader_is_pinged_and_the_topic_is_not_kept():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["t"] = topic_of("t", 1, 3, 1)
@@ -134,7 +134,7 @@ async def test_each_leader_is_asked_and_the_topic_is_not_kept():
             await cluster.pinger.ping(1_000, topic="u")
 
 
-async def test_all_leaders_that_do_not_answer_are_named():
+async def test_the_error_names_all_silent_leaders():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["t"] = topic_of("t", 1, 2, 3, 2)
@@ -153,7 +153,7 @@ async def test_all_leaders_that_do_not_answer_are_named():
         assert caught.value.topic == "t"
 
 
-async def test_the_coordinator_is_asked_for_the_group():
+async def test_the_coordinator_of_the_group_is_pinged():
     async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         coordinated(scripted)
@@ -179,7 +179,7 @@ async def test_no_coordinator(answer: dict[str, int]):
         assert caught.value.group == "g"
 
 
-async def test_what_cannot_be_encoded_is_raised_as_it_is():
+async def test_an_encoding_error_is_raised_unchanged():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises((TypeError, ValueError)):
@@ -188,7 +188,7 @@ async def test_what_cannot_be_encoded_is_raised_as_it_is():
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, float("nan")])
-async def test_a_timeout_that_cannot_be(timeout_ms: float):
+async def test_an_invalid_timeout_is_rejected(timeout_ms: float):
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         with pytest.raises(ValueError, match="timeout_ms"):

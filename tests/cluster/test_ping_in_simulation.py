@@ -1,4 +1,4 @@
-"""`ping` where packets vanish: a host that does not answer a SYN, and connections cut off."""
+"""`ping` with lost packets: a host that ignores SYNs, and interrupted connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
 def live_through(backend: Backend, client_class: type[Client], scenario: Scenario) -> None:
-    """Run a scenario with three nodes, of which each leads a partition of `t`."""
+    """Run a scenario with three nodes; each leads a partition of `t`."""
     world = World(5, backend=backend, network=NetworkOptions(fragmented=0.0, partial_writes=0.0))
 
     async def main() -> None:
@@ -50,7 +50,7 @@ def live_through(backend: Backend, client_class: type[Client], scenario: Scenari
 
 
 async def refused(world: World, client: Client, **target: str) -> KafkaError:
-    """The error of a ping, which comes by its timeout."""
+    """Return the error of a ping, which must be raised within its timeout."""
     began_at = world.now()
     with pytest.raises(KafkaError) as caught:
         await client.ping(TIMEOUT_MS, **target)
@@ -82,7 +82,7 @@ def test_one_node_of_three_vanishes(backend: Backend, client_class: type[Client]
 
 @BACKENDS
 @CLIENTS
-def test_all_vanish_and_come_back(backend: Backend, client_class: type[Client]) -> None:
+def test_all_nodes_vanish_and_return(backend: Backend, client_class: type[Client]) -> None:
     async def scenario(world: World, broker: Broker, client: Client) -> None:
         assert await client.ping(TIMEOUT_MS)
         world.network.lose_power(HERE)

@@ -29,11 +29,11 @@ def schedule() -> RefreshSchedule:
     return refreshes
 
 
-def test_it_is_due_at_its_age():
+def test_a_refresh_is_due_at_the_maximum_age():
     assert schedule().next_refresh_at() == 400.0
 
 
-def test_asked_for_after_a_while_it_is_due_at_once():
+def test_a_requested_refresh_is_due_at_once_after_the_backoff():
     refreshes = schedule()
     refreshes.request()
     assert refreshes.next_refresh_at() == pytest.approx(100.1)
@@ -41,7 +41,7 @@ def test_asked_for_after_a_while_it_is_due_at_once():
     assert refreshes.next_refresh_at() == 400.0
 
 
-def test_in_a_row_refreshes_keep_growing_distances():
+def test_the_backoff_grows_with_consecutive_refreshes():
     refreshes, now, gaps = schedule(), 100.0, []
     for _ in range(6):
         refreshes.request()
@@ -52,7 +52,7 @@ def test_in_a_row_refreshes_keep_growing_distances():
     assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
-def test_after_quiet_the_distances_begin_anew():
+def test_the_backoff_resets_after_a_quiet_time():
     refreshes = schedule()
     for now in (100.1, 100.3, 100.7):
         refreshes.begin(100.0)
@@ -63,7 +63,7 @@ def test_after_quiet_the_distances_begin_anew():
     assert refreshes.next_refresh_at() == pytest.approx(110.1)
 
 
-def test_what_was_never_asked_before_does_not_wait():
+def test_an_urgent_refresh_skips_the_backoff():
     refreshes = schedule()
     refreshes.request(urgent=True)
     assert refreshes.next_refresh_at() < 100.0
@@ -72,7 +72,7 @@ def test_what_was_never_asked_before_does_not_wait():
     assert refreshes.next_refresh_at() == pytest.approx(100.1)
 
 
-def test_some_topics_may_be_asked_for_alone():
+def test_a_partial_refresh_has_the_requested_topics():
     refreshes = schedule()
     refreshes.request(["a"], urgent=True)
     refreshes.request(["b", "a"])
@@ -87,7 +87,7 @@ def test_some_topics_may_be_asked_for_alone():
     assert refreshes.begin(400.0) is None  # all are due by now
 
 
-def test_a_failed_refresh_of_some_topics_is_followed_by_one_of_all():
+def test_a_failed_partial_refresh_is_followed_by_a_full_one():
     refreshes = schedule()
     refreshes.request(["a"])
     refreshes.begin(101.0)
@@ -95,7 +95,7 @@ def test_a_failed_refresh_of_some_topics_is_followed_by_one_of_all():
     assert refreshes.begin(102.0) is None
 
 
-def test_a_new_topic_is_not_held_up_by_what_was_asked_before():
+def test_an_urgent_refresh_resets_the_backoff():
     refreshes, now = schedule(), 100.0
     for _ in range(6):
         refreshes.request()
@@ -109,14 +109,14 @@ def test_a_new_topic_is_not_held_up_by_what_was_asked_before():
     assert refreshes.next_refresh_at() == pytest.approx(now + 0.1)
 
 
-def test_a_failure_is_repeated_with_backoff():
+def test_a_failed_refresh_is_retried_with_backoff():
     refreshes = schedule()
     refreshes.begin(100.0)
     refreshes.failed(500.0, RNG)
     assert refreshes.next_refresh_at() == pytest.approx(500.1)
 
 
-def test_what_is_asked_during_a_refresh_needs_another_one():
+def test_a_request_during_a_refresh_needs_another_one():
     refreshes = schedule()
     refreshes.begin(100.0)
     refreshes.request()
@@ -124,7 +124,7 @@ def test_what_is_asked_during_a_refresh_needs_another_one():
     assert refreshes.next_refresh_at() == pytest.approx(500.1)
 
 
-def test_the_known_brokers_are_given_up_after_a_while():
+def test_a_rebootstrap_is_due_after_a_long_outage():
     refreshes = schedule()
     refreshes.failed(500.0, RNG)
     refreshes.failed(700.0, RNG)
@@ -134,7 +134,7 @@ def test_the_known_brokers_are_given_up_after_a_while():
     assert not refreshes.rebootstrap_due(5_000.0)
 
 
-def test_the_log_is_told_once_in_each_outage():
+def test_each_outage_is_logged_once():
     refreshes = schedule()
     for start in (500.0, 5_000.0):
         refreshes.failed(start, RNG)
@@ -145,7 +145,7 @@ def test_the_log_is_told_once_in_each_outage():
         assert not refreshes.succeeded(start + 200, RNG)
 
 
-def test_topics_are_wanted_while_somebody_uses_them():
+def test_topics_are_requested_while_they_have_references():
     topic_references = TopicReferences()
     assert topic_references.topics_to_request() == ()
     assert topic_references.add(["b", "a"]) == ("b", "a")
@@ -159,14 +159,14 @@ def test_topics_are_wanted_while_somebody_uses_them():
 
 
 @pytest.mark.parametrize("name", [7, "", "\ud800", "t" * 32_768])
-def test_what_no_request_can_name_is_refused_and_leaves_no_trace(name: object):
+def test_an_invalid_topic_name_is_rejected_without_a_reference(name: object):
     topic_references = TopicReferences()
     with pytest.raises((TypeError, ValueError)):
         topic_references.add(["good", name])
     assert topic_references.topics_to_request() == ()
 
 
-def test_everything_may_be_wanted():
+def test_all_topics_can_be_requested():
     topic_references = TopicReferences()
     assert topic_references.set_all_topics(True)
     assert not topic_references.set_all_topics(True)
@@ -177,7 +177,7 @@ def test_everything_may_be_wanted():
     assert list(topic_references.topics()) == ["a"]
 
 
-def test_a_topic_is_told_of_once_in_each_absence():
+def test_a_missing_topic_is_logged_once_per_absence():
     missing, late = MissingTopicLog(), 10.0 + MISSING_TOPIC_LOG_AFTER_S
     assert missing.names_to_log(["a", "b"], 10.0) == []
     assert missing.names_to_log(["a"], late) == ["a"]

@@ -47,7 +47,7 @@ def test_the_least_loaded_node(loads: list[NodeLoad], chosen: int | None):
     assert least_loaded_node(loads, NOW, RNG) == chosen
 
 
-def test_equals_are_drawn_by_lot():
+def test_ties_are_broken_at_random():
     loads = [NodeLoad(number, False, 0, 0.0) for number in range(4)]
     assert {least_loaded_node(loads, NOW, RNG) for _ in range(100)} == {0, 1, 2, 3}
 
@@ -58,7 +58,7 @@ def commit_response(code: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[topic])
 
 
-def test_codes_are_found_at_every_depth():
+def test_error_codes_are_found_at_every_depth():
     assert list(error_codes(commit_response(16))) == [16]
     assert list(error_codes(HeartbeatResponse(error_code=0))) == []
     group = OffsetFetchResponseGroup(group_id="g", topics=[], error_code=14)
@@ -85,12 +85,10 @@ CREATED = CreateTopicsResponse(
         (commit_response(16), ToController(), None),
     ],
 )
-def test_answers_that_say_the_request_went_wrong(
-    response: Response, route: Route, code: int | None
-):
+def test_codes_of_a_wrong_route(response: Response, route: Route, code: int | None):
     assert routing_error_code(response, route) == code
 
 
 @pytest.mark.parametrize(("code", "said"), [(0, None), (14, 14), (15, 15), (16, None), (29, None)])
-def test_answers_of_a_node_that_does_not_coordinate_yet(code: int, said: int | None):
+def test_codes_of_a_coordinator_that_is_not_ready(code: int, said: int | None):
     assert not_ready_code(ListGroupsResponse(error_code=code, groups=[])) == said

@@ -1,4 +1,4 @@
-"""What stands in an option's text."""
+"""Parsing of option values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_addresses_are_split(server: str, address: tuple[str, int]):
         "\ud800",
     ],
 )
-def test_a_bad_address_is_refused(server: str):
+def test_an_invalid_address_is_rejected(server: str):
     with pytest.raises(InvalidOption, match="has no valid"):
         make_config(ClientConfig, {"bootstrap_servers": server})
 
@@ -62,14 +62,14 @@ def test_a_bad_address_is_refused(server: str):
         ("[::1]9092", r"must be '\[IPv6 address\]:port'"),
     ],
 )
-def test_what_is_no_host_and_port_is_told_what_is_wanted(server: str, words: str):
+def test_the_error_of_an_invalid_address_shows_the_right_form(server: str, words: str):
     with pytest.raises(InvalidOption, match=words) as caught:
         make_config(ClientConfig, {"bootstrap_servers": server})
     assert repr(server) in str(caught.value)
 
 
 @pytest.mark.parametrize("servers", ["", " , ", []])
-def test_servers_must_be_given(servers: object):
+def test_bootstrap_servers_must_not_be_empty(servers: object):
     with pytest.raises(InvalidOption, match="bootstrap_servers is empty"):
         make_config(ClientConfig, {"bootstrap_servers": servers})
     with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
@@ -79,7 +79,7 @@ def test_servers_must_be_given(servers: object):
 @pytest.mark.parametrize(
     "servers", [None, 9092, b"a:9092", [b"a:9092"], [("a", 9092)], ["a", b""], {"a": 1}, {}, b""]
 )
-def test_servers_are_texts(servers: object):
+def test_bootstrap_servers_must_be_strings(servers: object):
     with pytest.raises(InvalidOption, match="must be 'host:port' or a list of them, not "):
         make_config(ClientConfig, {"bootstrap_servers": servers})
 
@@ -94,7 +94,7 @@ def test_servers_are_texts(servers: object):
         ("by_duration:PT0S", 0),
     ],
 )
-def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
+def test_a_reset_by_duration_is_parsed(policy: str, duration_ms: int):
     assert reset_duration_ms(policy) == duration_ms
     options = {"bootstrap_servers": "b", "auto_offset_reset": policy}
     assert make_config(ConsumerConfig, options).auto_offset_reset == policy
@@ -107,6 +107,6 @@ def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
         "PT.5S", "PT1,5S", "P1D ", "P999999999999999999D",
     ))],
 )  # fmt: skip
-def test_a_bad_duration_is_refused(policy: str):
+def test_an_invalid_duration_is_rejected(policy: str):
     with pytest.raises(InvalidOption, match="by_duration:PnDTnHnMnS"):
         make_config(ConsumerConfig, {"bootstrap_servers": "b", "auto_offset_reset": policy})

@@ -1,4 +1,4 @@
-"""An unknown option is answered with what stands for it, for every name of other Kafka clients."""
+"""Hints for unknown options: every option name of other Kafka clients has one."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def refusal(client: type, name: str, value: object = None) -> str:
 
 
 @pytest.mark.parametrize(("client", "name"), THEIRS)
-def test_every_option_of_aiokafka_and_kafka_python_is_taken_or_explained(
+def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
     client: type, name: str
 ) -> None:
     if name in OURS[client]:
         return
-    told = refusal(client, name)
-    assert told.startswith(f"unknown option {name!r}; ")
-    for meant in re.findall(r"did you mean '(\w+)'", told):
+    message = refusal(client, name)
+    assert message.startswith(f"unknown option {name!r}; ")
+    for meant in re.findall(r"did you mean '(\w+)'", message):
         # Not a name that merely looks alike.
         assert option_hints.RENAMED[name] == meant
 
 
 @pytest.mark.parametrize(
-    ("client", "name", "told"),
+    ("client", "name", "expected"),
     [
         (Consumer, "rebalance_timeout_ms", "did you mean 'max_poll_interval_ms'?"),
         (Consumer, "consumer_timeout_ms", "getmany(timeout_ms=…)"),
@@ -83,13 +83,13 @@ def test_every_option_of_aiokafka_and_kafka_python_is_taken_or_explained(
         (Consumer, "sesion_timeout_ms", "did you mean 'session_timeout_ms'?"),
     ],
 )
-def test_a_name_of_another_client_is_answered_with_what_stands_for_it(
-    client: type, name: str, told: str
+def test_a_name_of_another_client_has_a_hint(
+    client: type, name: str, expected: str
 ) -> None:
-    assert told in refusal(client, name)
+    assert expected in refusal(client, name)
 
 
-def test_what_is_renamed_exists_and_what_is_absent_does_not() -> None:
+def test_renamed_options_exist_and_absent_ones_do_not() -> None:
     assert {*option_hints.RENAMED.values()} <= PRODUCER | CONSUMER
     for name in (*option_hints.RENAMED, *option_hints.ABSENT):
         assert name not in PRODUCER | CONSUMER, name
@@ -98,7 +98,7 @@ def test_what_is_renamed_exists_and_what_is_absent_does_not() -> None:
 
 
 def test_hints_name_only_options_that_exist() -> None:
-    """A word of a hint that looks like an option, with its unit, is one."""
+    """Any word in a hint that looks like an option with a unit must be an option."""
     texts = (*option_hints.ABSENT.values(), *dict(option_hints.FAMILIES).values())
     for text in texts:
         for word in re.findall(r"\b[a-z]+(?:_[a-z]+)+(?:_ms|_bytes)\b", text):
@@ -132,21 +132,21 @@ OF_LIBRDKAFKA = [
         "topic.metadata.refresh.sparse",
     }
 ]  # fmt: skip
-"""Properties that librdkafka documents; each is looked up there, so that none is invented."""
+"""Properties of librdkafka; a test checks that each exists there."""
 
 
 @pytest.mark.parametrize("name", OF_LIBRDKAFKA)
-def test_librdkafka_knows_its_properties(name: str) -> None:
+def test_the_listed_properties_exist_in_librdkafka(name: str) -> None:
     given: dict[str, Any] = {name: "1", "group.id": "g"}
-    told = ""
+    message = ""
     try:
         confluent_kafka.Consumer(given)
     except confluent_kafka.KafkaException as error:
-        told = str(error)
-    assert "No such configuration property" not in told
+        message = str(error)
+    assert "No such configuration property" not in message
 
 
-def test_all_of_librdkafkas_properties_are_hinted_at() -> None:
+def test_all_properties_of_librdkafka_have_a_hint() -> None:
     assert len(OF_LIBRDKAFKA) >= 55
 
 

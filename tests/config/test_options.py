@@ -35,7 +35,7 @@ def test_the_typed_dict_equals_the_option_class(config_class: type, options: typ
 @pytest.mark.parametrize(
     "options", [config.ClientOptions, config.ProducerOptions, config.ConsumerOptions]
 )
-def test_type_checkers_ask_for_bootstrap_servers(options: type):
+def test_type_checkers_require_bootstrap_servers(options: type):
     hints = typing.get_type_hints(options, include_extras=True)
     required = [name for name, hint in hints.items() if typing.get_origin(hint) is typing.Required]
     assert required == ["bootstrap_servers"]
@@ -49,27 +49,27 @@ def test_type_checkers_ask_for_bootstrap_servers(options: type):
         (ConsumerConfig, config.ConsumerOptions),
     ],
 )
-def test_help_says_what_each_option_means(config_class: type[ClientConfig], options: type):
-    told = list_options(config_class)
-    assert [option.name for option in told] == list(typing.get_type_hints(options))
-    for option in told:
+def test_help_describes_each_option(config_class: type[ClientConfig], options: type):
+    listed = list_options(config_class)
+    assert [option.name for option in listed] == list(typing.get_type_hints(options))
+    for option in listed:
         assert str(option) in str(options.__doc__)
         # One sentence, which begins and ends as one.
         assert option.meaning[0].isupper() or option.meaning[0] == "`"
         assert option.meaning.endswith(".")
 
 
-def test_an_option_is_told_with_kind_default_and_unit():
-    told = {option.name: option for option in list_options(ProducerConfig)}
-    assert str(told["linger_ms"]).startswith("linger_ms (int, default 5 ms): ")
-    assert str(told["acks"]).startswith("acks ('all' | -1 | 0 | 1, default 'all'): ")
-    assert str(told["bootstrap_servers"]).startswith("bootstrap_servers (str | Sequence[str]): ")
-    assert told["batch_size_bytes"].unit == "bytes"
-    assert told["max_in_flight_requests_per_connection"].range == (1, 1_000)
-    assert told["compression_type"].kind.startswith("'none' | 'gzip'")
+def test_an_option_is_printed_with_type_default_and_unit():
+    listed = {option.name: option for option in list_options(ProducerConfig)}
+    assert str(listed["linger_ms"]).startswith("linger_ms (int, default 5 ms): ")
+    assert str(listed["acks"]).startswith("acks ('all' | -1 | 0 | 1, default 'all'): ")
+    assert str(listed["bootstrap_servers"]).startswith("bootstrap_servers (str | Sequence[str]): ")
+    assert listed["batch_size_bytes"].unit == "bytes"
+    assert listed["max_in_flight_requests_per_connection"].range == (1, 1_000)
+    assert listed["compression_type"].kind.startswith("'none' | 'gzip'")
 
 
-def test_the_defaults_are_javas():
+def test_the_defaults_are_those_of_the_java_client():
     producer = make_config(ProducerConfig, SERVERS)
     assert (producer.required_acks, producer.idempotent) == (-1, True)
     assert (producer.linger_ms, producer.batch_size_bytes) == (5, 16_384)
@@ -89,18 +89,18 @@ def test_the_defaults_are_javas():
         ("bootstrap_server", "bootstrap_servers"),
     ],
 )
-def test_an_unknown_option_is_named_with_its_nearest(given: str, nearest: str):
+def test_the_error_of_an_unknown_option_suggests_the_nearest(given: str, nearest: str):
     with pytest.raises(InvalidOption, match=f"unknown option '{given}'; did you mean '{nearest}'"):
         make_config(ProducerConfig, {**SERVERS, given: 1})
 
 
-def test_an_option_like_no_other_is_just_named():
+def test_without_a_similar_option_the_error_only_names_it():
     with pytest.raises(InvalidOption, match=r"^unknown option 'zzzz'$"):
         make_config(ProducerConfig, {**SERVERS, "zzzz": 1})
 
 
 @pytest.mark.parametrize("given", ["value_serializer", "key_deserializer"])
-def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
+def test_a_serializer_option_has_a_hint(given: str):
     with pytest.raises(InvalidOption, match=f"'{given}'; keys and values are bytes: encode before"):
         make_config(ProducerConfig, {**SERVERS, given: str})
 
@@ -155,7 +155,9 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ),
     ],
 )
-def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
+def test_an_invalid_producer_option_is_rejected_with_the_reason(
+    options: dict[str, object], reason: str
+):
     with pytest.raises(InvalidOption, match=reason):
         make_config(ProducerConfig, {**SERVERS, **options})
 
@@ -175,30 +177,32 @@ def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, obj
         ({"isolation_level": "dirty"}, "isolation_level must be one of"),
     ],
 )
-def test_a_bad_consumer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
+def test_an_invalid_consumer_option_is_rejected_with_the_reason(
+    options: dict[str, object], reason: str
+):
     with pytest.raises(InvalidOption, match=reason):
         make_config(ConsumerConfig, {**SERVERS, **options})
 
 
-def test_a_fetch_may_be_longer_than_other_responses():
+def test_a_fetch_response_may_be_larger_than_other_responses():
     given = {"bootstrap_servers": "a", "max_response_bytes": 2_048}
     assert make_config(ProducerConfig, given).max_frame_bytes == 2_048
     assert make_config(ConsumerConfig, given | {"fetch_max_bytes": 10}).max_frame_bytes == 2_058
 
 
-def test_kafka_0_8_takes_any_number_of_acks():
+def test_kafka_0_8_accepts_any_number_of_acks():
     assert (
         make_config(ProducerConfig, {**SERVERS, "acks": 3, "api_version": "0.8.2"}).required_acks
         == 3
     )
 
 
-def test_lowered_acks_switch_off_the_defaulted_idempotence():
+def test_lower_acks_turn_off_default_idempotence():
     assert not make_config(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
     assert not make_config(ProducerConfig, {**SERVERS, "acks": 0}).idempotent
     assert make_config(ProducerConfig, {**SERVERS, "acks": -1}).idempotent
 
 
-def test_a_transactional_id_needs_idempotence_and_brings_it():
+def test_a_transactional_id_requires_and_enables_idempotence():
     assert make_config(ProducerConfig, {**SERVERS, "transactional_id": "t"}).idempotent
     assert make_config(ProducerConfig, SERVERS).transaction_timeout_ms == 60_000

@@ -1,4 +1,4 @@
-"""A value of the wrong type is refused at construction, for every option of every client."""
+"""The constructors reject a value of the wrong type, for every option of every client."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ VALUES = st.recursive(
 
 
 def fits(hint: Any, value: object) -> bool:
-    """True if a value is of the type that an option is declared with, strictly."""
+    """Return True if a value has exactly the declared type of an option."""
     origin = typing.get_origin(hint)
     if origin in {typing.Union, types.UnionType}:
         return any(fits(kind, value) for kind in typing.get_args(hint))
@@ -108,12 +108,12 @@ LENIENT: Mapping[str, tuple[type, ...]] = {
     "bootstrap_servers": (set, frozenset),
     "partition_assignment_strategy": (str,),
 }
-"""Types that are taken beside the declared ones."""
+"""Types that are accepted in addition to the declared ones."""
 
 
 @pytest.mark.parametrize(("client", "name"), CASES)
 @given(value=VALUES)
-def test_a_wrong_type_is_refused_at_construction(client: str, name: str, value: Any) -> None:
+def test_a_value_of_the_wrong_type_is_rejected(client: str, name: str, value: Any) -> None:
     make, hints = CLIENTS[client]
     if not fits(hints[name], value) and not isinstance(value, LENIENT.get(name, ())):
         with pytest.raises(InvalidOption, match=name):
@@ -125,7 +125,7 @@ def test_a_wrong_type_is_refused_at_construction(client: str, name: str, value: 
 
 
 @pytest.mark.parametrize(("client", "name"), CASES)
-def test_a_number_has_a_lower_limit_and_a_bool_is_none(client: str, name: str) -> None:
+def test_a_number_has_a_lower_limit_and_cannot_be_a_bool(client: str, name: str) -> None:
     make, hints = CLIENTS[client]
     if not fits(hints[name], 1):
         return
@@ -135,7 +135,7 @@ def test_a_number_has_a_lower_limit_and_a_bool_is_none(client: str, name: str) -
 
 
 @pytest.mark.parametrize(("client", "name"), CASES)
-def test_a_switch_is_true_or_false(client: str, name: str) -> None:
+def test_a_switch_must_be_a_bool(client: str, name: str) -> None:
     make, hints = CLIENTS[client]
     if not fits(hints[name], True):
         return
@@ -145,7 +145,7 @@ def test_a_switch_is_true_or_false(client: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topics", "told"),
+    ("topics", "expected"),
     [
         (("a,b",), r"'a,b' is not a valid topic name: .* as an argument of its own: 'a', 'b'$"),
         (("a b",), "'a b' is not a valid topic name"),
@@ -155,30 +155,30 @@ def test_a_switch_is_true_or_false(client: str, name: str) -> None:
         (("localhost:9092",), "; pass brokers as bootstrap_servers='host:port'"),
     ],
 )
-def test_a_topic_has_a_name_that_brokers_allow(topics: tuple[str, ...], told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_a_topic_name_must_be_valid(topics: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         Consumer(*topics, bootstrap_servers=SERVERS)
     reader = Consumer(bootstrap_servers=SERVERS)
-    with pytest.raises(ValueError, match=told) as caught:
+    with pytest.raises(ValueError, match=expected) as caught:
         reader.subscribe(topics)
     assert type(caught.value) is ValueError
 
 
 @pytest.mark.parametrize(
-    ("topic", "told"),
+    ("topic", "expected"),
     [
         (["a", "b"], "; pass each topic as an argument of its own: 'a', 'b'"),
         ({"bootstrap.servers": SERVERS}, "; options are keyword arguments"),
         (5, "not 5$"),
     ],
 )
-def test_what_names_no_topic_is_explained(topic: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_the_error_of_an_invalid_topic_argument_explains_it(topic: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match=expected):
         Consumer(topic, bootstrap_servers=SERVERS)
 
 
 @pytest.mark.parametrize("client", ["Producer", "Consumer"])
 @pytest.mark.parametrize("release", ["new", "0.7", "2", "2.x"])
-def test_a_release_that_is_none_is_refused_at_construction(client: str, release: str) -> None:
+def test_an_unknown_release_is_rejected(client: str, release: str) -> None:
     with pytest.raises(InvalidOption, match="api_version"):
         CLIENTS[client][0]({"api_version": release})

@@ -1,4 +1,4 @@
-"""The names and the meaning of each error code, as the protocol documents have them."""
+"""Names and meaning of each error code in the protocol documents."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ E = ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code as the documents have it.
+    """A code in the documents.
 
-    `page` is its name on the protocol page of 0.10, `guide` in the guide to the protocol, `old`
-    in the guide of 0.8 (None: not there), `lists` those of the guide's lists of possible errors
-    that differ from `page`. `retriable` is what page and guide say.
+    `page` is its name on the protocol page of 0.10, `guide` in the guide to the protocol, `old` in
+    the guide of 0.8 (None if missing). `lists` are names in the guide's lists of possible errors
+    that differ from `page`. `retriable` is that of page and guide.
     """
 
     code: ErrorCode
@@ -30,18 +30,18 @@ class Code:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All its names, that of Kafka 4.3 first, each once."""
+        """All distinct names; that of Kafka 4.3 is first."""
         given = (self.code.name, self.page, self.guide, self.old, *self.lists)
         return tuple(dict.fromkeys(name for name in given if name is not None))
 
     @property
     def differs(self) -> bool:
-        """Whether Kafka 4.3 calls it retriable and the documents do not, or the reverse."""
+        """True if Kafka 4.3 and the documents disagree on `retriable`."""
         return self.retriable != self.code.retriable
 
 
 def _group(code: ErrorCode, meaning: str, name: str) -> Code:
-    """A code that the guide calls "…Code", and 0.8 did not have."""
+    """Return a code whose name in the guide ends in "Code", and which 0.8 lacks."""
     words = [word.capitalize() for word in name.split("_")]
     return Code(code, meaning, name, "".join(words) + "Code", None)
 
@@ -284,4 +284,4 @@ CODES: tuple[Code, ...] = (
         None,
     ),
 )
-"""The codes of the three documents, and two later ones that ask for what no older one does."""
+"""Codes of the three documents, and two later ones with reactions of their own."""

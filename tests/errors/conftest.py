@@ -1,4 +1,4 @@
-"""One broker for all rows of an API: each has a topic, a group and a client of its own."""
+"""One broker for all rows of an API; each row has its own topic, group and client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 
-from .seeing import Seen
+from .observer import Observer
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,9 @@ async def broker(anyio_backend: object) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def seen(broker: Broker) -> AsyncIterator[Seen]:
-    """What a test looks at, with a topic of one partition that holds `VALUES`."""
-    seen = Seen(broker)
-    await seen.prepare()
-    yield seen
+async def observer(broker: Broker) -> AsyncIterator[Observer]:
+    """Observer of a test, with a topic of one partition that contains `VALUES`."""
+    observer = Observer(broker)
+    await observer.prepare()
+    yield observer
     broker.clear_faults()

@@ -12,26 +12,26 @@ from enum import Enum
 
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-__all__ = ["LISTED", "REMARKS", "ROWS", "Does", "Row", "rows_of"]
+__all__ = ["LISTED", "REMARKS", "ROWS", "Reaction", "Row", "rows_of"]
 
 E = ErrorCode
 
 
-class Does(Enum):
+class Reaction(Enum):
     """Reaction of the client to an error code."""
 
-    AS_NONE = "treats it as success"
+    TREAT_AS_SUCCESS = "treats it as success"
     IGNORE = "ignores it"
-    REPEAT = "retries"
-    REFRESH = "refreshes its metadata and retries"
-    FIND = "looks up the coordinator and retries there"
+    RETRY = "retries"
+    REFRESH_METADATA = "refreshes its metadata and retries"
+    FIND_COORDINATOR = "looks up the coordinator and retries there"
     REJOIN = "joins the group again with the same member id"
-    REJOIN_ANEW = "joins the group again as a new member"
-    JOIN_AS_TOLD = "joins again with the member id of the response"
-    AFTER_REBALANCE = "retries after the rebalance, if it still owns the partition"
-    RESET = "resets the position according to `auto_offset_reset`"
-    SPLIT = "sends the records again in smaller batches"
-    FAIL = "raises"
+    REJOIN_AS_NEW_MEMBER = "joins the group again as a new member"
+    JOIN_WITH_GIVEN_ID = "joins again with the member id of the response"
+    RETRY_AFTER_REBALANCE = "retries after the rebalance, if it still owns the partition"
+    RESET_POSITION = "resets the position according to `auto_offset_reset`"
+    SPLIT_BATCH = "sends the records again in smaller batches"
+    RAISE = "raises"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Row:
 
     api: ApiKey
     code: ErrorCode
-    does: Does
+    reaction: Reaction
     note: str = ""
     listed: bool = True
 
@@ -51,12 +51,14 @@ class Row:
 
 
 def _rows(
-    api: ApiKey, does: Mapping[Does, Iterable[ErrorCode]], notes: Mapping[ErrorCode, str] = {}
+    api: ApiKey,
+    reaction: Mapping[Reaction, Iterable[ErrorCode]],
+    notes: Mapping[ErrorCode, str] = {},
 ) -> list[Row]:
     listed = LISTED[api]
     rows = [
         Row(api, code, action, notes.get(code, ""), code in listed)
-        for action, codes in does.items()
+        for action, codes in reaction.items()
         for code in codes
     ]
     return sorted(rows, key=lambda row: row.code)
@@ -112,9 +114,9 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.METADATA,
         {
-            Does.IGNORE: [E.REPLICA_NOT_AVAILABLE],
-            Does.REFRESH: [E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE],
-            Does.FAIL: [E.INVALID_TOPIC_EXCEPTION, E.TOPIC_AUTHORIZATION_FAILED],
+            Reaction.IGNORE: [E.REPLICA_NOT_AVAILABLE],
+            Reaction.REFRESH_METADATA: [E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE],
+            Reaction.RAISE: [E.INVALID_TOPIC_EXCEPTION, E.TOPIC_AUTHORIZATION_FAILED],
         },
         {
             E.UNKNOWN_TOPIC_OR_PARTITION: "raises `UnknownTopic` at the timeout of the call",
@@ -125,21 +127,21 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.PRODUCE,
         {
-            Does.AS_NONE: [E.NONE],
-            Does.REPEAT: [
+            Reaction.TREAT_AS_SUCCESS: [E.NONE],
+            Reaction.RETRY: [
                 E.CORRUPT_MESSAGE,
                 E.REQUEST_TIMED_OUT,
                 E.NOT_ENOUGH_REPLICAS,
                 E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             ],
-            Does.REFRESH: [
+            Reaction.REFRESH_METADATA: [
                 E.UNKNOWN_TOPIC_OR_PARTITION,
                 E.NOT_LEADER_OR_FOLLOWER,
                 E.NETWORK_EXCEPTION,
             ],
-            Does.SPLIT: [E.MESSAGE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE],
-            Does.FAIL: [
+            Reaction.SPLIT_BATCH: [E.MESSAGE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE],
+            Reaction.RAISE: [
                 E.INVALID_TOPIC_EXCEPTION,
                 E.INVALID_REQUIRED_ACKS,
                 E.TOPIC_AUTHORIZATION_FAILED,
@@ -157,14 +159,14 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.FETCH,
         {
-            Does.REPEAT: [E.UNKNOWN_SERVER_ERROR],
-            Does.RESET: [E.OFFSET_OUT_OF_RANGE],
-            Does.REFRESH: [
+            Reaction.RETRY: [E.UNKNOWN_SERVER_ERROR],
+            Reaction.RESET_POSITION: [E.OFFSET_OUT_OF_RANGE],
+            Reaction.REFRESH_METADATA: [
                 E.UNKNOWN_TOPIC_OR_PARTITION,
                 E.NOT_LEADER_OR_FOLLOWER,
                 E.REPLICA_NOT_AVAILABLE,
             ],
-            Does.FAIL: [E.INVALID_FETCH_SIZE, E.TOPIC_AUTHORIZATION_FAILED],
+            Reaction.RAISE: [E.INVALID_FETCH_SIZE, E.TOPIC_AUTHORIZATION_FAILED],
         },
         {
             E.UNKNOWN_SERVER_ERROR: "and logs a warning",
@@ -176,37 +178,37 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.LIST_OFFSETS,
         {
-            Does.AS_NONE: [E.UNSUPPORTED_FOR_MESSAGE_FORMAT],
-            Does.REFRESH: [
+            Reaction.TREAT_AS_SUCCESS: [E.UNSUPPORTED_FOR_MESSAGE_FORMAT],
+            Reaction.REFRESH_METADATA: [
                 E.UNKNOWN_SERVER_ERROR,
                 E.UNKNOWN_TOPIC_OR_PARTITION,
                 E.NOT_LEADER_OR_FOLLOWER,
                 E.REPLICA_NOT_AVAILABLE,
             ],
-            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+            Reaction.RAISE: [E.TOPIC_AUTHORIZATION_FAILED],
         },
         {E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "there is no record at that time: None"},
     ),
     *_rows(
         ApiKey.LEADER_AND_ISR,
-        {Does.FAIL: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
+        {Reaction.RAISE: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
     ),
     *_rows(
         ApiKey.STOP_REPLICA,
-        {Does.FAIL: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
+        {Reaction.RAISE: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
     ),
-    *_rows(ApiKey.UPDATE_METADATA, {Does.FAIL: [E.STALE_CONTROLLER_EPOCH]}),
+    *_rows(ApiKey.UPDATE_METADATA, {Reaction.RAISE: [E.STALE_CONTROLLER_EPOCH]}),
     *_rows(
         ApiKey.CONTROLLED_SHUTDOWN,
-        {Does.FAIL: [E.BROKER_NOT_AVAILABLE, E.STALE_CONTROLLER_EPOCH]},
+        {Reaction.RAISE: [E.BROKER_NOT_AVAILABLE, E.STALE_CONTROLLER_EPOCH]},
     ),
     *_rows(
         ApiKey.OFFSET_COMMIT,
         {
-            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.AFTER_REBALANCE: [E.REBALANCE_IN_PROGRESS],
-            Does.FAIL: [
+            Reaction.RETRY: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.RETRY_AFTER_REBALANCE: [E.REBALANCE_IN_PROGRESS],
+            Reaction.RAISE: [
                 E.OFFSET_METADATA_TOO_LARGE,
                 E.ILLEGAL_GENERATION,
                 E.UNKNOWN_MEMBER_ID,
@@ -223,10 +225,10 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.OFFSET_FETCH,
         {
-            Does.AS_NONE: [E.UNKNOWN_TOPIC_OR_PARTITION],
-            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FIND: [E.NOT_COORDINATOR],
-            Does.FAIL: [
+            Reaction.TREAT_AS_SUCCESS: [E.UNKNOWN_TOPIC_OR_PARTITION],
+            Reaction.RETRY: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.FIND_COORDINATOR: [E.NOT_COORDINATOR],
+            Reaction.RAISE: [
                 E.ILLEGAL_GENERATION,
                 E.UNKNOWN_MEMBER_ID,
                 E.TOPIC_AUTHORIZATION_FAILED,
@@ -238,18 +240,18 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.FIND_COORDINATOR,
         {
-            Does.REPEAT: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+            Reaction.RETRY: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.RAISE: [E.GROUP_AUTHORIZATION_FAILED],
         },
     ),
     *_rows(
         ApiKey.JOIN_GROUP,
         {
-            Does.REJOIN: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
-            Does.JOIN_AS_TOLD: [E.MEMBER_ID_REQUIRED],
-            Does.FAIL: [
+            Reaction.REJOIN: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.REJOIN_AS_NEW_MEMBER: [E.UNKNOWN_MEMBER_ID],
+            Reaction.JOIN_WITH_GIVEN_ID: [E.MEMBER_ID_REQUIRED],
+            Reaction.RAISE: [
                 E.INCONSISTENT_GROUP_PROTOCOL,
                 E.INVALID_GROUP_ID,
                 E.INVALID_SESSION_TIMEOUT,
@@ -267,10 +269,10 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.SYNC_GROUP,
         {
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
-            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
-            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
+            Reaction.REJOIN_AS_NEW_MEMBER: [E.UNKNOWN_MEMBER_ID],
+            Reaction.RAISE: [E.GROUP_AUTHORIZATION_FAILED],
         },
         {
             E.COORDINATOR_NOT_AVAILABLE: "and sends JoinGroup",
@@ -280,10 +282,10 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.HEARTBEAT,
         {
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
-            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
-            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
+            Reaction.REJOIN_AS_NEW_MEMBER: [E.UNKNOWN_MEMBER_ID],
+            Reaction.RAISE: [E.GROUP_AUTHORIZATION_FAILED],
         },
         {
             E.ILLEGAL_GENERATION: "loses its partitions",
@@ -294,32 +296,32 @@ ROWS: tuple[Row, ...] = (
     *_rows(
         ApiKey.LEAVE_GROUP,
         {
-            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.IGNORE: [E.UNKNOWN_MEMBER_ID, E.GROUP_AUTHORIZATION_FAILED],
+            Reaction.RETRY: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.IGNORE: [E.UNKNOWN_MEMBER_ID, E.GROUP_AUTHORIZATION_FAILED],
         },
     ),
     *_rows(
         ApiKey.DESCRIBE_GROUPS,
         {
-            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
-            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+            Reaction.RETRY: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.FIND_COORDINATOR: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Reaction.RAISE: [E.TOPIC_AUTHORIZATION_FAILED],
         },
     ),
     *_rows(
         ApiKey.LIST_GROUPS,
         {
-            Does.REPEAT: [E.COORDINATOR_NOT_AVAILABLE],
-            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+            Reaction.RETRY: [E.COORDINATOR_NOT_AVAILABLE],
+            Reaction.RAISE: [E.TOPIC_AUTHORIZATION_FAILED],
         },
         {E.TOPIC_AUTHORIZATION_FAILED: "the command lists the groups of the other brokers"},
     ),
     *_rows(
         ApiKey.INIT_PRODUCER_ID,
         {
-            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
-            Does.FAIL: [E.CLUSTER_AUTHORIZATION_FAILED],
+            Reaction.RETRY: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Reaction.RAISE: [E.CLUSTER_AUTHORIZATION_FAILED],
         },
         {E.CLUSTER_AUTHORIZATION_FAILED: "the producer fails permanently"},
     ),

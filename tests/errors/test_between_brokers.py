@@ -1,4 +1,4 @@
-"""What brokers answer each other, to somebody who asks in their place."""
+"""Error responses of inter-broker APIs to a request from outside the cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from aiokafkawire.wire.messages.leader_and_isr import (
 from aiokafkawire.wire.messages.stop_replica import StopReplicaPartitionV0, StopReplicaRequest
 from aiokafkawire.wire.messages.update_metadata import UpdateMetadataRequest
 
-from .seeing import WITHIN_S, Seen
-from .table import ROWS, Does, Row
+from .observer import WITHIN_S, Observer
+from .table import ROWS, Reaction, Row
 
 CONTROLLER, EPOCH = 1, 1
 
@@ -36,7 +36,7 @@ APIS_BETWEEN = (
 
 @pytest.fixture(scope="module")
 async def replicating(anyio_backend: object) -> AsyncIterator[Broker]:
-    """A cluster of a time when a controller told the others what to do."""
+    """Cluster of a release whose controller sends LeaderAndIsr and UpdateMetadata."""
     async with Broker(nodes=2, as_of="0.10.2", replicate=True) as broker:
         yield broker
 
@@ -67,7 +67,7 @@ def stop(tp: TopicPartition) -> StopReplicaRequest:
     )
 
 
-def tell(tp: TopicPartition) -> UpdateMetadataRequest:
+def update_metadata(tp: TopicPartition) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(controller_id=CONTROLLER, controller_epoch=EPOCH, live_brokers=[])
 
 
@@ -78,7 +78,7 @@ def leave(tp: TopicPartition) -> ControlledShutdownRequest:
 REQUESTS: dict[ApiKey, Callable[[TopicPartition], Request[Any]]] = {
     ApiKey.LEADER_AND_ISR: lead,
     ApiKey.STOP_REPLICA: stop,
-    ApiKey.UPDATE_METADATA: tell,
+    ApiKey.UPDATE_METADATA: update_metadata,
     ApiKey.CONTROLLED_SHUTDOWN: leave,
 }
 
@@ -88,15 +88,17 @@ REQUESTS: dict[ApiKey, Callable[[TopicPartition], Request[Any]]] = {
     [row for row in ROWS if row.api in APIS_BETWEEN],
     ids=lambda row: f"{APIS[row.api].name}-{row.name}",
 )
-async def test_what_brokers_answer_each_other(replicating: Broker, row: Row) -> None:
-    seen = Seen(replicating)
-    seen.fault(row)
-    options = admin_options(replicating.bootstrap_servers, ()) | {"client_id": seen.client_id}
+async def test_inter_broker_error_codes_are_returned_without_retry(
+    replicating: Broker, row: Row
+) -> None:
+    observer = Observer(replicating)
+    observer.fault(row)
+    options = admin_options(replicating.bootstrap_servers, ()) | {"client_id": observer.client_id}
     async with open_session(options) as session:
         with anyio.fail_after(WITHIN_S):
-            response = await session.request(REQUESTS[row.api](seen.partition), ToNode(2))
-    assert row.does is Does.FAIL
+            response = await session.request(REQUESTS[row.api](observer.partition), ToNode(2))
+    assert row.reaction is Reaction.RAISE
     assert set(error_codes(response)) == {row.code}
     assert not error_for(row.code).retriable or row.code.invalidates_metadata
-    assert seen.after(row.api) == [], "it is asked once"
+    assert observer.after(row.api) == [], "it is sent once"
     replicating.clear_faults()

@@ -1,4 +1,4 @@
-"""What a consumer does about each error of its group's coordinator."""
+"""Reaction of a consumer to each error of the group coordinator."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from aiokafkawire.wire.messages.offset_fetch import (
 )
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 
-from .seeing import VALUES, WITHIN_S, Answering, Seen, answering
-from .table import Does, Row, rows_of
+from .observer import VALUES, WITHIN_S, FaultAction, Observer, respond_with
+from .table import Reaction, Row, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ FENCING_CODES = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class Notes(RebalanceListener):
-    """Notes how partitions went."""
+    """Counts lost and revoked partitions."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -55,29 +55,31 @@ class Notes(RebalanceListener):
 
 
 @asynccontextmanager
-async def alone(seen: Seen, **options: Any) -> AsyncIterator[Consumer]:
-    """A consumer that commits for a group and is no member of it."""
-    options = seen.options | options
-    async with Consumer(**options, group_id=seen.group_id, enable_auto_commit=False) as consumer:
-        consumer.assign(seen.partition)
-        # So it asks for what is committed only when it is told to.
-        consumer.seek(seen.partition, 0)
+async def alone(observer: Observer, **options: Any) -> AsyncIterator[Consumer]:
+    """Consumer that commits for a group without being a member."""
+    options = observer.options | options
+    async with Consumer(
+        **options, group_id=observer.group_id, enable_auto_commit=False
+    ) as consumer:
+        consumer.assign(observer.partition)
+        # With a position, it fetches committed offsets only on request.
+        consumer.seek(observer.partition, 0)
         yield consumer
 
 
-def member(seen: Seen, row: Row) -> Consumer:
-    """A member that reads from the beginning."""
-    anew = row.does is Does.REJOIN_ANEW
-    keeps = row.does is Does.AFTER_REBALANCE
+def member(observer: Observer, row: Row) -> Consumer:
+    """Return a group member that reads from the beginning."""
+    as_new_member = row.reaction is Reaction.REJOIN_AS_NEW_MEMBER
+    keeps = row.reaction is Reaction.RETRY_AFTER_REBALANCE
     return Consumer(
-        **seen.options,
-        group_id=seen.group_id,
+        **observer.options,
+        group_id=observer.group_id,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         heartbeat_interval_ms=HEARTBEAT_MS,
-        # The default would be tried again with a lower one. Whoever joins anew waits for the end of
-        # the member that the broker still has, whatever it was told to say.
-        session_timeout_ms=BRIEF_SESSION_MS if anew else 10_000,
+        # The default would be retried with a lower one. A new member must wait until the session of
+        # its old member id expires at the broker.
+        session_timeout_ms=BRIEF_SESSION_MS if as_new_member else 10_000,
         partition_assignment_strategy="cooperative-sticky" if keeps else "range",
         fetch_max_wait_ms=10,
     )
@@ -92,7 +94,7 @@ async def read(consumer: Consumer) -> list[bytes | None]:
 
 
 async def poll_until(consumer: Consumer, holds: Callable[[], object]) -> list[bytes | None]:
-    """Be an application that calls, until something holds; give what came."""
+    """Poll until a condition holds; return the values that were delivered."""
     found: list[bytes | None] = []
     while not holds():
         for records in (await consumer.getmany(timeout_ms=5)).values():
@@ -104,17 +106,17 @@ async def poll_until(consumer: Consumer, holds: Callable[[], object]) -> list[by
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.FIND_COORDINATOR), ids=lambda row: row.name)
-async def test_find_coordinator(seen: Seen, row: Row) -> None:
-    async with member(seen, row) as consumer:
-        seen.fault(row)
-        consumer.subscribe(seen.topic)
+async def test_find_coordinator(observer: Observer, row: Row) -> None:
+    async with member(observer, row) as consumer:
+        observer.fault(row)
+        consumer.subscribe(observer.topic)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(KafkaError) as caught:
                     await read(consumer)
-                seen.says(caught.value, row, "broker", "group")
+                observer.check_error(caught.value, row, "broker", "group")
             assert await read(consumer) == [*VALUES]
-        assert len(seen.after(row.api)) == 1
+        assert len(observer.after(row.api)) == 1
 
 
 # --- membership -------------------------------------------------------------------------------
@@ -125,30 +127,30 @@ def id_of(request: SeenRequest) -> str:
     return request.message.member_id
 
 
-def joined_again(seen: Seen, row: Row) -> bool:
-    """Whether a JoinGroup came after the answer; checks as whom, and what came before it."""
-    joins = seen.after(ApiKey.JOIN_GROUP)
+def joined_again(observer: Observer, row: Row) -> bool:
+    """Return True after a JoinGroup; check its member id and the requests before it."""
+    joins = observer.after(ApiKey.JOIN_GROUP)
     if not joins:
         return False
-    assert seen.answered is not None
-    before, after = id_of(seen.answered), id_of(joins[0])
-    if row.does is Does.REJOIN_ANEW:
-        assert before, "the code is about a member with an id"
+    assert observer.faulted_request is not None
+    before, after = id_of(observer.faulted_request), id_of(joins[0])
+    if row.reaction is Reaction.REJOIN_AS_NEW_MEMBER:
+        assert before, "the code concerns a member with an id"
         assert after == ""
-    elif row.does is Does.JOIN_AS_TOLD:
+    elif row.reaction is Reaction.JOIN_WITH_GIVEN_ID:
         assert after == ID_GIVEN
     else:
         assert after == before != ""
-    apis = [each.api_key for each in seen.after()]
+    apis = [each.api_key for each in observer.after()]
     looked = ApiKey.FIND_COORDINATOR in apis[: apis.index(ApiKey.JOIN_GROUP)]
-    assert looked == (row.does is Does.FIND)
+    assert looked == (row.reaction is Reaction.FIND_COORDINATOR)
     return True
 
 
 ID_GIVEN = "the-id-given"
 
 
-def giving_an_id(seen: SeenRequest) -> JoinGroupResponse:
+def giving_an_id(request: SeenRequest) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED,
         protocol_name=None,
@@ -159,58 +161,58 @@ def giving_an_id(seen: SeenRequest) -> JoinGroupResponse:
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.JOIN_GROUP), ids=lambda row: row.name)
-async def test_join_group(seen: Seen, row: Row) -> None:
-    # The first JoinGroup of a member only gets it an id.
-    action: Answering = answering(row.code, lambda message: message.member_id)
-    if row.does is Does.JOIN_AS_TOLD:
+async def test_join_group(observer: Observer, row: Row) -> None:
+    # The first JoinGroup of a member only obtains a member id.
+    action: FaultAction = respond_with(row.code, lambda message: message.member_id)
+    if row.reaction is Reaction.JOIN_WITH_GIVEN_ID:
         action = giving_an_id
-    async with member(seen, row) as consumer:
-        seen.fault(row, action)
-        consumer.subscribe(seen.topic)
+    async with member(observer, row) as consumer:
+        observer.fault(row, action)
+        consumer.subscribe(observer.topic)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(KafkaError) as caught:
                     await read(consumer)
-                seen.says(caught.value, row, "broker", "group")
+                observer.check_error(caught.value, row, "broker", "group")
                 assert isinstance(caught.value, GroupFailed) == (row.code in GROUP_CODES)
             assert await read(consumer) == [*VALUES]
-        assert row.does is Does.FAIL or joined_again(seen, row)
+        assert row.reaction is Reaction.RAISE or joined_again(observer, row)
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.SYNC_GROUP), ids=lambda row: row.name)
-async def test_sync_group(seen: Seen, row: Row) -> None:
-    async with member(seen, row) as consumer:
-        seen.fault(row)
-        consumer.subscribe(seen.topic)
+async def test_sync_group(observer: Observer, row: Row) -> None:
+    async with member(observer, row) as consumer:
+        observer.fault(row)
+        consumer.subscribe(observer.topic)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(KafkaError) as caught:
                     await read(consumer)
-                seen.says(caught.value, row, "broker", "group")
+                observer.check_error(caught.value, row, "broker", "group")
             assert await read(consumer) == [*VALUES]
-        assert row.does is Does.FAIL or joined_again(seen, row)
+        assert row.reaction is Reaction.RAISE or joined_again(observer, row)
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.HEARTBEAT), ids=lambda row: row.name)
-async def test_heartbeat(seen: Seen, row: Row) -> None:
+async def test_heartbeat(observer: Observer, row: Row) -> None:
     notes = Notes()
-    async with member(seen, row) as consumer:
-        consumer.subscribe(seen.topic, listener=notes)
+    async with member(observer, row) as consumer:
+        consumer.subscribe(observer.topic, listener=notes)
         with anyio.fail_after(WITHIN_S):
             assert await read(consumer) == [*VALUES]
             await consumer.commit()
-            seen.fault(row)
-            if row.does is Does.FAIL:
+            observer.fault(row)
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(KafkaError) as caught:
                     await poll_until(consumer, lambda: False)
-                seen.says(caught.value, row, "broker", "group")
-            elif row.does is Does.FIND:
-                await seen.acts(row)
-                assert not seen.after(ApiKey.JOIN_GROUP)
+                observer.check_error(caught.value, row, "broker", "group")
+            elif row.reaction is Reaction.FIND_COORDINATOR:
+                await observer.check_reaction(row)
+                assert not observer.after(ApiKey.JOIN_GROUP)
             else:
-                again = await poll_until(consumer, lambda: joined_again(seen, row))
+                again = await poll_until(consumer, lambda: joined_again(observer, row))
                 again += await poll_until(consumer, consumer.assignment)
-                assert again == [], "what was committed does not come again"
+                assert again == [], "committed records are not delivered again"
                 assert (notes.lost > 0, notes.revoked > 0) == WENT[row.code]
 
 
@@ -219,68 +221,68 @@ WENT = {
     ErrorCode.UNKNOWN_MEMBER_ID: (True, False),
     ErrorCode.REBALANCE_IN_PROGRESS: (False, True),
 }
-"""Whether partitions were lost, and revoked, after an answer to a heartbeat."""
+"""(lost, revoked) partitions after an error response to a heartbeat."""
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.LEAVE_GROUP), ids=lambda row: row.name)
-async def test_leave_group(seen: Seen, row: Row) -> None:
-    async with member(seen, row) as consumer:
-        consumer.subscribe(seen.topic)
+async def test_leave_group(observer: Observer, row: Row) -> None:
+    async with member(observer, row) as consumer:
+        consumer.subscribe(observer.topic)
         with anyio.fail_after(WITHIN_S):
             assert await read(consumer) == [*VALUES]
-            seen.fault(row)
+            observer.fault(row)
             await consumer.stop()
-    if row.does is Does.IGNORE:
-        assert seen.after() == []
+    if row.reaction is Reaction.IGNORE:
+        assert observer.after() == []
     else:
-        await seen.acts(row)
+        await observer.check_reaction(row)
 
 
 # --- offsets ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.OFFSET_COMMIT), ids=lambda row: row.name)
-async def test_offset_commit(seen: Seen, row: Row) -> None:
-    async with member(seen, row) as consumer:
-        consumer.subscribe(seen.topic)
+async def test_offset_commit(observer: Observer, row: Row) -> None:
+    async with member(observer, row) as consumer:
+        consumer.subscribe(observer.topic)
         with anyio.fail_after(WITHIN_S):
             assert await read(consumer) == [*VALUES]
-            if row.does is Does.AFTER_REBALANCE:
-                # A heartbeat says so, too; and the application goes on calling.
-                seen.broker.on(ApiKey.HEARTBEAT, answering(row.code), times=1)
-            seen.fault(row)
+            if row.reaction is Reaction.RETRY_AFTER_REBALANCE:
+                # A heartbeat returns the code too, and the application keeps polling.
+                observer.broker.on(ApiKey.HEARTBEAT, respond_with(row.code), times=1)
+            observer.fault(row)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(poll_until, consumer, lambda: False)
-                if row.does is Does.FAIL:
+                if row.reaction is Reaction.RAISE:
                     with pytest.raises(KafkaError) as caught:
-                        await consumer.commit({seen.partition: 1})
-                    seen.says(caught.value, row, "broker", "group", "topic", "partition")
+                        await consumer.commit({observer.partition: 1})
+                    observer.check_error(caught.value, row, "broker", "group", "topic", "partition")
                     assert isinstance(caught.value, CommitFailed) == (row.code in FENCING_CODES)
                     if row.code in FENCING_CODES:
-                        await seen.sent(ApiKey.HEARTBEAT)
+                        await observer.wait_for(ApiKey.HEARTBEAT)
                 else:
-                    await consumer.commit({seen.partition: 1})
+                    await consumer.commit({observer.partition: 1})
                 tasks.cancel_scope.cancel()
-            if row.does is Does.AFTER_REBALANCE:
-                apis = [each.api_key for each in seen.after()]
+            if row.reaction is Reaction.RETRY_AFTER_REBALANCE:
+                apis = [each.api_key for each in observer.after()]
                 assert apis.index(ApiKey.SYNC_GROUP) < apis.index(ApiKey.OFFSET_COMMIT)
-            elif row.does is not Does.FAIL:
-                await seen.acts(row)
-    async with alone(seen) as consumer:
-        kept = await consumer.committed(seen.partition)
-    assert kept == {seen.partition: None if row.does is Does.FAIL else committed(1)}
+            elif row.reaction is not Reaction.RAISE:
+                await observer.check_reaction(row)
+    async with alone(observer) as consumer:
+        kept = await consumer.committed(observer.partition)
+    assert kept == {observer.partition: None if row.reaction is Reaction.RAISE else committed(1)}
 
 
 def committed(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, "", -1)
 
 
-def of_a_partition(code: ErrorCode) -> Answering:
-    """Answer an OffsetFetch with a code of each partition."""
+def of_a_partition(code: ErrorCode) -> FaultAction:
+    """Return a fault action that responds to OffsetFetch with a code for each partition."""
 
-    def answer(seen: SeenRequest) -> OffsetFetchResponse:
-        assert isinstance(seen.message, OffsetFetchRequest)
-        (group,) = seen.message.groups
+    def answer(request: SeenRequest) -> OffsetFetchResponse:
+        assert isinstance(request.message, OffsetFetchRequest)
+        (group,) = request.message.groups
         return OffsetFetchResponse(
             groups=[
                 OffsetFetchResponseGroup(
@@ -309,39 +311,43 @@ def of_a_partition(code: ErrorCode) -> Answering:
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.OFFSET_FETCH), ids=lambda row: row.name)
-async def test_offset_fetch(seen: Seen, row: Row) -> None:
+async def test_offset_fetch(observer: Observer, row: Row) -> None:
     of_topic = row.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    async with alone(seen) as consumer:
-        await consumer.commit({seen.partition: 1})
-        seen.fault(row, of_a_partition(row.code) if of_topic else None)
+    async with alone(observer) as consumer:
+        await consumer.commit({observer.partition: 1})
+        observer.fault(row, of_a_partition(row.code) if of_topic else None)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.AS_NONE:
-                await nothing_in_zookeeper(seen, row)
-            elif row.does is Does.FAIL:
+            if row.reaction is Reaction.TREAT_AS_SUCCESS:
+                await nothing_in_zookeeper(observer, row)
+            elif row.reaction is Reaction.RAISE:
                 with pytest.raises(KafkaError) as caught:
-                    await consumer.committed(seen.partition)
+                    await consumer.committed(observer.partition)
                 known = ("topic", "partition") if of_topic else ()
-                seen.says(caught.value, row, "broker", "group", *known)
+                observer.check_error(caught.value, row, "broker", "group", *known)
             else:
-                found = await consumer.committed(seen.partition)
-                assert found == {seen.partition: committed(1)}
-                await seen.acts(row)
+                found = await consumer.committed(observer.partition)
+                assert found == {observer.partition: committed(1)}
+                await observer.check_reaction(row)
 
 
-async def nothing_in_zookeeper(seen: Seen, row: Row) -> None:
-    async with alone(seen, offsets_storage="zookeeper") as consumer:
-        assert await consumer.committed(seen.partition) == {seen.partition: None}
-        assert [each.version for each in seen.requests(row.api)] == [0]
+async def nothing_in_zookeeper(observer: Observer, row: Row) -> None:
+    async with alone(observer, offsets_storage="zookeeper") as consumer:
+        assert await consumer.committed(observer.partition) == {observer.partition: None}
+        assert [each.version for each in observer.requests(row.api)] == [0]
 
 
-async def test_a_position_is_found_after_each_error(seen: Seen) -> None:
-    rows = [row for row in rows_of(ApiKey.OFFSET_FETCH) if row.does in {Does.REPEAT, Does.FIND}]
-    async with alone(seen) as consumer:
-        await consumer.commit({seen.partition: 1})
+async def test_a_position_is_found_after_each_error(observer: Observer) -> None:
+    rows = [
+        row
+        for row in rows_of(ApiKey.OFFSET_FETCH)
+        if row.reaction in {Reaction.RETRY, Reaction.FIND_COORDINATOR}
+    ]
+    async with alone(observer) as consumer:
+        await consumer.commit({observer.partition: 1})
     for row in rows:
-        seen.fault(row)
-        options = seen.options | {"group_id": seen.group_id, "enable_auto_commit": False}
+        observer.fault(row)
+        options = observer.options | {"group_id": observer.group_id, "enable_auto_commit": False}
         async with Consumer(**options) as consumer:
-            consumer.assign(seen.partition)
+            consumer.assign(observer.partition)
             with anyio.fail_after(WITHIN_S):
                 assert (await consumer.getone()).offset == 1

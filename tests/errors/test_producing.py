@@ -1,4 +1,4 @@
-"""What a producer does about each error."""
+"""Reaction of a producer to each error."""
 
 from __future__ import annotations
 
@@ -12,83 +12,89 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .seeing import WITHIN_S, Seen, answering
-from .table import Does, Row, rows_of
+from .observer import WITHIN_S, Observer, respond_with
+from .table import Reaction, Row, rows_of
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.PRODUCE), ids=lambda row: row.name)
-async def test_produce(seen: Seen, row: Row) -> None:
-    async with Producer(**seen.options, linger_ms=0) as producer:
+async def test_produce(observer: Observer, row: Row) -> None:
+    async with Producer(**observer.options, linger_ms=0) as producer:
         with anyio.fail_after(WITHIN_S):
-            await producer.send_and_wait(seen.topic, b"before")
-            seen.fault(row)
-            deliveries = await producer.send_many(seen.topic, [b"one", b"two"])
-            if row.does is Does.FAIL:
+            await producer.send_and_wait(observer.topic, b"before")
+            observer.fault(row)
+            deliveries = await producer.send_many(observer.topic, [b"one", b"two"])
+            if row.reaction is Reaction.RAISE:
                 for delivery in deliveries:
                     with pytest.raises(BrokerError) as caught:
                         await delivery
-                    seen.says(caught.value, row, "broker", "topic", "partition", "attempt")
-                assert len(seen.requests(ApiKey.PRODUCE)) == 1
+                    observer.check_error(
+                        caught.value, row, "broker", "topic", "partition", "attempt"
+                    )
+                assert len(observer.requests(ApiKey.PRODUCE)) == 1
             else:
                 for delivery in deliveries:
                     await delivery
-                await SENT_AGAIN[row.does](seen, row)
-            await producer.send_and_wait(seen.topic, b"after")
-    kept = [b"one", b"two"] if row.does not in {Does.FAIL, Does.AS_NONE} else []
-    assert await seen.stored() == [b"before", *kept, b"after"]
+                await SENT_AGAIN[row.reaction](observer, row)
+            await producer.send_and_wait(observer.topic, b"after")
+    kept = (
+        [b"one", b"two"] if row.reaction not in {Reaction.RAISE, Reaction.TREAT_AS_SUCCESS} else []
+    )
+    assert await observer.stored() == [b"before", *kept, b"after"]
 
 
-async def sent_again(seen: Seen, row: Row) -> None:
-    await seen.acts(row)
-    first, second = (batches_of(request.message) for request in seen.requests(ApiKey.PRODUCE))
+async def sent_again(observer: Observer, row: Row) -> None:
+    await observer.check_reaction(row)
+    first, second = (batches_of(request.message) for request in observer.requests(ApiKey.PRODUCE))
     numbered = row.code is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     assert first == [(1, 2)]
-    assert second == [(1 if numbered else -1, 2)], "the same batch under the same number, if any"
+    assert second == [(1 if numbered else -1, 2)], "the same batch with the same sequence, if any"
 
 
 @pytest.mark.parametrize("asked", [True, False])
 async def test_produce_to_a_log_without_producer_ids(
-    seen: Seen, asked: bool, caplog: pytest.LogCaptureFixture
+    observer: Observer, asked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    row = Row(ApiKey.PRODUCE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, Does.FAIL)
-    refused = answering(row.code, lambda message: batches_of(message)[0][0] >= 0)
-    seen.fault(row, refused, times=None)
+    row = Row(ApiKey.PRODUCE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, Reaction.RAISE)
+    refused = respond_with(row.code, lambda message: batches_of(message)[0][0] >= 0)
+    observer.fault(row, refused, times=None)
     more = {"enable_idempotence": True} if asked else {}
-    async with Producer(**seen.options, linger_ms=0, **more) as producer:
+    async with Producer(**observer.options, linger_ms=0, **more) as producer:
         with anyio.fail_after(WITHIN_S):
             values = [b"%d" % number for number in range(10)]
-            deliveries = [await producer.send(seen.topic, value) for value in values]
+            deliveries = [await producer.send(observer.topic, value) for value in values]
             for delivery in deliveries:
                 if asked:
                     with pytest.raises(BrokerError) as caught:
                         await delivery
-                    seen.says(caught.value, row, "broker", "topic", "partition", "attempt")
+                    observer.check_error(
+                        caught.value, row, "broker", "topic", "partition", "attempt"
+                    )
                 else:
                     await delivery
-    assert await seen.stored() == ([] if asked else values)
+    assert await observer.stored() == ([] if asked else values)
     warned = [line for line in caplog.messages if "idempotence is disabled" in line]
     assert len(warned) == (0 if asked else 1)
 
 
-async def sent_in_halves(seen: Seen, row: Row) -> None:
-    whole, *halves = (batches_of(request.message) for request in seen.requests(ApiKey.PRODUCE))
+async def sent_in_halves(observer: Observer, row: Row) -> None:
+    whole, *halves = (batches_of(request.message) for request in observer.requests(ApiKey.PRODUCE))
     assert (whole, halves) == ([(1, 2)], [[(1, 1)], [(2, 1)]])
 
 
-async def sent_once(seen: Seen, row: Row) -> None:
-    assert len(seen.requests(ApiKey.PRODUCE)) == 1
+async def sent_once(observer: Observer, row: Row) -> None:
+    assert len(observer.requests(ApiKey.PRODUCE)) == 1
 
 
-SENT_AGAIN: dict[Does, Callable[[Seen, Row], Awaitable[None]]] = {
-    Does.AS_NONE: sent_once,
-    Does.REPEAT: sent_again,
-    Does.REFRESH: sent_again,
-    Does.SPLIT: sent_in_halves,
+SENT_AGAIN: dict[Reaction, Callable[[Observer, Row], Awaitable[None]]] = {
+    Reaction.TREAT_AS_SUCCESS: sent_once,
+    Reaction.RETRY: sent_again,
+    Reaction.REFRESH_METADATA: sent_again,
+    Reaction.SPLIT_BATCH: sent_in_halves,
 }
 
 
 def batches_of(request: object) -> list[tuple[int, int]]:
-    """The first sequence number of each batch of a request, and its records."""
+    """Return the first sequence and the number of records of each batch of a request."""
     return [
         (batch.base_sequence, batch.count)
         for topic in request.topic_data  # type: ignore[attr-defined]
@@ -98,57 +104,57 @@ def batches_of(request: object) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.INIT_PRODUCER_ID), ids=lambda row: row.name)
-async def test_init_producer_id(seen: Seen, row: Row) -> None:
-    seen.fault(row)
-    producer = Producer(**seen.options)
+async def test_init_producer_id(observer: Observer, row: Row) -> None:
+    observer.fault(row)
+    producer = Producer(**observer.options)
     with anyio.fail_after(WITHIN_S):
-        if row.does is Does.FAIL:
+        if row.reaction is Reaction.RAISE:
             with pytest.raises(KafkaError) as caught:
                 async with producer:
-                    await producer.send_and_wait(seen.topic, b"value")
-            seen.says(caught.value, row, "broker")
+                    await producer.send_and_wait(observer.topic, b"value")
+            observer.check_error(caught.value, row, "broker")
         else:
             async with producer:
-                await producer.send_and_wait(seen.topic, b"value")
-            assert len(seen.requests(row.api)) == 2
-    assert await seen.stored() == ([] if row.does is Does.FAIL else [b"value"])
+                await producer.send_and_wait(observer.topic, b"value")
+            assert len(observer.requests(row.api)) == 2
+    assert await observer.stored() == ([] if row.reaction is Reaction.RAISE else [b"value"])
 
 
 # --- metadata ---------------------------------------------------------------------------------
 
 
-TOPICS_ERRORS = [row for row in rows_of(ApiKey.METADATA) if row.does is not Does.IGNORE]
+TOPICS_ERRORS = [row for row in rows_of(ApiKey.METADATA) if row.reaction is not Reaction.IGNORE]
 
 
 @pytest.mark.parametrize("row", TOPICS_ERRORS, ids=lambda row: row.name)
-async def test_metadata(seen: Seen, row: Row) -> None:
-    async with Producer(**seen.options) as producer:
-        seen.fault(row, seen.metadata(row.code))
+async def test_metadata(observer: Observer, row: Row) -> None:
+    async with Producer(**observer.options) as producer:
+        observer.fault(row, observer.metadata(row.code))
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(BrokerError) as caught:
-                    await producer.send(seen.topic, b"value")
-                seen.says(caught.value, row, "broker", "topic")
-                assert not seen.after(ApiKey.METADATA, ApiKey.PRODUCE)
+                    await producer.send(observer.topic, b"value")
+                observer.check_error(caught.value, row, "broker", "topic")
+                assert not observer.after(ApiKey.METADATA, ApiKey.PRODUCE)
             else:
-                await producer.send_and_wait(seen.topic, b"value")
-                assert seen.after(ApiKey.METADATA)
-    assert await seen.stored() == ([] if row.does is Does.FAIL else [b"value"])
+                await producer.send_and_wait(observer.topic, b"value")
+                assert observer.after(ApiKey.METADATA)
+    assert await observer.stored() == ([] if row.reaction is Reaction.RAISE else [b"value"])
 
 
 PARTITIONS_ERRORS = [
-    Row(ApiKey.METADATA, ErrorCode.REPLICA_NOT_AVAILABLE, Does.IGNORE),
-    Row(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE, Does.REFRESH),
+    Row(ApiKey.METADATA, ErrorCode.REPLICA_NOT_AVAILABLE, Reaction.IGNORE),
+    Row(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE, Reaction.REFRESH_METADATA),
 ]
 
 
 @pytest.mark.parametrize("row", PARTITIONS_ERRORS, ids=lambda row: row.name)
-async def test_metadata_of_a_partition(seen: Seen, row: Row) -> None:
-    async with Producer(**seen.options) as producer:
-        has_leader = row.does is Does.IGNORE
-        seen.fault(row, seen.metadata(ErrorCode.NONE, row.code, has_leader=has_leader))
+async def test_metadata_of_a_partition(observer: Observer, row: Row) -> None:
+    async with Producer(**observer.options) as producer:
+        has_leader = row.reaction is Reaction.IGNORE
+        observer.fault(row, observer.metadata(ErrorCode.NONE, row.code, has_leader=has_leader))
         with anyio.fail_after(WITHIN_S):
-            await producer.send_and_wait(seen.topic, b"value")
-        asked = [each.api_key for each in seen.after(ApiKey.METADATA, ApiKey.PRODUCE)]
+            await producer.send_and_wait(observer.topic, b"value")
+        asked = [each.api_key for each in observer.after(ApiKey.METADATA, ApiKey.PRODUCE)]
         assert asked[0] is (ApiKey.PRODUCE if has_leader else ApiKey.METADATA)
-    assert await seen.stored() == [b"value"]
+    assert await observer.stored() == [b"value"]

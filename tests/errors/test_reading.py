@@ -1,4 +1,4 @@
-"""What a consumer does about each error of the logs it reads."""
+"""Reaction of a consumer to each error of Fetch and ListOffsets."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aiokafkawire.wire.messages.fetch import (
     FetchResponse,
 )
 
-from .seeing import VALUES, WITHIN_S, Answering, Seen
-from .table import Does, Row, rows_of
+from .observer import VALUES, WITHIN_S, FaultAction, Observer
+from .table import Reaction, Row, rows_of
 
 
-def of_partitions(code: ErrorCode) -> Answering:
-    """Answer a Fetch with a code of each partition; the answer itself has none."""
+def of_partitions(code: ErrorCode) -> FaultAction:
+    """Return a fault action that responds to Fetch with a code for each partition."""
 
-    def answer(seen: SeenRequest) -> FetchResponse:
-        assert isinstance(seen.message, FetchRequest)
+    def answer(request: SeenRequest) -> FetchResponse:
+        assert isinstance(request.message, FetchRequest)
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -42,7 +42,7 @@ def of_partitions(code: ErrorCode) -> Answering:
                         for each in topic.partitions
                     ],
                 )
-                for topic in seen.message.topics
+                for topic in request.message.topics
             ]
         )
 
@@ -50,7 +50,7 @@ def of_partitions(code: ErrorCode) -> Answering:
 
 
 async def read(consumer: Consumer) -> list[tuple[int, bytes | None]]:
-    """What is given until all is there."""
+    """Return the records that are delivered, until all are."""
     found: list[tuple[int, bytes | None]] = []
     while len(found) < len(VALUES):
         for records in (await consumer.getmany(timeout_ms=1_000)).values():
@@ -59,67 +59,69 @@ async def read(consumer: Consumer) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.FETCH), ids=lambda row: row.name)
-async def test_fetch(seen: Seen, row: Row, caplog: pytest.LogCaptureFixture) -> None:
-    seen.fault(row, of_partitions(row.code))
-    options = seen.options | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10}
+async def test_fetch(observer: Observer, row: Row, caplog: pytest.LogCaptureFixture) -> None:
+    observer.fault(row, of_partitions(row.code))
+    options = observer.options | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 10}
     async with Consumer(**options) as consumer:
-        consumer.assign(seen.partition)
-        consumer.seek(seen.partition, 0)
+        consumer.assign(observer.partition)
+        consumer.seek(observer.partition, 0)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(BrokerError) as caught:
                     await consumer.getone()
-                seen.says(caught.value, row, "broker", "topic", "partition", "offset")
+                observer.check_error(caught.value, row, "broker", "topic", "partition", "offset")
             assert await read(consumer) == list(enumerate(VALUES))
-            if row.does is not Does.FAIL:
-                await seen.acts(row)
+            if row.reaction is not Reaction.RAISE:
+                await observer.check_reaction(row)
     if row.code is ErrorCode.UNKNOWN_SERVER_ERROR:
         (line,) = [r for r in caplog.records if r.levelno == logging.WARNING]
-        assert seen.topic in line.getMessage()
+        assert observer.topic in line.getMessage()
 
 
-async def test_fetch_without_a_policy(seen: Seen) -> None:
-    (row,) = [row for row in rows_of(ApiKey.FETCH) if row.does is Does.RESET]
-    async with Consumer(**seen.options, auto_offset_reset="none") as consumer:
-        consumer.assign(seen.partition)
-        consumer.seek(seen.partition, 0)
-        seen.fault(row, of_partitions(row.code))
+async def test_fetch_without_a_reset_policy(observer: Observer) -> None:
+    (row,) = [row for row in rows_of(ApiKey.FETCH) if row.reaction is Reaction.RESET_POSITION]
+    async with Consumer(**observer.options, auto_offset_reset="none") as consumer:
+        consumer.assign(observer.partition)
+        consumer.seek(observer.partition, 0)
+        observer.fault(row, of_partitions(row.code))
         with anyio.fail_after(WITHIN_S), pytest.raises(NoOffsetForPartition) as caught:
             await consumer.getone()
-        assert caught.value.partitions == (seen.partition,)
-        assert not seen.requests(ApiKey.LIST_OFFSETS)
+        assert caught.value.partitions == (observer.partition,)
+        assert not observer.requests(ApiKey.LIST_OFFSETS)
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.LIST_OFFSETS), ids=lambda row: row.name)
-async def test_list_offsets(seen: Seen, row: Row) -> None:
-    async with Consumer(**seen.options) as consumer:
-        seen.fault(row)
+async def test_list_offsets(observer: Observer, row: Row) -> None:
+    async with Consumer(**observer.options) as consumer:
+        observer.fault(row)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(BrokerError) as caught:
-                    await consumer.end_offsets(seen.partition)
-                seen.says(caught.value, row, "broker", "topic", "partition")
-            elif row.does is Does.AS_NONE:
-                found = await consumer.offsets_for_times({seen.partition: 1})
-                assert found == {seen.partition: None}
-                assert len(seen.requests(row.api)) == 1
+                    await consumer.end_offsets(observer.partition)
+                observer.check_error(caught.value, row, "broker", "topic", "partition")
+            elif row.reaction is Reaction.TREAT_AS_SUCCESS:
+                found = await consumer.offsets_for_times({observer.partition: 1})
+                assert found == {observer.partition: None}
+                assert len(observer.requests(row.api)) == 1
             else:
-                assert await consumer.end_offsets(seen.partition) == {seen.partition: 2}
-                await seen.acts(row)
+                assert await consumer.end_offsets(observer.partition) == {observer.partition: 2}
+                await observer.check_reaction(row)
 
 
-OF_THE_ENDS = [row for row in rows_of(ApiKey.LIST_OFFSETS) if row.does is not Does.AS_NONE]
+OF_THE_ENDS = [
+    row for row in rows_of(ApiKey.LIST_OFFSETS) if row.reaction is not Reaction.TREAT_AS_SUCCESS
+]
 
 
 @pytest.mark.parametrize("row", OF_THE_ENDS, ids=lambda row: row.name)
-async def test_list_offsets_for_a_position(seen: Seen, row: Row) -> None:
-    seen.fault(row)
-    options = seen.options | {"auto_offset_reset": "earliest"}
+async def test_list_offsets_for_a_position(observer: Observer, row: Row) -> None:
+    observer.fault(row)
+    options = observer.options | {"auto_offset_reset": "earliest"}
     async with Consumer(**options) as consumer:
-        consumer.assign(seen.partition)
+        consumer.assign(observer.partition)
         with anyio.fail_after(WITHIN_S):
-            if row.does is Does.FAIL:
+            if row.reaction is Reaction.RAISE:
                 with pytest.raises(BrokerError) as caught:
                     await consumer.getone()
-                seen.says(caught.value, row, "broker", "topic", "partition")
+                observer.check_error(caught.value, row, "broker", "topic", "partition")
             assert await read(consumer) == list(enumerate(VALUES))

@@ -1,4 +1,4 @@
-"""What a client does after an answer, as its brokers see it."""
+"""Reaction of a client to an error response, observed at its brokers."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from aiokafkawire.wire.messages.metadata import (
 )
 from tests.broker.raw_client import batch, connected, produce_request
 
-from .table import Does, Row
+from .table import Reaction, Row
 
-__all__ = ["VALUES", "WITHIN_S", "Answering", "Seen", "answering"]
+__all__ = ["VALUES", "WITHIN_S", "FaultAction", "Observer", "respond_with"]
 
 VALUES = (b"first", b"second")
-"""What the topic of a test holds from the beginning."""
+"""Values of the records that the topic of a test contains at the start."""
 
 WITHIN_S = 30.0
-"""Longer than a row takes on a busy machine."""
+"""Timeout of a row, long enough for a busy machine."""
 
 MAX_BYTES = 2**20
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
 
 _numbers = itertools.count()
 
-NEXT = {
-    Does.REFRESH: ApiKey.METADATA,
-    Does.FIND: ApiKey.FIND_COORDINATOR,
-    Does.RESET: ApiKey.LIST_OFFSETS,
+LOOKUP_API = {
+    Reaction.REFRESH_METADATA: ApiKey.METADATA,
+    Reaction.FIND_COORDINATOR: ApiKey.FIND_COORDINATOR,
+    Reaction.RESET_POSITION: ApiKey.LIST_OFFSETS,
 }
-"""What the client asks before it asks again."""
+"""API that the client requests before it retries."""
 
 
-OF_LEADERS = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
-"""Requests that have metadata before them; beside others a client may ask for it for itself."""
+LEADER_APIS = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
+"""APIs whose requests follow a metadata refresh; beside others, a client may refresh anyway."""
 
-Answering = Callable[[SeenRequest], Outcome]
+FaultAction = Callable[[SeenRequest], Outcome]
 
 
-def answering(code: int, only: Callable[[Any], bool] = lambda message: True) -> Answering:
-    """Answer those requests with a code that `only` is true of."""
+def respond_with(code: int, only: Callable[[Any], bool] = lambda message: True) -> FaultAction:
+    """Return a fault action that responds with a code to requests for which `only` is true."""
     return lambda seen: Answer(code) if only(seen.message) else None
 
 
-class Seen:
-    """One test's names, its fault, and the requests of its client."""
+class Observer:
+    """Names and fault of one test, and the requests of its client."""
 
     def __init__(self, broker: Broker) -> None:
         number = next(_numbers)
@@ -72,17 +72,17 @@ class Seen:
             "retry_backoff_max_ms": 2,
             "default_api_timeout_ms": 5_000,
         }
-        self.answered: SeenRequest | None = None
+        self.faulted_request: SeenRequest | None = None
 
     async def prepare(self) -> None:
-        """Make the topic, with its records."""
+        """Create the topic and its records."""
         await self.broker.create_topic(self.topic, partitions=1)
         async with connected(self.broker, self.broker.leader(*self.partition)) as client:
             request = produce_request(self.topic, 0, batch(*VALUES))
             await client.call(request, PRODUCE_VERSION)
 
     async def stored(self) -> list[bytes | None]:
-        """What the topic holds now, without what it held from the beginning."""
+        """Return the values that were appended since the start."""
         wanted = FetchPartition(
             partition=0, fetch_offset=len(VALUES), partition_max_bytes=MAX_BYTES
         )
@@ -101,15 +101,15 @@ class Seen:
 
     def metadata(
         self, topic_code: ErrorCode, code: ErrorCode = ErrorCode.NONE, *, has_leader: bool = True
-    ) -> Answering:
-        """Answer a Metadata request for the topic with a code of it, or of its partition."""
+    ) -> FaultAction:
+        """Return a fault action that responds to Metadata with a code of the topic or partition."""
         broker, partition = self.broker, self.partition
         brokers = [
             MetadataResponseBroker(node_id=node, host=address.host, port=address.port)
             for node, address in broker.nodes.items()
         ]
         leader = broker.leader(*partition) if has_leader else -1
-        told = MetadataResponsePartition(
+        partition_entry = MetadataResponsePartition(
             error_code=code,
             partition_index=partition.partition,
             leader_id=leader,
@@ -120,12 +120,12 @@ class Seen:
         topic = MetadataResponseTopic(
             error_code=topic_code,
             name=self.topic,
-            partitions=[] if topic_code else [told],
+            partitions=[] if topic_code else [partition_entry],
         )
 
         def answer(seen: SeenRequest) -> MetadataResponse | None:
-            asked: Any = seen.message
-            if all(each.name != self.topic for each in asked.topics or ()):
+            request: Any = seen.message
+            if all(each.name != self.topic for each in request.topics or ()):
                 return None
             return MetadataResponse(
                 brokers=brokers,
@@ -136,58 +136,60 @@ class Seen:
 
         return answer
 
-    # --- what the client does -----------------------------------------------------------------
+    # --- reaction of the client ---------------------------------------------------------------
 
-    def fault(self, row: Row, action: Answering | None = None, *, times: int | None = 1) -> Fault:
-        """Answer the next request of the row's API with its code; look from now on."""
-        action = action or answering(row.code)
-        self.answered = None
+    def fault(self, row: Row, action: FaultAction | None = None, *, times: int | None = 1) -> Fault:
+        """Respond to the next request of the row's API with its code; observe from now on."""
+        action = action or respond_with(row.code)
+        self.faulted_request = None
 
         def answer(seen: SeenRequest) -> Outcome:
             outcome = action(seen) if seen.client_id == self.client_id else None
             if outcome is not None:
-                self.answered = seen
+                self.faulted_request = seen
             return outcome
 
         self.broker.requests.clear()
         return self.broker.on(row.api, answer, times=times)
 
     def after(self, *apis: ApiKey) -> list[SeenRequest]:
-        """The client's requests after the one that the fault answered."""
+        """Return the client's requests after the one that the fault applied to."""
         requests = self.requests()
-        places = [place for place, each in enumerate(requests) if each is self.answered]
+        places = [place for place, each in enumerate(requests) if each is self.faulted_request]
         later = requests[places[0] + 1 :] if places else []
         return [each for each in later if not apis or each.api_key in apis]
 
     def requests(self, *apis: ApiKey) -> list[SeenRequest]:
-        """The client's requests since the fault was made, of some APIs alone if they are given."""
+        """Return the client's requests since the fault was added, optionally of some APIs."""
         return [
             seen
             for seen in self.broker.requests
             if seen.client_id == self.client_id and (not apis or seen.api_key in apis)
         ]
 
-    async def sent(self, api: ApiKey) -> None:
-        """Wait until the client has asked an API after the request that the fault answered."""
+    async def wait_for(self, api: ApiKey) -> None:
+        """Wait for a request of an API after the request that the fault applied to."""
         await self.broker.wait_for_request(api, matching=lambda seen: seen in self.after(api))
 
-    async def acts(self, row: Row, again: ApiKey | None = None) -> None:
-        """Check what comes between the answer and the next request of the API (or of `again`)."""
+    async def check_reaction(self, row: Row, again: ApiKey | None = None) -> None:
+        """Check the requests between the response and the next request of the API or of `again`."""
         again = again or row.api
-        needed = NEXT.get(row.does)
-        await self.sent(again)
+        needed = LOOKUP_API.get(row.reaction)
+        await self.wait_for(again)
         if needed is not None:
-            await self.sent(needed)
+            await self.wait_for(needed)
         apis = [seen.api_key for seen in self.after()]
         if needed is not None:
             assert needed in apis, f"{needed.name} is not in {apis}"
         else:
-            needless = {*NEXT.values()} - (set() if row.api in OF_LEADERS else {ApiKey.METADATA})
+            needless = {*LOOKUP_API.values()} - (
+                set() if row.api in LEADER_APIS else {ApiKey.METADATA}
+            )
             between = apis[: apis.index(again)]
-            assert not needless & {*between}, f"before it tries again: {between}"
+            assert not needless & {*between}, f"before the retry: {between}"
 
-    def says(self, error: KafkaError, row: Row, *known: str) -> None:
-        """Check an error: what it is about, and that a retry does not help."""
+    def check_error(self, error: KafkaError, row: Row, *known: str) -> None:
+        """Check the context of an error, and that it is not retriable."""
         assert not error.retriable
         assert error.api == APIS[row.api].name
         wanted = {"topic": self.topic, "partition": 0, "group": self.group_id}
@@ -195,12 +197,12 @@ class Seen:
             value = getattr(error, name)
             assert value == wanted.get(name, value), name
             assert value is not None, name
-        assert row.code.name in _chain(error)
+        assert row.code.name in _cause_chain(error)
 
 
-def _chain(error: BaseException | None) -> str:
-    told: list[str] = []
+def _cause_chain(error: BaseException | None) -> str:
+    texts: list[str] = []
     while error is not None:
-        told.append(str(error))
+        texts.append(str(error))
         error = error.__cause__
-    return " / ".join(told)
+    return " / ".join(texts)
