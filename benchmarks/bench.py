@@ -1,4 +1,4 @@
-"""The broker, the cores, and one side after the other measured on them."""
+"""Run a broker on one core, and each client in a process on another one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALL_TIMEOUT_SECONDS = 20.0
 WARM_UP_MESSAGES = 500_000
 BROKER_PROPERTIES = {"log.segment.bytes": "268435456", "log.segment.delete.delay.ms": "1000"}
 BROKER_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms1g", "-Xmx1g")
-"""As Kafka's own start script gives, but for the collector: one for the one core that it has."""
+"""Like Kafka's start script, but with the garbage collector for a single core."""
 
 
 STORAGE_BYTES = 8 * 2**30
@@ -35,8 +35,10 @@ STORAGE_BYTES = 8 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one side took. `busy` is the share of its core that it used, `broker_busy` of the
-    other one that the broker did."""
+    """The cost of one side.
+
+    `busy` is the share of its core that it used, `broker_busy` that of the broker's core.
+    """
 
     per_second: float
     cpu_us_per_message: float
@@ -62,20 +64,20 @@ class Bench:
         return self._kafka.bootstrap_servers
 
     def warm_up(self, messages: int = WARM_UP_MESSAGES) -> None:
-        """Let the broker's code be compiled before anybody is measured."""
+        """Let the JVM compile the broker's code before the first measurement."""
         self.delete(self.new_topic_with(messages))
 
     def produced(self, client: str, action: str, messages: int, **how: object) -> Result:
-        """What writing took, to a topic of its own, after which there are as many messages."""
+        """Measure writing to a new topic, and check that all messages are there."""
         topic = self.new_topic()
         result = self.measure(client, action, topic, messages, **how)
         if (stored := self._stored(topic)) != messages:
-            raise RuntimeError(f"{client} was to write {messages} messages; there are {stored}")
+            raise RuntimeError(f"{client} wrote {stored} messages instead of {messages}")
         self.delete(topic)
         return result
 
     def consumed(self, client: str, action: str, messages: int, **how: object) -> Result:
-        """What reading took, from the topic that all read."""
+        """Measure reading from the shared topic."""
         enough = [count for count in self._filled if count >= messages]
         if not enough:
             self._filled[messages] = self.new_topic_with(messages)
@@ -92,7 +94,7 @@ class Bench:
         profile: bool = False,
         loop: str = "asyncio",
     ) -> Result:
-        """Let one side do its work, in a process of its own."""
+        """Run one side in a new process."""
         command = [sys.executable, "-m", "benchmarks.side", client, action]
         command += [self.bootstrap_servers, topic, str(messages), "--loop", loop]
         command += ["--compression", self._compression]
@@ -126,7 +128,7 @@ class Bench:
         self._kafka.create_topic(topic, partitions=PARTITIONS)
 
     def delete(self, topic: str) -> None:
-        """So that what was written is not on its way to the disk while others are measured."""
+        """Delete a topic, so that its data is not written to disk during other measurements."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 3})
         admin.delete_topics([topic])[topic].result(CALL_TIMEOUT_SECONDS)
 
@@ -171,7 +173,7 @@ def fill(bootstrap_servers: str, topic: str, messages: int, compression: str = "
 
 @contextmanager
 def running(compression: str = "none") -> Iterator[Bench]:
-    """A bench on a broker of its own."""
+    """Start a broker and yield a bench on it."""
     broker_core, client_core = cores()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()) as directory:
         kafka = Kafka(
@@ -187,20 +189,20 @@ def running(compression: str = "none") -> Iterator[Bench]:
 
 
 def in_memory() -> str | None:
-    """Where files are kept off the disk, which would else slow down whoever is measured last."""
+    """Return a directory in memory: disk writes would slow down the last side."""
     place = Path("/dev/shm")
     enough = place.is_dir() and shutil.disk_usage(place).free > STORAGE_BYTES
     return str(place) if enough else None
 
 
 def spread(values: Sequence[float], layout: str) -> str:
-    """The median, and the least and the greatest."""
+    """Format the median, the minimum and the maximum."""
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{middle:{layout}} ({low:{layout}} to {high:{layout}})"
 
 
 def pinned(start: Callable[[], object], core: int | None) -> None:
-    """Start processes on a core; this process itself goes back to where it was."""
+    """Start processes pinned to a core; this process stays where it is."""
     if core is None:
         start()
         return
@@ -213,7 +215,7 @@ def pinned(start: Callable[[], object], core: int | None) -> None:
 
 
 def cores() -> tuple[int | None, int | None]:
-    """One for the broker and one for the client; none where there are not two to tell apart."""
+    """Return a core for the broker and one for the client, or None without two cores."""
     if not hasattr(os, "sched_getaffinity"):
         return None, None
     allowed = sorted(os.sched_getaffinity(0))

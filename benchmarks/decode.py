@@ -1,10 +1,10 @@
-"""Metadata of 10,000 partitions, decoded beside kafka-python, in one process on one core.
+"""Compare Metadata decoding of 10,000 partitions with kafka-python, in one process on one core.
 
     python -m benchmarks.decode
     python -m benchmarks.decode --rounds 5
 
-Each round decodes the same bytes with both, one right after the other, every other round in the
-opposite order. Garbage is collected before each, and as usual while it runs. Times are CPU time.
+Each round decodes the same bytes with both, one right after the other, every second round in the
+opposite order. The garbage collector runs before each, and as usual during it. Times are CPU time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ VERSIONS = (1, 9, 12)
 NODES = 6
 REPLICAS = 3
 AIM = 5.0
-"""How many times as fast as kafka-python's our decoding is to be."""
+"""Target: decode this many times as fast as kafka-python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster; when `down` one of its nodes is, and partitions lack it in their ISR."""
+    """A cluster; with `down`, a node is down and missing from the ISR of its partitions."""
 
     topics: int
     down: bool = False
@@ -85,13 +85,13 @@ def metadata(case: Case, version: int) -> bytes:
     return wire.encode(response, version)
 
 
-def look_at_all(response: Any) -> int:
-    """What a client does with the metadata that it got: every leader is looked at."""
+def read_all_leaders(response: Any) -> int:
+    """Read the leader of every partition, as a client does."""
     return sum(entry.leader_id for topic in response.topics for entry in topic.partitions)
 
 
-def taken(function: Callable[[], object]) -> float:
-    """CPU milliseconds."""
+def cpu_ms(function: Callable[[], object]) -> float:
+    """Return the CPU time of a call in milliseconds."""
     gc.collect()
     started = time.process_time()
     kept = function()
@@ -118,16 +118,16 @@ class Result:
 
 def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Result:
     result = Result([], [])
-    ours(), theirs()  # what is made on first use
+    ours(), theirs()  # fill the caches of the first use
     for number in range(rounds):
         sides = [(ours, result.ours), (theirs, result.theirs)]
         for function, times in sides if number % 2 else reversed(sides):
-            times.append(taken(function))
+            times.append(cpu_ms(function))
     return result
 
 
 def rows(rounds: int) -> Iterator[tuple[str, Result, Result]]:
-    """Case and version, decoding alone, and decoding with every partition looked at."""
+    """Yield case and version, decoding alone, and decoding with all leaders read."""
     for case in CASES:
         for version in VERSIONS:
             raw = metadata(case, version)
@@ -138,10 +138,12 @@ def rows(rounds: int) -> Iterator[tuple[str, Result, Result]]:
             def theirs(raw: bytes = raw, version: int = version) -> Any:
                 return TheirMetadataResponse.decode(raw, version=version)
 
-            assert look_at_all(ours()) == look_at_all(theirs())
+            assert read_all_leaders(ours()) == read_all_leaders(theirs())
             decoded = compare(ours, theirs, rounds)
-            looked_at = compare(lambda: look_at_all(ours()), lambda: look_at_all(theirs()), rounds)
-            yield f"{case}, v{version}", decoded, looked_at
+            read_all = compare(
+                lambda: read_all_leaders(ours()), lambda: read_all_leaders(theirs()), rounds
+            )
+            yield f"{case}, v{version}", decoded, read_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,11 +154,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    print("| | kafka-python, ms | aiokafkawire, ms | times as fast | … all looked at |  |  |")
+    print(
+        "| | kafka-python, ms | aiokafkawire, ms | times as fast | … with all leaders read |  |  |"
+    )
     print("|---|---|---|---|---|---|---|")
     missed = []
-    for name, decoded, looked_at in rows(options.rounds):
-        print(f"| {name} | {decoded} | {looked_at} |", flush=True)
+    for name, decoded, read_all in rows(options.rounds):
+        print(f"| {name} | {decoded} | {read_all} |", flush=True)
         if decoded.ratio < AIM and "down" not in name:
             missed.append(name)
     print(f"\n{AIM:.0f} times as fast while all replicas are in sync: ", end="")

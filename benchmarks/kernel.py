@@ -1,11 +1,11 @@
-"""The kernel's loops on one core, beside aiokafka's compiled record code.
+"""Measure the kernel's loops on one core, compared with aiokafka's compiled record code.
 
     python -m benchmarks.kernel
     python -m benchmarks.kernel --rounds 9
 
-Batches of values of 100 bytes without keys. Each round runs all rows, every other round in the
-opposite order. Times are CPU time; the least of a row is shown too, as the machine may have other
-work.
+Batches of 100-byte values without keys. Each round runs all rows, every second round in the
+opposite order. Times are CPU time. The minimum is shown too, because other programs may disturb
+the median.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aiokafkawire import about
 from aiokafkawire.records import BatchBuilder, Columns, Records, decode_fetch, kernel
 
 RECORDS = 600
-"""Of one batch: what fits 64 KiB."""
+"""Records of one batch: as many as fit in 64 KiB."""
 BATCHES = 96
-"""Of one measurement."""
+"""Batches of one measurement."""
 VALUE = b"v" * 100
 TIME_MS = 1_700_000_000_000
 
@@ -44,7 +44,7 @@ BATCH = batch()
 PAYLOAD = BATCH[61:]
 ANSWER_BATCHES = 16
 ANSWER = b"".join(batch(number * RECORDS) for number in range(ANSWER_BATCHES))
-"""What a fetch gives of one partition: a megabyte."""
+"""A Fetch response of one partition: 1 MiB."""
 
 
 def encode() -> None:

@@ -1,12 +1,12 @@
-"""Instructions that the kernel's loops take a record, held to those stored in kernel_cost.json.
+"""Count the kernel loops' instructions per record and compare them with kernel_cost.json.
 
     python -m benchmarks.kernel_cost
     python -m benchmarks.kernel_cost --store
 
-Counted by valgrind's callgrind, so that a busy machine changes nothing. One process runs each loop
-once, and others one of them some times more: the difference is the loop's own. What compiler and
-libraries make of the code differs, so figures are compared only where the fingerprint is the stored
-one: release of Python, compiler and architecture. More than 10 % above the stored figure fails.
+valgrind's callgrind counts, so that a busy machine changes nothing. One process runs each loop
+once, others run one of them more often: the difference is the cost of that loop. Figures are
+compared only if the fingerprint (Python release, compiler, architecture) is the stored one. More
+than 10 % above the stored figure fails.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LOOPS = ("encode_columns", "encode_with_deliveries", "to_columns", "to_records",
 EVEN_COPIES = ":".join(
     f"glibc.cpu.x86_rep_{kind}_threshold={1 << 30}" for kind in ("movsb", "stosb")
 )
-"""Each byte of a large copy counts as one instruction where it is a single repeated one: by that a
-record differs by a tenth with where the memory happens to lie."""
+"""callgrind counts a `rep movsb` as one instruction per byte. Without this setting, the count per
+record differs by 10 % with the alignment of the memory."""
 
 PROGRAM = """
 import gc, sys
@@ -48,7 +48,7 @@ def fingerprint() -> str:
 
 
 def instructions(*names: str) -> int:
-    """Of a process that runs these loops."""
+    """Return the instructions of a process that runs these loops."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     ran = subprocess.run(
         [*command, sys.executable, "-c", PROGRAM.format(names=names)],

@@ -1,4 +1,4 @@
-"""What all clients are given to do, and with which settings."""
+"""The work and the settings that all clients have in common."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ VALUE = b"x" * 100
 LINGER_MS = 5
 BATCH_BYTES = 64 * 1024
 BUFFER_BYTES = 32 * 1024 * 1024
-"""What a producer may hold that is not acknowledged; aiokafka has no such setting."""
+"""Limit of a producer's unacknowledged bytes; aiokafka has no such setting."""
 MAX_RECORDS = 500
-"""The most that one call of getmany gives, Java's default: for all clients."""
+"""Limit of records per call, Java's default, for all clients."""
 ARROW_RECORDS = 10_000
-"""The same where records become columns: such an application wants them by the thousand."""
+"""Limit of records per call for Arrow: such an application wants large batches."""
 FETCH_BYTES = 1024 * 1024
-"""Of one partition in one answer."""
+"""Limit of bytes per partition in one Fetch response."""
 PER_YIELD = 500
-"""Messages between two turns of what brings news: the event loop's, or `poll`."""
+"""Messages between two runs of the event loop, or two calls of `poll`."""
 REQUESTS_PER_SECOND = 2_000
 WARM_UP = 0.05
-"""The share of the messages that is not measured."""
+"""Share of the messages that is not measured."""
 POLL_MS = 10_000
 
 
 class Incomplete(RuntimeError):
-    """The client did not do what it was measured at."""
+    """The client did not complete the measured work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where one side works. `latencies_s` is what it adds to where each message is waited for."""
+    """The broker and topic of one side; `latencies_s` collects the latency of each message."""
 
     bootstrap_servers: str
     topic: str
@@ -42,12 +42,12 @@ class Setup:
 
 
 Work = Callable[[int], Awaitable[int]]
-"""Takes the least number of messages, gives how many it were: a list may give more at the end."""
+"""Performs at least this number of messages and returns the actual number."""
 Side = Callable[[Setup], AbstractAsyncContextManager[Work]]
 
 
 def check(size: int, count: int) -> None:
-    """Whether as many bytes of values were seen as there are in so many messages."""
+    """Raise unless `count` values have `size` bytes."""
     if size != count * len(VALUE):
         raise Incomplete(f"{count} values have {size} bytes, not {count * len(VALUE)}")
 
@@ -57,7 +57,7 @@ def nothing_came(seen: int, count: int) -> Incomplete:
 
 
 def working(action: Callable[[Any, Setup, int], Awaitable[int]], client: Any) -> Side:
-    """A side made of what opens a client and of what is done with it."""
+    """Return a side that opens a client and performs an action with it."""
 
     @asynccontextmanager
     async def side(setup: Setup) -> AsyncIterator[Work]:

@@ -1,7 +1,4 @@
-"""Writes what was measured into docs/performance.md, and its drawings beside it.
-
-python -m benchmarks.publish    # of build/bench: table, scale, spark, spark-scale (.json)
-"""
+"""Write the last results into docs/performance.md, and draw its figures."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from benchmarks.report import (
     details,
     from_json,
     machine,
-    median_of,
+    median_measure,
     summary,
     verdicts,
     versions,
@@ -33,7 +30,7 @@ PAGE = DOCS / "performance.md"
 
 
 def replaced(page: str, part: str, lines: Sequence[str]) -> str:
-    """The page with new lines between the two marks of a part."""
+    """Return the page with new lines between the two marks of a part."""
     begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
     head, found, rest = page.partition(begin)
     _, ended, tail = rest.partition(end)
@@ -43,7 +40,7 @@ def replaced(page: str, part: str, lines: Sequence[str]) -> str:
 
 
 def drawn(rows: Sequence[tuple[Row, Found]]) -> str:
-    """Shorter is better: CPU of each message, or how long it is waited for."""
+    """Draw bars of the CPU per message, or of the latency."""
     blocks = []
     for row, found in rows:
         measures: tuple[tuple[Measure, str], ...] = (("cpu", "us of CPU a message"),)
@@ -54,10 +51,10 @@ def drawn(rows: Sequence[tuple[Row, Found]]) -> str:
             for actor in row.actors:
                 if not (results := found.get(actor.name)):
                     continue
-                value = median_of(results, measure)
+                value = median_measure(results, measure)
                 shown = f"{value:.3g}"
                 if not row.waits:
-                    shown += f" ({median_of(results, 'rate') / 1000:,.0f} k/s)"
+                    shown += f" ({median_measure(results, 'rate') / 1000:,.0f} k/s)"
                 block.append(svg.Bar(actor.name, value, shown, CLIENTS.index(actor.client)))
             blocks.append((f"{row.title}: {unit}", block))
     return svg.bars("Shorter is better; messages a second in brackets", blocks)

@@ -1,4 +1,4 @@
-"""What was found, as a table, as verdicts and as JSON."""
+"""Format results as tables, verdicts and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.rows import OURS, ROWS, Aim, Measure, Row
 from tests.brokers.kafka import DEFAULT_VERSION
 
 Found = dict[str, list[Result]]
-"""What each side took, a result a round."""
+"""The results of each side, one per round."""
 
 IDLE = 0.9
 """A client that uses less of its core than this waits for the broker."""
@@ -46,7 +46,7 @@ def settings(compression: str) -> str:
     )
 
 
-def value_of(result: Result, measure: Measure) -> float:
+def measure_value(result: Result, measure: Measure) -> float:
     value = {
         "cpu": result.cpu_us_per_message,
         "rate": result.per_second,
@@ -56,13 +56,13 @@ def value_of(result: Result, measure: Measure) -> float:
     return value
 
 
-def median_of(results: Iterable[Result], measure: Measure) -> float:
-    return statistics.median(value_of(result, measure) for result in results)
+def median_measure(results: Iterable[Result], measure: Measure) -> float:
+    return statistics.median(measure_value(result, measure) for result in results)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of an aim: the figure, and the ratio to a peer of the same rounds."""
+    """The result of an aim: the figure, and the ratio to another client in the same rounds."""
 
     aim: Aim
     value: float
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def parts(self) -> dict[str, float]:
-        """How much of the aim was reached, by its figure and by its ratio: from 1 on it is."""
+        """The reached share of the aim, by figure and by ratio; 1 means reached."""
         found = {}
         if self.aim.figure is not None:
             found["figure"] = self.aim.part_of(self.value, self.aim.figure)
@@ -80,7 +80,7 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
-        """Machines differ, and so do others' speeds on them: either measure shows it."""
+        """True if the figure or the ratio reached its aim, because machines differ."""
         return max(self.parts.values()) >= 1
 
     def __str__(self) -> str:
@@ -88,31 +88,31 @@ class Verdict:
         bound = ">=" if aim.at_least else "<="
         text = f"{aim.of}: {self.value:{layout}} {UNITS[aim.measure]}"
         if aim.figure is not None:
-            text += f" (aim {bound} {aim.figure:{layout}}: {told(self.parts['figure'])})"
+            text += f" (aim {bound} {aim.figure:{layout}}: {progress(self.parts['figure'])})"
         if "ratio" in self.parts:
             text += (
                 f", {self.ratio:.2f} of {aim.beside}'s"
-                f" (aim {bound} {aim.ratio:.2f}: {told(self.parts['ratio'])})"
+                f" (aim {bound} {aim.ratio:.2f}: {progress(self.parts['ratio'])})"
             )
         return text if self.reached else f"{text}: MISSED"
 
 
-def told(part: float) -> str:
+def progress(part: float) -> str:
     return "reached" if part >= 1 else f"{part:.2f} of it"
 
 
 def judge(aim: Aim, found: Found) -> Verdict | None:
-    """None where the side, or what its aim is measured by, was not run."""
+    """Return None if the side, or the client it is compared with, was not run."""
     ours, theirs = found.get(aim.of), found.get(aim.beside)
     if not ours or (aim.figure is None and not theirs):
         return None
     ratio = None
     if theirs and aim.ratio is not None:
         ratio = statistics.median(
-            value_of(one, aim.measure) / value_of(other, aim.measure)
+            measure_value(one, aim.measure) / measure_value(other, aim.measure)
             for one, other in zip(ours, theirs, strict=True)
         )
-    return Verdict(aim, median_of(ours, aim.measure), ratio)
+    return Verdict(aim, median_measure(ours, aim.measure), ratio)
 
 
 def verdicts(row: Row, found: Found) -> list[Verdict]:
@@ -121,12 +121,15 @@ def verdicts(row: Row, found: Found) -> list[Verdict]:
 
 def cell(row: Row, results: Sequence[Result]) -> str:
     if row.waits:
-        return f"p50 {median_of(results, 'p50'):.3g} ms, {median_of(results, 'cpu'):.3g} us"
-    return f"{median_of(results, 'cpu'):.2f} us, {median_of(results, 'rate') / 1000:,.0f} k/s"
+        return (
+            f"p50 {median_measure(results, 'p50'):.3g} ms, {median_measure(results, 'cpu'):.3g} us"
+        )
+    rate = median_measure(results, "rate") / 1000
+    return f"{median_measure(results, 'cpu'):.2f} us, {rate:,.0f} k/s"
 
 
 def summary(rows: Sequence[tuple[Row, Found]]) -> list[str]:
-    """One line a row, a column a client: medians of CPU and of messages a second, or of p50."""
+    """Return a line per row and a column per client: medians of CPU and rate, or of p50."""
     lines = [f"| Work | {' | '.join(CLIENTS)} |", "|---" * (len(CLIENTS) + 1) + "|"]
     for row, found in rows:
         cells: dict[str, list[str]] = {client: [] for client in CLIENTS}
@@ -140,7 +143,7 @@ def summary(rows: Sequence[tuple[Row, Found]]) -> list[str]:
 
 
 def details(rows: Sequence[tuple[Row, Found]]) -> list[str]:
-    """One line a side: medians with the least and the greatest."""
+    """Return a line per side: medians with minimum and maximum."""
     lines = [
         "| | CPU us/message | messages/s | p50 ms | p99 ms | RSS MiB | core, broker's busy |",
         "|---|---|---|---|---|---|---|",
@@ -161,14 +164,16 @@ def details(rows: Sequence[tuple[Row, Found]]) -> list[str]:
             resident = statistics.median(result.rss_mib for result in results)
             lines.append(
                 f"| {row.name}, {name} | {cpu} | {rate} | {waits[0]} | {waits[1]} |"
-                f" {resident:.0f} | {busy_of(row, results)} |"
+                f" {resident:.0f} | {describe_busy(row, results)} |"
             )
     return lines
 
 
-def busy_of(row: Row, results: Sequence[Result]) -> str:
-    """The shares of the cores that a side and the broker used, and whether the broker was what the
-    side waited for: where neither was busy, both waited for each other, or others took the core."""
+def describe_busy(row: Row, results: Sequence[Result]) -> str:
+    """Format the busy shares of the side's core and the broker's core.
+
+    "broker-bound": the side waited for the broker. "waits": neither core was busy.
+    """
     mine = [result.busy for result in results if result.busy is not None]
     theirs = [result.broker_busy for result in results if result.broker_busy is not None]
     if not mine:
@@ -182,7 +187,7 @@ def busy_of(row: Row, results: Sequence[Result]) -> str:
 
 
 def versions(rows: Sequence[tuple[Row, Found]]) -> str:
-    """What each client says of itself."""
+    """Return the version of each client."""
     said = {
         actor.client: found[actor.name][0].about
         for row, found in rows
@@ -193,7 +198,7 @@ def versions(rows: Sequence[tuple[Row, Found]]) -> str:
 
 
 def report(rows: Sequence[tuple[Row, Found]], compression: str) -> tuple[list[str], int]:
-    """The text, and how many aims were missed."""
+    """Return the text and the number of missed aims."""
     judged = [one for row, found in rows for one in verdicts(row, found)]
     lines = [settings(compression), versions(rows), machine(), ""]
     lines += [*summary(rows), "", *details(rows), ""]
@@ -202,7 +207,7 @@ def report(rows: Sequence[tuple[Row, Found]], compression: str) -> tuple[list[st
 
 
 def machine() -> str:
-    """What all was run on."""
+    """Describe the machine."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -238,7 +243,7 @@ def to_json(rows: Iterable[tuple[Row, Found]], compression: str) -> dict[str, An
 
 
 def from_json(kept: Mapping[str, Any]) -> list[tuple[Row, Found]]:
-    """The rows that a file of results has, in the table's order."""
+    """Return the rows of a results file, in the order of the table."""
     return [
         (
             row,

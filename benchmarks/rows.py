@@ -1,4 +1,4 @@
-"""The rows of the table: who does what in each, and what ours is to reach."""
+"""The rows of the table: the sides of each row, and the aims of ours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ Measure = Literal["cpu", "rate", "p50"]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """One side of a row. `share` of the row's messages is what it is given: all take some seconds.
+    """One side of a row.
 
-    `use` is how it is called in the table, where that says more than the client's name.
+    Attributes:
+        client: The client.
+        action: The action of the client's module.
+        use: How the client is used, if one name is not enough.
+        share: Share of the row's messages, so that slow clients also take only seconds.
+        loop: The event loop.
     """
 
     client: str
@@ -32,10 +37,10 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What ours is to reach: at most so many us of CPU or ms, at least so many messages a second.
+    """A limit for our client: at most µs of CPU or ms, or at least messages per second.
 
-    `ratio` is the same figure as a share of what `beside` takes in the same run: it decides where
-    there is one, since absolute figures move from machine to machine.
+    `ratio` is the figure divided by that of `beside` in the same run. It also counts, because
+    absolute figures depend on the machine.
     """
 
     of: str
@@ -52,7 +57,7 @@ class Aim:
         return value >= limit if self.at_least else value <= limit
 
     def part_of(self, value: float, limit: float) -> float:
-        """How much of the aim a value is: 1 and more is reached."""
+        """Return how much of the limit a value reaches; 1 and more means reached."""
         return value / limit if self.at_least else limit / value
 
 
@@ -65,10 +70,10 @@ class Row:
     actors: tuple[Actor, ...]
     aims: tuple[Aim, ...]
     waits: bool = False
-    """Whether it is about waiting: rates then tell little, and an idle core is no sign."""
+    """The row measures latency: the rate and an idle core say little."""
 
     def quick(self) -> Row:
-        """The same with a quarter of the messages."""
+        """Return the row with a quarter of the messages."""
         return replace(self, messages=self.messages // 4)
 
 

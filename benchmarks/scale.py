@@ -1,19 +1,19 @@
-"""How cost grows, and what memory is bounded.
+"""Measure how cost grows with size, and how much memory is used.
 
     python -m benchmarks.scale                      # all: about 8 minutes
     python -m benchmarks.scale --only assignors --only client
     python -m benchmarks.scale --quick              # fewer repeats, and a tenth of the clients
 
-assignors    what the leader of a group takes to divide 10 to 10,000 partitions among 1 to 100
+assignors    the group leader assigns 10 to 10,000 partitions to 1 to 100 members
 client       a consumer of 10 to 10,000 partitions on 20 nodes: start, metadata, poll, commit, idle
 groups       1 to 100 members of one group, in one process, until they share 1,000 partitions
 idle         1,000 consumers that wait in one process
-deliveries   500,000 tasks that await a delivery each, while the broker answers nothing
-memory       what is held while a broker or an application stands still
+deliveries   500,000 tasks that each await a delivery, while the broker does not answer
+memory       memory while a broker or an application stalls
 
 The brokers are embedded ones in another process on another core, and a real one for the idle
-consumers; what is measured is the CPU and the memory of the process of the clients. A curve must
-grow no faster than n log n.
+consumers. The CPU and memory of the clients' process are measured. A curve must grow no faster than
+n log n.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NODES = 20
 MEMBERS = (1, 10, 100)
 PARTS = ("assignors", "client", "groups", "idle", "deliveries", "memory")
 SPARE = 1.25
-"""What memory may be over the bound: allocators and what each record takes beside its bytes."""
+"""Allowed factor over the memory bound: allocators, and the overhead per record."""
 
 Figures = dict[str, dict[str, float]]
 
 
 def run(module: str, *arguments: str) -> dict[str, float]:
-    """One process on the clients' core, which prints what it found."""
+    """Run one process on the clients' core and return the figures that it prints."""
     _, core = cores()
     command = [sys.executable, "-m", f"benchmarks.scaling.{module}", *arguments]
     if core is not None:
@@ -54,7 +54,7 @@ def run(module: str, *arguments: str) -> dict[str, float]:
     return found
 
 
-def told(what: object) -> None:
+def log(what: object) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
@@ -64,7 +64,7 @@ def client_curves() -> Iterator[Curve]:
         name: count
         for size in sizes
         for name, count in (
-            (client.beaten(f"n{size}"), 1),
+            (client.trickle_topic(f"n{size}"), 1),
             *((name, assigning.PER_TOPIC) for name in client.names(f"n{size}", size)),
         )
     }
@@ -72,11 +72,11 @@ def client_curves() -> Iterator[Curve]:
     with cluster.running(NODES, topics) as running:
         for size in sizes:
             found[size] = run("client", running.bootstrap_servers, f"n{size}", str(size))
-            told(f"client of {size:,} partitions: {found[size]}")
-    for deed in found[sizes[0]]:
-        unit = "MiB" if "RSS" in deed else "ms"
-        points = tuple((size, found[size][deed]) for size in sizes)
-        yield Curve(deed, "partitions", unit, points)
+            log(f"client of {size:,} partitions: {found[size]}")
+    for action in found[sizes[0]]:
+        unit = "MiB" if "RSS" in action else "ms"
+        points = tuple((size, found[size][action]) for size in sizes)
+        yield Curve(action, "partitions", unit, points)
 
 
 def group_curve() -> Curve:
@@ -84,25 +84,25 @@ def group_curve() -> Curve:
     with cluster.running(3, dict.fromkeys(worker.GROUP_TOPICS, assigning.PER_TOPIC)) as running:
         for members in MEMBERS:
             found = run("worker", "group", running.bootstrap_servers, str(members))
-            told(f"group of {members}: {found}")
+            log(f"group of {members}: {found}")
             points.append((members, found["join"]))
     return Curve("all members join and share 1,000 partitions", "members", "ms", tuple(points))
 
 
-def one(deed: str, count: int, nodes: int, topics: Mapping[str, int]) -> dict[str, float]:
+def one(action: str, count: int, nodes: int, topics: Mapping[str, int]) -> dict[str, float]:
     with cluster.running(nodes, topics) as running:
-        arguments = (deed, running.bootstrap_servers, str(count))
+        arguments = (action, running.bootstrap_servers, str(count))
         found = run("worker", *arguments, "--stall", str(running.pid))
-    told(f"{deed} {count:,}: {found}")
+    log(f"{action} {count:,}: {found}")
     return found
 
 
-def on_kafka(deed: str, count: int) -> dict[str, float]:
-    """On a real broker: an embedded one, interpreted, is too slow for so many clients."""
+def on_kafka(action: str, count: int) -> dict[str, float]:
+    """Measure on a real broker: the embedded one is too slow for that many clients."""
     with running_kafka() as bench:
         bench.create(worker.TOPIC)
-        found = run("worker", deed, bench.bootstrap_servers, str(count))
-    told(f"{deed} {count:,}: {found}")
+        found = run("worker", action, bench.bootstrap_servers, str(count))
+    log(f"{action} {count:,}: {found}")
     return found
 
 
@@ -127,7 +127,7 @@ def figures(parts: list[str], quick: bool) -> Figures:
 
 
 def over(found: Figures) -> list[str]:
-    """What took more memory than its bound."""
+    """Return the names of the figures above their memory bound."""
     return [
         name
         for name, values in found.items()
@@ -144,7 +144,7 @@ def figures_table(found: Figures) -> list[str]:
 
 
 def drawn(curves: list[Curve]) -> str:
-    """A panel for each kind of size and each kind of cost."""
+    """Draw a panel for each kind of size and cost."""
     panels: dict[tuple[str, str], dict[str, svg.Curve]] = {}
     for curve in curves:
         if "RSS" in curve.name:
@@ -181,7 +181,7 @@ def save(path: Path, curves: list[Curve], found: Figures) -> None:
 
 
 def load(path: Path) -> tuple[list[Curve], Figures]:
-    """What earlier runs have kept."""
+    """Return the results of earlier runs."""
     kept = json.loads(path.read_text())
     curves = [
         Curve(

@@ -1,8 +1,8 @@
-"""One client doing one thing, in a process of its own; prints what it took as one line of JSON.
+"""Measure one client performing one action, in its own process; print the result as a line of JSON.
 
     python -m benchmarks.side CLIENT ACTION BOOTSTRAP TOPIC MESSAGES [--core N] [--profile]
 
-A warm-up comes first and is not measured: connections, metadata and caches are then there.
+An unmeasured warm-up comes first: it connects and fills metadata and caches.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def transaction_side(client: str, action: str) -> Side | None:
 
 
 def peak_mib() -> float:
-    """The most memory that this program had; `ru_maxrss` may be that of whoever started it."""
+    """Return the peak memory of this process; `ru_maxrss` may be that of the parent process."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -59,7 +59,7 @@ def peak_mib() -> float:
 
 
 def cpu_seconds_of(pid: int | None) -> float | None:
-    """What another process has used so far, where the system tells."""
+    """Return the CPU time of another process, or None if the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -96,7 +96,7 @@ async def measure(
     return found
 
 
-def runner_of(loop: str) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+def choose_runner(loop: str) -> Callable[[Coroutine[Any, Any, Any]], Any]:
     if loop == "uvloop":
         import uvloop  # noqa: PLC0415 - not on every system
 
@@ -112,7 +112,9 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("messages", type=int)
     parser.add_argument("--core", type=int)
-    parser.add_argument("--broker", type=int, metavar="PID", help="the broker, whose CPU is told")
+    parser.add_argument(
+        "--broker", type=int, metavar="PID", help="process of the broker, to report its CPU"
+    )
     parser.add_argument("--compression", default="none")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--profile", action="store_true")
@@ -128,7 +130,7 @@ def main() -> None:
         working = measure(
             side, setup, options.messages, profiled=options.profile, broker=options.broker
         )
-        found = runner_of(options.loop)(working)
+        found = choose_runner(options.loop)(working)
     print(json.dumps(found | {"about": client.about()}), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Two kinds of drawings as SVG: bars in blocks, and curves over two logarithmic axes."""
+"""Draw bars in blocks, and curves over two logarithmic axes, as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#b
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """`text` stands behind the bar, `colour` is an index of `COLOURS`."""
+    """One bar; `text` follows it, `colour` is an index of `COLOURS`."""
 
     label: str
     value: float
@@ -23,7 +23,7 @@ class Bar:
 
 
 def bars(title: str, blocks: Iterable[tuple[str, Sequence[Bar]]]) -> str:
-    """Blocks of bars, each with a scale of its own from 0 to its longest bar."""
+    """Draw blocks of bars, each with its own scale from 0 to its longest bar."""
     left, right, height = 250, 190, 18
     y = 56
     body: list[str] = []
@@ -48,7 +48,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 def curves(title: str, panels: Iterable[tuple[str, str, Mapping[str, Curve]]]) -> str:
-    """Panels of a heading, the name of the horizontal axis, and named curves of positive values."""
+    """Draw panels: a heading, the name of the horizontal axis, and curves of positive values."""
     y = 44
     body: list[str] = []
     for heading, axis, named in panels:
@@ -98,7 +98,7 @@ def panel(
 
 
 def decades(values: Iterable[float]) -> tuple[int, int]:
-    """The powers of ten that hold all values, at least one apart."""
+    """Return the powers of ten around all values, at least one apart."""
     logarithms = [math.log10(value) for value in values]
     low, high = math.floor(min(logarithms)), math.ceil(max(logarithms))
     return low, max(high, low + 1)

@@ -1,13 +1,13 @@
-"""The table of speed: our client beside others against real Kafka, in interleaved rounds.
+"""Compare our client with others on real Kafka, in interleaved rounds.
 
     python -m benchmarks.table                              # all rows: what `make bench` runs
     python -m benchmarks.table --only consume --pairs 5
     python -m benchmarks.table --only produce --quick --pairs 1 --with aiokafka
     python -m benchmarks.table --only produce --profile "aiokafkawire send_nowait"
 
-The broker is pinned to one core and the client to another. Each measurement is a process of its
-own; all sides of a row run right after one another, and every other round in the opposite order.
-What was found goes to --json, a file that keeps the rows of earlier runs which this one has not.
+The broker is pinned to one core and the client to another. Each measurement is a new process. All
+sides of a row run one right after the other, every second round in the opposite order. Results go
+to --json, a file that keeps the rows of earlier runs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a quarter of the messages")
     parser.add_argument("--compression", default="none")
     parser.add_argument("--json", type=Path, default=DEFAULT_JSON)
-    parser.add_argument("--profile", metavar="SIDE", help="run this side alone, and tell where")
+    parser.add_argument("--profile", metavar="SIDE", help="run this side only, with a profiler")
     options = parser.parse_args()
     rows = [ROWS[name] for name in options.only or ROWS]
     rows = [row.quick() for row in rows] if options.quick else rows

@@ -1,14 +1,14 @@
-"""How long a consumer at full rate keeps the event loop: the gaps of a ticker beside it.
+"""Measure how long a consumer at full rate blocks the event loop: the gaps of a ticker.
 
     python -m benchmarks.ticker                    # 1 MiB messages in zstd, and other heavy loads
     python -m benchmarks.ticker --only zstd-1MiB --loop uvloop
 
-Real Kafka on one core, the consumer and its ticker on another, in one event loop. The ticker sleeps
-for 1 ms, time and again; a gap is the time from one tick to the next. Beside it stands the CPU that
-the loop's thread itself took in one, which other programs on the machine do not add to, and the
-longest run of Python's collector of garbage. What there is before the consumer is frozen, as an
-application may do once it has started: else the collector visits all of it. Exits with 1 if a gap
-is over the limit.
+Real Kafka runs on one core, the consumer and its ticker in one event loop on another. The ticker
+sleeps for 1 ms repeatedly; a gap is the time from one tick to the next. Next to it are the CPU time
+of the event loop's thread in one gap, which other programs do not affect, and the longest run of
+Python's garbage collector. Objects that exist before the consumer are frozen, as an application may
+do after its start, so that the collector does not visit them. Exits with 1 if a gap is over the
+limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_MESSAGE_BYTES = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is in the topic, and how it is read: `arrow` makes a table of each batch."""
+    """The contents of the topic; `arrow` reads each batch as an Arrow table."""
 
     compression: str
     value_bytes: int
@@ -49,7 +49,7 @@ class Load:
 
 
 class Gap(NamedTuple):
-    """From one tick to the next: time, and CPU of the event loop's thread."""
+    """The time from one tick to the next, and the CPU time of the event loop's thread."""
 
     seconds: float
     cpu_seconds: float
@@ -67,7 +67,7 @@ LOADS = {
 
 
 def values(load: Load) -> list[bytes]:
-    """Some values that compress about as text does."""
+    """Return values that compress about as well as text."""
     rng = random.Random(1)
     words = [rng.randbytes(rng.randint(2, 9)) for _ in range(WORDS)]
     found = []
@@ -94,12 +94,11 @@ async def fill(bootstrap_servers: str, topic: str, load: Load) -> None:
 
 
 async def consume(consumer: Consumer, load: Load) -> int:
-    """Read all; each value is looked at, as an application would. Gives the bytes."""
+    """Read all values and return their bytes."""
     seen = size = 0
     if load.arrow:
-        importlib.import_module(
-            "aiokafkawire.records.arrow"
-        )  # which an application does before it reads
+        # An application imports it before it reads.
+        importlib.import_module("aiokafkawire.records.arrow")
     while seen < load.messages:
         if load.arrow:
             with anyio.fail_after(POLL_MS / 1000):
@@ -126,8 +125,8 @@ async def tick(gaps: list[Gap]) -> None:
         before, cpu_before = now, cpu
 
 
-class Collections:
-    """The longest run of the collector of garbage."""
+class LongestCollection:
+    """Tracks the longest run of the garbage collector."""
 
     def __init__(self) -> None:
         self.longest = self._began = 0.0
@@ -141,7 +140,7 @@ class Collections:
 
 
 class Measured(NamedTuple):
-    """The gaps between ticks while everything is read, how long that took, and the bytes."""
+    """The gaps during the read, its duration, the bytes, and the longest garbage collection."""
 
     gaps: list[Gap]
     seconds: float
@@ -151,7 +150,7 @@ class Measured(NamedTuple):
 
 async def measure(bootstrap_servers: str, topic: str, load: Load) -> Measured:
     gaps: list[Gap] = []
-    collections = Collections()
+    collections = LongestCollection()
     gc.collect()
     gc.freeze()
     gc.callbacks.append(collections)

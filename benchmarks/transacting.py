@@ -1,7 +1,7 @@
-"""What is measured of transactions: both clients do the same, records of a size and the loop.
+"""The transactional work of both clients: transactions of a size, and the loop.
 
-As in `side`, each is a context that gives work; a blocking client's work blocks the event loop, in
-which nothing else runs.
+As in `side`, each is a context manager that yields work. The blocking client blocks the event loop,
+in which nothing else runs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SIZES = {"transaction-1": 1, "transaction-100": 100, "transaction-10000": 10_000
 LOOP = "loop"
 
 
-def results_of(topic: str) -> str:
-    """Where the loop writes what it reads from a topic."""
+def results_topic(topic: str) -> str:
+    """Return the topic that the loop writes to."""
     return f"{topic}-results"
 
 
@@ -68,7 +68,7 @@ async def our_transactions(
 async def our_loop(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     from aiokafkawire import Consumer  # noqa: PLC0415
 
-    target = results_of(topic)
+    target = results_topic(topic)
     async with (
         Consumer(
             topic,
@@ -141,7 +141,7 @@ async def their_transactions(
 async def their_loop(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     import confluent_kafka  # noqa: PLC0415
 
-    target = results_of(topic)
+    target = results_topic(topic)
     producer = _their_producer(bootstrap_servers)
     consumer = confluent_kafka.Consumer(
         {

@@ -1,11 +1,11 @@
-"""Transactions beside confluent-kafka's against real Kafka, in interleaved pairs.
+"""Compare transactions with confluent-kafka on real Kafka, in interleaved pairs.
 
     python -m benchmarks.transactions                   # the second part of `make bench`
     python -m benchmarks.transactions --pairs 1 --only transaction-100
 
 Transactions of 1, 100 and 10,000 records, and the loop: consume, transform, produce and commit the
-offsets in one transaction of up to 500 records. Cores and processes are as in `table`. What was
-written is read back with a reader of committed records.
+offsets in one transaction of up to 500 records. Cores and processes are as in `table`. A
+`read_committed` consumer checks what was written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.bench import (
     spread,
 )
 from benchmarks.load import LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE
-from benchmarks.transacting import LOOP, SIZES, results_of
+from benchmarks.transacting import LOOP, SIZES, results_topic
 from tests.brokers.kafka import Kafka
 from tests.soak.confluent_reader import messages
 
@@ -46,7 +46,7 @@ Found = dict[str, list[dict[str, Result]]]
 
 
 class TransactionBench(Bench):
-    """Measures a side, and reads what it wrote. `about` is what each client says of itself."""
+    """Measures a side and checks what it wrote. `about` has the version of each client."""
 
     def __init__(self, kafka: Kafka, core: int | None) -> None:
         super().__init__(kafka, core)
@@ -56,7 +56,7 @@ class TransactionBench(Bench):
         records = RECORDS[action]
         if action == LOOP:
             source = self.new_topic_with(records)
-            written = results_of(source)
+            written = results_topic(source)
             self.create(written)
         else:
             source = written = self.new_topic()
@@ -64,7 +64,7 @@ class TransactionBench(Bench):
         self.about[client] = result.about
         stored = sum(1 for _ in messages(self.bootstrap_servers, written, committed=True))
         if stored < records or (action == LOOP and stored > records):
-            raise RuntimeError(f"{client} was to write {records} records; there are {stored}")
+            raise RuntimeError(f"{client} wrote {stored} records instead of {records}")
         for topic in {source, written}:
             self.delete(topic)
         return result
@@ -83,7 +83,7 @@ def compare(bench: TransactionBench, actions: Sequence[str], pairs: int) -> Foun
 
 
 def rate(result: Result, action: str) -> float:
-    """Transactions a second."""
+    """Return transactions per second."""
     return result.per_second / PER_TRANSACTION[action]
 
 
@@ -132,7 +132,7 @@ def main() -> int:
             lines = table(compare(bench, options.only or list(RECORDS), options.pairs))
         finally:
             kafka.close()
-    about = "; ".join(f"{client} {what}" for client, what in bench.about.items())
+    about = "; ".join(f"{client} {version}" for client, version in bench.about.items())
     print(
         f"Kafka {kafka.release.version}, {len(VALUE)}-byte values, {PARTITIONS} partitions,"
         f" linger {LINGER_MS} ms; {about}\n"

@@ -57,7 +57,6 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/connection": 67,
     "aiokafkawire/consumer": 0,
     "aiokafkawire/runtime": 76,
-    "benchmarks": 92,
     "docs": 11,
     "examples": 40,
     "pyspark_aiokafkawire": 1,

@@ -1,2 +1,1 @@
-"""The clients that are measured, each at its best idiomatic use. A module is imported only where
-its client runs."""
+"""The measured clients, each in its best idiomatic use; only the measured one is imported."""

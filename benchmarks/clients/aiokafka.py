@@ -25,7 +25,7 @@ from benchmarks.load import (
 
 
 def about() -> str:
-    """Raises `Incomplete` if it fell back to slow Python silently: that would be no comparison."""
+    """Return the version; raise `Incomplete` if the compiled extension is not used."""
     for chosen, compiled in (
         (default_records.DefaultRecordBatch, _crecords.DefaultRecordBatch),
         (default_records.DefaultRecordBatchBuilder, _crecords.DefaultRecordBatchBuilder),

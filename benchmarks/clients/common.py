@@ -1,4 +1,4 @@
-"""What clients are measured at in the same words."""
+"""Work of several clients with the same API."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from benchmarks.load import (
 T = TypeVar("T")
 
 TICK_S = 0.001
-"""Requests that are due within one begin together: loops round shorter times, each its own way."""
+"""Requests due within this time start together: event loops round shorter sleeps differently."""
 
 
 def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
-    """What aiokafka, kafka-python and aiokafkawire have under the same names."""
+    """Return options that aiokafka, kafka-python and aiokafkawire name alike."""
     return {
         "bootstrap_servers": setup.bootstrap_servers,
         "acks": "all",
@@ -36,12 +36,12 @@ def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
 
 
 def partitions(setup: Setup, topic_partition: Callable[[str, int], T]) -> list[T]:
-    """All of the topic, as the client names one."""
+    """Return all partitions of the topic in the client's type."""
     return [topic_partition(setup.topic, number) for number in range(PARTITIONS)]
 
 
 def bytes_of_records(records: Iterable[Any]) -> int:
-    """What the values of some records weigh: each record is looked at, as an application would."""
+    """Return the size of the values; touches each record, as an application would."""
     size = 0
     for record in records:
         size += len(record.value)
@@ -51,7 +51,7 @@ def bytes_of_records(records: Iterable[Any]) -> int:
 async def in_lists(
     consumer: Any, setup: Setup, count: int, bytes_of: Callable[[Any], int] = bytes_of_records
 ) -> int:
-    """Read with `getmany`, which aiokafka has too."""
+    """Read with `getmany` of aiokafkawire or aiokafka."""
     seen = size = 0
     while seen < count:
         found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
@@ -77,8 +77,7 @@ async def one_by_one(consumer: Any, setup: Setup, count: int) -> int:
 
 
 async def one_at_a_time(producer: Any, setup: Setup, count: int) -> int:
-    """Send each message when the one before is acknowledged, with `send_and_wait`, which aiokafka
-    has too."""
+    """Send each message after the previous acknowledgement, with `send_and_wait`."""
     topic, send = setup.topic, producer.send_and_wait
     now, add = time.perf_counter, setup.latencies_s.append
     for _ in range(count):
@@ -89,16 +88,16 @@ async def one_at_a_time(producer: Any, setup: Setup, count: int) -> int:
 
 
 async def requests(producer: Any, setup: Setup, count: int) -> int:
-    """`requests_of` for who has `send_and_wait`."""
-    return await requests_of(producer.send_and_wait, setup, count)
+    """Call `run_requests` with `send_and_wait`."""
+    return await run_requests(producer.send_and_wait, setup, count)
 
 
-async def requests_of(
+async def run_requests(
     send: Callable[[str, bytes], Awaitable[object]], setup: Setup, count: int
 ) -> int:
-    """So many tasks a second, as a web application has them, each of which waits for its message.
+    """Start `REQUESTS_PER_SECOND` tasks, as a web application does; each waits for its message.
 
-    They begin when they are due, whether or not those before have ended.
+    Tasks start when they are due, even if earlier ones are still running.
     """
     topic, now, add = setup.topic, time.perf_counter, setup.latencies_s.append
 

@@ -1,4 +1,4 @@
-"""confluent-kafka: its blocking clients, polled in the same thread, and its AIOProducer."""
+"""confluent-kafka: the blocking clients, polled in the same thread, and AIOProducer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from benchmarks.load import (
 FLUSH_SECONDS = 60.0
 QUEUE_BACKOFF_MS = 5
 AIO_BATCH = 10
-"""Messages that AIOProducer collects before it hands them on: 5 ms of requests, as the linger."""
+"""Messages that AIOProducer collects first: 5 ms of requests, like the linger."""
 
 
 def about() -> str:
@@ -58,8 +58,8 @@ def options(setup: Setup, linger_ms: int) -> dict[str, Any]:
     }
 
 
-class Known:
-    """Counts what callbacks tell."""
+class DeliveryCounter:
+    """Counts delivery callbacks."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -83,7 +83,7 @@ async def producer(setup: Setup, linger_ms: int = LINGER_MS) -> AsyncIterator[An
 
 
 async def produce(producer: Any, setup: Setup, count: int) -> int:
-    topic, known = setup.topic, Known()
+    topic, known = setup.topic, DeliveryCounter()
     put, poll = producer.produce, producer.poll
     for start in range(0, count, PER_YIELD):
         for _ in range(min(PER_YIELD, count - start)):
@@ -99,7 +99,7 @@ async def produce(producer: Any, setup: Setup, count: int) -> int:
 
 
 async def produce_batch(producer: Any, setup: Setup, count: int) -> int:
-    topic, known = setup.topic, Known()
+    topic, known = setup.topic, DeliveryCounter()
     for _ in range(0, count, MAX_RECORDS):
         messages: list[dict[str, Any]] = [{"value": VALUE} for _ in range(MAX_RECORDS)]
         while messages:
@@ -112,7 +112,7 @@ async def produce_batch(producer: Any, setup: Setup, count: int) -> int:
 
 
 async def one_at_a_time(producer: Any, setup: Setup, count: int) -> int:
-    topic, known = setup.topic, Known()
+    topic, known = setup.topic, DeliveryCounter()
     now, add = time.perf_counter, setup.latencies_s.append
     for number in range(1, count + 1):
         began = now()
@@ -130,7 +130,7 @@ async def aio_producer(setup: Setup) -> AsyncIterator[Any]:
     async with AIOProducer(options(setup, LINGER_MS), batch_size=AIO_BATCH) as opened:
 
         async def poll() -> None:
-            """Callbacks are else heard of only when the next batch is full."""
+            """Poll: otherwise callbacks run only when the next batch is full."""
             while True:
                 await opened.poll(0.1)
 
@@ -146,7 +146,7 @@ async def requests(producer: Any, setup: Setup, count: int) -> int:
     async def send(topic: str, value: bytes) -> None:
         await (await producer.produce(topic, value))
 
-    return await common.requests_of(send, setup, count)
+    return await common.run_requests(send, setup, count)
 
 
 @asynccontextmanager
@@ -159,7 +159,7 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
             "enable.partition.eof": False,
             "check.crcs": True,
             "max.partition.fetch.bytes": FETCH_BYTES,
-            # Else it pauses for a second whenever its queue is full, and its core is idle.
+            # The default pauses for 1 s whenever the queue is full, and leaves the core idle.
             "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
         }
     )
@@ -197,7 +197,7 @@ async def one_by_one(consumer: Any, setup: Setup, count: int) -> int:
 
 
 async def to_arrow(consumer: Any, setup: Setup, count: int) -> int:
-    """What an application does that wants columns: it has no call for them."""
+    """Build Arrow columns by hand: the client has no call for them."""
     import pyarrow  # noqa: PLC0415 - slow to import, and only wanted here
     from pyarrow import compute  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Kafka's own perf tools: they tell their rate; CPU and memory are the whole process's."""
+"""Kafka's performance tools: they print the rate; CPU and memory are those of the process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def about() -> str:
 
 
 def produce(setup: Setup, count: int) -> tuple[float, float]:
-    """Messages and the seconds that they took. A small first part is the tool's own warm-up."""
+    """Return messages and seconds. The tool warms up with a small first part."""
     settings = {
         "acks": "all",
         "enable.idempotence": "true",
@@ -48,12 +48,12 @@ def produce(setup: Setup, count: int) -> tuple[float, float]:
     )
     rates = _RATE.findall(output)
     if not rates:
-        raise Incomplete(f"the tool told no rate: {output}")
+        raise Incomplete(f"the tool printed no rate: {output}")
     return count, count / float(rates[-1])
 
 
 def consume(setup: Setup, count: int) -> tuple[float, float]:
-    """As `produce`; the seconds of fetching alone, without joining the group."""
+    """Return messages and the seconds of fetching, without joining the group."""
     output = _run(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
@@ -61,7 +61,7 @@ def consume(setup: Setup, count: int) -> tuple[float, float]:
     )
     fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
     if len(fields) != 10:
-        raise Incomplete(f"the tool told no rate: {output}")
+        raise Incomplete(f"the tool printed no rate: {output}")
     messages, rate = float(fields[4]), float(fields[9])
     return messages, messages / rate
 

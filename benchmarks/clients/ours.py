@@ -43,8 +43,8 @@ async def producer(setup: Setup, linger_ms: int = LINGER_MS) -> AsyncIterator[Pr
         yield opened
 
 
-def know_all(deliveries: list[Any]) -> None:
-    """Ask each for its outcome: raises the first failure."""
+def raise_failures(deliveries: list[Any]) -> None:
+    """Raise the first failed delivery."""
     for delivery in deliveries:
         delivery.result()
 
@@ -62,7 +62,7 @@ async def send_nowait(producer: Producer, setup: Setup, count: int) -> int:
                 add(await producer.send(topic, VALUE))
         await asyncio.sleep(0)
     await producer.flush()
-    know_all(deliveries)
+    raise_failures(deliveries)
     return count
 
 
@@ -73,12 +73,12 @@ async def send(producer: Producer, setup: Setup, count: int) -> int:
     for _ in range(count):
         add(await producer.send(topic, VALUE))
     await producer.flush()
-    know_all(deliveries)
+    raise_failures(deliveries)
     return count
 
 
 async def send_many(producer: Producer, setup: Setup, count: int) -> int:
-    """`flush` raises if one of them failed."""
+    """Send columns; `flush` raises if a record failed."""
     values = [VALUE] * MAX_RECORDS
     for _ in range(0, count, MAX_RECORDS):
         await producer.send_many(setup.topic, values)
@@ -99,7 +99,7 @@ async def consumer(setup: Setup, max_records: int = MAX_RECORDS) -> AsyncIterato
 
 
 async def in_values(consumer: Consumer, setup: Setup, count: int) -> int:
-    """Values without records."""
+    """Read values without making records."""
     return await common.in_lists(
         consumer, setup, count, lambda records: sum(len(value) for value in records.values())
     )

@@ -1,1 +1,1 @@
-"""How cost grows with the number of partitions, members and clients, and what memory is bounded."""
+"""Measure how cost grows with partitions, members and clients, and how much memory is used."""

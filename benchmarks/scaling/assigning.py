@@ -1,4 +1,4 @@
-"""What the leader of a group takes to divide partitions: its assignor, the checks, the encoding."""
+"""Measure the group leader's assignment: the assignor, the checks and the encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokafkawire.group.assignors.previous_assignment import encode_generation, 
 from aiokafkawire.group.leader import compute_assignments
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
-from benchmarks.scaling.curve import Curve, without_collector
+from benchmarks.scaling.curve import Curve, gc_disabled
 
 PER_TOPIC = 10
 SIZES = (10, 100, 1_000, 10_000)
@@ -38,8 +38,8 @@ class Group:
     racks: Racks
 
 
-def group_of(partitions: int, members: int) -> Group:
-    """All members subscribe to all topics, of ten partitions each."""
+def make_group(partitions: int, members: int) -> Group:
+    """Return a group whose members subscribe to all topics, of ten partitions each."""
     topics = tuple(f"topic-{number}" for number in range(partitions // PER_TOPIC))
     return Group(
         dict.fromkeys(topics, PER_TOPIC),
@@ -49,46 +49,46 @@ def group_of(partitions: int, members: int) -> Group:
 
 
 def first(assignor: Assignor, group: Group) -> Group:
-    """Nobody has anything yet."""
+    """Return the group before its first assignment."""
     return group
 
 
 def owning(
-    group: Group, assignor: Assignor, given: Mapping[str, bytes]
+    group: Group, assignor: Assignor, assignments: Mapping[str, bytes]
 ) -> list[MemberSubscription]:
-    """The members as they join again with what they were given."""
+    """Return the members as they rejoin with their assignments."""
     members = []
     for member in group.members:
         owned = tuple(
-            flatten_by_topic(decode_assignment(given[member.member_id]).assigned_partitions)
+            flatten_by_topic(decode_assignment(assignments[member.member_id]).assigned_partitions)
         )
         if assignor.cooperative:
-            data, owned_told = encode_generation(1), owned
+            data, reported = encode_generation(1), owned
         else:
-            data, owned_told = encode_owned(owned, 1), ()
-        members.append(replace(member, owned=owned_told, generation=1, user_data=data))
+            data, reported = encode_owned(owned, 1), ()
+        members.append(replace(member, owned=reported, generation=1, user_data=data))
     return members
 
 
 def after_a_departure(assignor: Assignor, group: Group) -> Group:
-    """A member has left; the others have what they were given when it was there."""
+    """Return the group after one of its members left."""
     more = [*group.members, MemberSubscription("member-9999", group.members[0].topics)]
     before = replace(group, members=more)
-    given = compute_assignments(assignor, before.counts, before.members, before.racks)
-    return replace(group, members=owning(group, assignor, given))
+    assignments = compute_assignments(assignor, before.counts, before.members, before.racks)
+    return replace(group, members=owning(group, assignor, assignments))
 
 
 def after_an_absence(assignor: Assignor, group: Group) -> Group:
-    """All but one member missed a generation: their claims are old ones."""
-    given = compute_assignments(assignor, group.counts, group.members, group.racks)
-    members = owning(group, assignor, given)
+    """Return the group after all but one member missed a generation."""
+    assignments = compute_assignments(assignor, group.counts, group.members, group.racks)
+    members = owning(group, assignor, assignments)
     newest = replace(members[0], generation=2, owned=members[0].owned)
     data = encode_generation(2) if assignor.cooperative else encode_owned(newest.owned, 2)
     return replace(group, members=[replace(newest, user_data=data), *members[1:]])
 
 
 def unequal(assignor: Assignor, group: Group) -> Group:
-    """Each member leaves out one topic of three, another one than its neighbours."""
+    """Return the group with members that each subscribe to another two thirds of the topics."""
     members = [
         replace(
             member,
@@ -106,7 +106,7 @@ def unequal_after_a_departure(assignor: Assignor, group: Group) -> Group:
 
 
 def in_racks(assignor: Assignor, group: Group) -> Group:
-    """Members in three racks, replicas in two of them each."""
+    """Return the group with members in three racks and replicas in two racks each."""
     members = [replace(member, rack=RACKS[index % 3]) for index, member in enumerate(group.members)]
     racks = {
         TopicPartition(topic, number): (RACKS[number % 3], RACKS[(number + 1) % 3])
@@ -135,11 +135,11 @@ CASES: Sequence[tuple[str, Case, tuple[type[Assignor], ...]]] = (
 
 
 def cpu_ms(kind: type[Assignor], case: Case, partitions: int, members: int, repeats: int) -> float:
-    group = case(kind(), group_of(partitions, members))
+    group = case(kind(), make_group(partitions, members))
     times = []
     for _ in range(repeats):
         assignor = kind()
-        with without_collector():
+        with gc_disabled():
             began = time.process_time()
             compute_assignments(assignor, group.counts, group.members, group.racks)
             times.append(time.process_time() - began)
@@ -147,7 +147,7 @@ def cpu_ms(kind: type[Assignor], case: Case, partitions: int, members: int, repe
 
 
 def curves(repeats: int, sizes: Sequence[int] = SIZES) -> Iterator[Curve]:
-    """By partitions among ten members, then by members of 10,000 partitions."""
+    """Yield curves by partitions with ten members, then by members with 10,000 partitions."""
     for title, case, kinds in CASES:
         for kind in kinds:
             points = tuple(

@@ -1,9 +1,9 @@
-"""One consumer of so many partitions, in a process of its own: what each of its deeds costs.
+"""Measure one consumer of many partitions, in its own process: the CPU of each of its actions.
 
-    python -m benchmarks.scaling.client BOOTSTRAP PREFIX PARTITIONS [--core N] [--profile DEED]
+    python -m benchmarks.scaling.client BOOTSTRAP PREFIX PARTITIONS [--core N] [--profile ACTION]
 
 Prints CPU in ms as one line of JSON. The topics PREFIX-0, PREFIX-1 … have ten partitions each with
-one record in each; the first partition of "beatPREFIX" gets a record now and then.
+one record in each; the first partition of "tricklePREFIX" gets records continuously.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from typing import Any
 from aiokafkawire import Consumer
 from aiokafkawire.types import TopicPartition
 from benchmarks.scaling.assigning import PER_TOPIC
-from benchmarks.scaling.curve import without_collector
+from benchmarks.scaling.curve import gc_disabled
 from benchmarks.side import PROFILE_LINES, peak_mib
 
 REPEATS = 5
 POLLS = 60
 QUIET_S = 1.0
-"""After this no fetch is on its way any more."""
+"""After this time no fetch is in flight."""
 STEP_TIMEOUT_S = 60.0
 
 
 def names(prefix: str, partitions: int) -> list[str]:
-    """The topics of a size: those with one record in each partition."""
+    """Return the topics of a size, with one record in each partition."""
     return [f"{prefix}-{number}" for number in range(partitions // PER_TOPIC)]
 
 
-def beaten(prefix: str) -> str:
-    """The topic of a size that gets records now and then."""
-    return f"beat{prefix}"
+def trickle_topic(prefix: str) -> str:
+    """Return the topic of a size that gets records continuously."""
+    return f"trickle{prefix}"
 
 
 class Meter:
-    """CPU of what happens within, in ms by name."""
+    """Measures the CPU time of blocks, in ms by name."""
 
     def __init__(self, profiled: str | None) -> None:
         self.found: dict[str, float] = {}
@@ -66,12 +66,12 @@ class Meter:
                 PROFILE_LINES
             )
 
-    async def median(self, name: str, deed: Callable[[], Awaitable[object]]) -> None:
+    async def median(self, name: str, action: Callable[[], Awaitable[object]]) -> None:
         found = []
         for _ in range(REPEATS):
-            with without_collector():
+            with gc_disabled():
                 async with self.of(name):
-                    await deed()
+                    await action()
             found.append(self.found[name])
         self.found[name] = statistics.median(found)
 
@@ -117,7 +117,7 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
 
 
 def move_leaders(cluster: Any) -> None:
-    """Brokers name the next node as the new leader of each partition that one node led."""
+    """Report the next node as the new leader of all partitions of one node."""
     metadata = cluster.metadata
     old, new = sorted(metadata.nodes)[:2]
     for topic in metadata.topics.values():
@@ -128,8 +128,8 @@ def move_leaders(cluster: Any) -> None:
 
 
 async def polling(options: argparse.Namespace, meter: Meter, topics: list[str]) -> None:
-    """One partition has news, all others have none."""
-    first = TopicPartition(beaten(options.prefix), 0)
+    """Poll while one partition gets records and all others get none."""
+    first = TopicPartition(trickle_topic(options.prefix), 0)
     partitions = [TopicPartition(name, n) for name in topics for n in range(PER_TOPIC)]
     async with (
         Consumer(bootstrap_servers=options.bootstrap, auto_offset_reset="latest") as consumer,
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("prefix")
     parser.add_argument("partitions", type=int)
     parser.add_argument("--core", type=int)
-    parser.add_argument("--profile", metavar="DEED")
+    parser.add_argument("--profile", metavar="ACTION")
     options = parser.parse_args()
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})

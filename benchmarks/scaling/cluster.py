@@ -1,11 +1,11 @@
-"""An embedded broker of many nodes in a process of its own, so that its CPU is not the clients'.
+"""Run an embedded broker with many nodes in its own process, apart from the clients' CPU.
 
     python -m benchmarks.scaling.cluster NODES TOPIC:PARTITIONS...
 
-Prints the bootstrap servers when it is ready. Each partition has one record, of topics named
-"big..." 320 of 100 KiB, and of topics named "empty..." none; the first partition of each topic
-named "beat..." gets another one BEATS_PER_SECOND times a second. The end of standard input ends the
-process.
+Prints the bootstrap servers when it is ready. Each partition has one record; partitions of topics
+named "big..." have 320 of 100 KiB, and those of "empty..." none. The first partition of each topic
+named "trickle..." gets TRICKLE_PER_SECOND more per second. The process ends with its standard
+input.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from anyio import to_thread
 from aiokafkawire import Broker, Producer
 from benchmarks.bench import cores
 
-BEATS_PER_SECOND = 20
+TRICKLE_PER_SECOND = 20
 STOP_TIMEOUT_SECONDS = 20.0
 VALUE = b"x" * 100
 BIG_VALUE = b"x" * 100 * 1024
 BIG_RECORDS = 320
-"""Of one partition of a big topic: 31 MiB."""
+"""Records of one partition of a big topic: 31 MiB."""
 
 
 async def fill(producer: Producer, topics: Mapping[str, int]) -> None:
@@ -42,11 +42,11 @@ async def fill(producer: Producer, topics: Mapping[str, int]) -> None:
     await producer.flush()
 
 
-async def beat(producer: Producer, topics: list[str]) -> None:
+async def trickle(producer: Producer, topics: list[str]) -> None:
     while topics:
         for topic in topics:
             await producer.send(topic, VALUE, partition=0)
-        await anyio.sleep(1 / BEATS_PER_SECOND)
+        await anyio.sleep(1 / TRICKLE_PER_SECOND)
 
 
 async def serve(nodes: int, topics: Mapping[str, int]) -> None:
@@ -60,7 +60,9 @@ async def serve(nodes: int, topics: Mapping[str, int]) -> None:
             anyio.create_task_group() as tasks,
         ):
             await fill(producer, topics)
-            tasks.start_soon(beat, producer, [name for name in topics if name.startswith("beat")])
+            tasks.start_soon(
+                trickle, producer, [name for name in topics if name.startswith("trickle")]
+            )
             print(broker.bootstrap_servers, flush=True)
             await to_thread.run_sync(sys.stdin.read)
             tasks.cancel_scope.cancel()
@@ -74,7 +76,7 @@ class RunningCluster:
 
 @contextmanager
 def running(nodes: int, topics: Mapping[str, int]) -> Iterator[RunningCluster]:
-    """A cluster on the broker's core, until the block is left."""
+    """Run a cluster on the broker's core until the block ends."""
     command = [sys.executable, "-m", "benchmarks.scaling.cluster", str(nodes)]
     command += [f"{name}:{count}" for name, count in topics.items()]
     process = subprocess.Popen(

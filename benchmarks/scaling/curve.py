@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 SLACK = 0.1
-"""What a fitted exponent may be over that of n log n: measurements are not exact."""
+"""Tolerance of a fitted exponent over that of n log n: measurements vary."""
 LARGE = 100
-"""From this size on the cost of doing anything at all no longer hides the growth."""
+"""From this size on, fixed costs no longer hide the growth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points of size and cost, by size. `of` tells what grows: partitions or members."""
+    """Points of size and cost, by size. `of` names the size: partitions or members."""
 
     name: str
     of: str
@@ -30,31 +30,31 @@ class Curve:
 
     @property
     def exponent(self) -> float:
-        """Of the power of the size that fits best from LARGE on."""
+        """The fitted exponent of the size, from LARGE on."""
         return slope(self.fitted)
 
     @property
     def last(self) -> float:
-        """The exponent between the last two sizes, where it would show first."""
+        """The exponent between the last two sizes, where fast growth shows first."""
         return slope(self.points[-2:])
 
     @property
     def limit(self) -> float:
-        """The exponent that n log n itself has over the sizes that are fitted."""
+        """The exponent of n log n over the fitted sizes."""
         sizes = [size for size, _ in self.fitted]
         return slope([(size, size * math.log(size + 1)) for size in sizes])
 
     @property
     def bounded(self) -> bool:
-        """Whether it grows no faster than n log n."""
+        """True if it grows no faster than n log n."""
         ends = [size for size, _ in self.points[-2:]]
         last = slope([(size, size * math.log(size + 1)) for size in ends])
         return self.exponent <= self.limit + SLACK and self.last <= last + SLACK
 
 
 @contextmanager
-def without_collector() -> Iterator[None]:
-    """Garbage is not collected within: when it is, and what it takes, follows all that is alive."""
+def gc_disabled() -> Iterator[None]:
+    """Disable garbage collection within: its time depends on all live objects."""
     gc.collect()
     gc.disable()
     try:
@@ -64,7 +64,7 @@ def without_collector() -> Iterator[None]:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the line that fits the logarithms best."""
+    """Return the slope of the line that fits the logarithms best."""
     xs = [math.log(size) for size, _ in points]
     ys = [math.log(max(cost, 1e-9)) for _, cost in points]
     x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
@@ -73,7 +73,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def table(curves: Sequence[Curve]) -> list[str]:
-    """One line a curve; those of one kind of size and the same sizes must follow each other."""
+    """Return one line per curve; curves of the same sizes must be adjacent."""
     lines: list[str] = []
     heads: tuple[object, ...] = ()
     for curve in curves:

@@ -34,24 +34,24 @@ from aiokafkawire.runtime import NEVER, checkpoint
 from benchmarks.bench import cores
 from benchmarks.scaling import cluster
 from benchmarks.side import PROFILE_LINES
-from benchmarks.ticker import TICK_S, Collections, Gap, tick
+from benchmarks.ticker import TICK_S, Gap, LongestCollection, tick
 
 PER_TOPIC = 1_000
 FILLED_PARTITIONS = 300
-"""How many partitions have a record, in a topic of their own."""
+"""Partitions with a record, in their own topic."""
 FILLED = "filled"
 EMPTY_PREFIX = "empty"
 PER_NODE = 9_000
-"""Partitions of one broker: the embedded one keeps fetch sessions of up to 10,000."""
+"""Partitions per broker: the embedded one keeps fetch sessions of up to 10,000."""
 IDLE_S = 5.0
 AUTO_COMMIT_MS = 1_000
 TIMEOUT_S = 300.0
 SLICE = 1_000
-"""How many partitions the benchmark itself looks at in one step."""
+"""Partitions that the benchmark itself checks in one step."""
 
 
 class Phase(NamedTuple):
-    """Seconds in all, and the longest step, CPU of a step and collection, in seconds."""
+    """Total seconds, and the longest step, CPU of a step and garbage collection, in seconds."""
 
     name: str
     seconds: float
@@ -61,13 +61,13 @@ class Phase(NamedTuple):
 
 
 class Recorder:
-    """Times phases with a ticker beside them."""
+    """Measures phases with a ticker."""
 
     def __init__(self, profiled: str | None) -> None:
         self.phases: list[Phase] = []
         self._profiled = profiled
         self._gaps: list[Gap] = []
-        self._collections = Collections()
+        self._collections = LongestCollection()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -116,8 +116,8 @@ def topics_of(partitions: int) -> dict[str, int]:
     return topics
 
 
-async def positioned(consumer: Consumer) -> None:
-    """Wait until each partition has a position, looking at some of them in one step."""
+async def wait_for_positions(consumer: Consumer) -> None:
+    """Wait until each partition has a position, checking a part of them per step."""
     owned = consumer._running.assignment.values()
     for at in range(0, len(owned), SLICE):
         while any(partition.position is None for partition in owned[at : at + SLICE]):
@@ -128,7 +128,7 @@ async def positioned(consumer: Consumer) -> None:
 async def measure(
     bootstrap_servers: str, topics: dict[str, int], profiled: str | None
 ) -> tuple[list[Phase], float]:
-    """All phases, and memory in KiB a partition."""
+    """Return all phases, and the memory in KiB per partition."""
     total = sum(topics.values())
     recorder = Recorder(profiled)
     memory = rss_kib()
@@ -148,7 +148,7 @@ async def measure(
             while len(running.assignment) < total:
                 await consumer.getmany(timeout_ms=100, max_records=1)
         async with recorder.phase("positions"):
-            await positioned(consumer)
+            await wait_for_positions(consumer)
         seen = 0
         async with recorder.phase("read"):
             while seen < topics[FILLED] - 1:
@@ -163,12 +163,12 @@ async def measure(
         async with recorder.phase("commit()"):
             await consumer.commit()
         async with recorder.phase("auto-commit of all"):
-            # Each position is another one than the committed offset from now on.
+            # From now on each position differs from the committed offset.
             for tp in offsets:
                 partition = running.assignment.get(tp)
-                partition.acknowledged = None
+                partition.committed_offset = None
             await anyio.sleep(AUTO_COMMIT_MS / 1_000)
-            while running.group.offsets.pending(offsets):
+            while running.group.offsets.pending_offsets(offsets):
                 await consumer.getmany(timeout_ms=500)
         async with recorder.phase("stop"):
             await consumer.stop()
@@ -176,7 +176,7 @@ async def measure(
 
 
 def table(phases: list[Phase], partitions: int, kib: float) -> list[str]:
-    """The figures as a table."""
+    """Return the figures as a table."""
     lines = [
         f"{partitions:,} partitions, {kib:.1f} KiB each\n",
         "| phase | seconds | longest step, ms | its CPU, ms | collector, ms |",

@@ -1,8 +1,8 @@
-"""Many clients, or much that waits, in a process of its own; prints what it took as JSON.
+"""Measure many clients or many waiting tasks in one process; print the result as JSON.
 
-    python -m benchmarks.scaling.worker DEED BOOTSTRAP COUNT [--core N] [--stall PID]
+    python -m benchmarks.scaling.worker ACTION BOOTSTRAP COUNT [--core N] [--stall PID]
 
-`--stall` names the process of the cluster, for deeds that want a broker that answers nothing.
+`--stall` names the process of the cluster, for actions that need a broker that does not answer.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MIB = 2**20
 TOPIC = "one"
 BIG_TOPIC = "big"
 GROUP_TOPICS = tuple(f"group-{number}" for number in range(100))
-"""Of ten partitions each."""
+"""Topics of ten partitions each."""
 AT_ONCE = 50
-"""Consumers that start beside each other."""
+"""Consumers that start at the same time."""
 WATCH_S = 20.0
 STALL_S = 5.0
 START_TIMEOUT_S = 200.0
@@ -43,23 +43,23 @@ Found = dict[str, float]
 
 
 def resident_mib(field: str = "VmRSS:") -> float:
-    """What this process has in memory now, or had at most (VmHWM:)."""
+    """Return the resident memory of this process now, or its peak (VmHWM:)."""
     gc.collect()
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def consumer_of(bootstrap: str, group: str, topics: Sequence[str]) -> Consumer:
+def make_consumer(bootstrap: str, group: str, topics: Sequence[str]) -> Consumer:
     return Consumer(*topics, bootstrap_servers=bootstrap, group_id=group)
 
 
 @asynccontextmanager
-async def entered(consumers: Sequence[Consumer]) -> AsyncIterator[None]:
-    """Start some at a time, and stop all."""
+async def started(consumers: Sequence[Consumer]) -> AsyncIterator[None]:
+    """Start the consumers in portions; stop all at the end."""
     try:
         for start in range(0, len(consumers), AT_ONCE):
             await asyncio.gather(*(each.start() for each in consumers[start : start + AT_ONCE]))
@@ -69,16 +69,18 @@ async def entered(consumers: Sequence[Consumer]) -> AsyncIterator[None]:
             await asyncio.gather(*(each.stop() for each in consumers[start : start + AT_ONCE]))
 
 
-def requests_of(consumers: Sequence[Consumer]) -> float:
+def total_requests(consumers: Sequence[Consumer]) -> float:
     return sum(each.metrics()["requests_total"] for each in consumers)
 
 
 async def idle(bootstrap: str, count: int, cluster: int) -> Found:
-    """Consumers in groups of their own, each waiting in `getone` for what does not come."""
+    """Measure consumers in their own groups, each waiting in `getone` without records."""
     before = resident_mib()
     began_cpu = time.process_time()
-    consumers = [consumer_of(bootstrap, f"idle-{uuid.uuid4().hex}", [TOPIC]) for _ in range(count)]
-    async with entered(consumers):
+    consumers = [
+        make_consumer(bootstrap, f"idle-{uuid.uuid4().hex}", [TOPIC]) for _ in range(count)
+    ]
+    async with started(consumers):
         waiting = [asyncio.create_task(each.getone()) for each in consumers]
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -89,11 +91,11 @@ async def idle(bootstrap: str, count: int, cluster: int) -> Found:
             began, began_cpu, requests = (
                 time.monotonic(),
                 time.process_time(),
-                requests_of(consumers),
+                total_requests(consumers),
             )
             await asyncio.sleep(WATCH_S)
             seconds = time.monotonic() - began
-            cpu, requests = time.process_time() - began_cpu, requests_of(consumers) - requests
+            cpu, requests = time.process_time() - began_cpu, total_requests(consumers) - requests
             resident = resident_mib()
         finally:
             for task in waiting:
@@ -109,15 +111,15 @@ async def idle(bootstrap: str, count: int, cluster: int) -> Found:
 
 
 async def group(bootstrap: str, count: int, cluster: int) -> Found:
-    """Members of one group, which share 1,000 partitions, until each has its own."""
+    """Measure members of one group that share 1,000 partitions, until all are assigned."""
     name = f"group-{uuid.uuid4().hex}"
     began = time.process_time()
-    consumers = [consumer_of(bootstrap, name, GROUP_TOPICS) for _ in range(count)]
+    consumers = [make_consumer(bootstrap, name, GROUP_TOPICS) for _ in range(count)]
 
     def owned() -> int:
         return sum(len(each.assignment()) for each in consumers)
 
-    async with entered(consumers):
+    async with started(consumers):
         waiting = [asyncio.create_task(each.getone()) for each in consumers]
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -133,7 +135,7 @@ async def group(bootstrap: str, count: int, cluster: int) -> Found:
 
 @contextmanager
 def stalled(cluster: int) -> Iterator[None]:
-    """The cluster's process is frozen: connections stay, and nothing is answered."""
+    """Stop the cluster's process: connections stay open, but no request is answered."""
     os.kill(cluster, signal.SIGSTOP)
     try:
         yield
@@ -142,7 +144,7 @@ def stalled(cluster: int) -> Iterator[None]:
 
 
 async def deliveries(bootstrap: str, count: int, cluster: int) -> Found:
-    """Each delivery awaited by a task of its own while the broker answers nothing."""
+    """Measure a task per delivery while the broker does not answer."""
     async with Producer(
         bootstrap_servers=bootstrap, buffer_memory_bytes=BUFFER_BYTES, linger_ms=5
     ) as producer:
@@ -177,7 +179,7 @@ async def deliveries(bootstrap: str, count: int, cluster: int) -> Found:
 
 
 async def tasks(bootstrap: str, count: int, cluster: int) -> Found:
-    """What so many tasks take that wait for an event and nothing else: asyncio's own share."""
+    """Measure tasks that only wait for an event: asyncio's share of the cost."""
     before = resident_mib()
     event = asyncio.Event()
 
@@ -198,14 +200,14 @@ async def tasks(bootstrap: str, count: int, cluster: int) -> Found:
 
 
 async def full_buffer(bootstrap: str, count: int, cluster: int) -> Found:
-    """What a producer holds when the broker answers nothing and the buffer is full."""
+    """Measure a producer's memory with a full buffer and a broker that does not answer."""
     value = bytes(count)
     async with Producer(
         bootstrap_servers=bootstrap, buffer_memory_bytes=BUFFER_BYTES, close_timeout_ms=20_000
     ) as producer:
         await producer.send_and_wait(TOPIC, value)
         before = resident_mib()
-        forget_peak()
+        reset_peak()
         with stalled(cluster):
             sent = 0
             with contextlib.suppress(BufferFull):
@@ -221,7 +223,7 @@ async def full_buffer(bootstrap: str, count: int, cluster: int) -> Found:
 
 
 async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found:
-    """What a consumer holds while the application, which has called once, is away."""
+    """Measure a consumer's memory while the application stalls after one call."""
     async with Consumer(
         BIG_TOPIC,
         bootstrap_servers=bootstrap,
@@ -230,7 +232,7 @@ async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found
         max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
     ) as consumer:
         before = resident_mib()
-        forget_peak()
+        reset_peak()
         found = await consumer.getmany(timeout_ms=10_000, max_records=1)
         assert found
         await asyncio.sleep(STALL_S)
@@ -240,12 +242,12 @@ async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found
 
 
 def fetch_bound(nodes: int) -> float:
-    """Of each node one answer is in use and one ahead."""
+    """Return the bound: per node one response in use and one prefetched."""
     return 2 * nodes * FETCH_BYTES / MIB
 
 
 async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
-    """The same while it reads all, little at a time."""
+    """Measure a consumer's memory while the application reads slowly."""
     async with Consumer(
         BIG_TOPIC,
         bootstrap_servers=bootstrap,
@@ -255,7 +257,7 @@ async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
         max_poll_records=10,
     ) as consumer:
         before = resident_mib()
-        forget_peak()
+        reset_peak()
         seen = 0
         while seen < count:
             found = await consumer.getmany(timeout_ms=10_000)
@@ -265,7 +267,7 @@ async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
     return {"bound, MiB": fetch_bound(1), "peak growth, MiB": taken, "records": seen}
 
 
-DEEDS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
+ACTIONS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
     "idle": idle,
     "group": group,
     "deliveries": deliveries,
@@ -278,7 +280,7 @@ DEEDS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("deed", choices=DEEDS)
+    parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("bootstrap")
     parser.add_argument("count", type=int)
     parser.add_argument("--core", type=int)
@@ -286,8 +288,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
-    deed = DEEDS[options.deed](options.bootstrap, options.count, options.stall)
-    print(json.dumps(asyncio.run(deed)), flush=True)  # type: ignore[arg-type]
+    action = ACTIONS[options.action](options.bootstrap, options.count, options.stall)
+    print(json.dumps(asyncio.run(action)), flush=True)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The PySpark data source beside Spark's own Kafka connector: see `__main__`."""
+"""Compare the PySpark data source with Spark's Kafka connector: see `__main__`."""

@@ -1,14 +1,13 @@
-"""The PySpark data source beside Spark's own Kafka connector, on real Kafka 4.3.0.
+"""Compare the PySpark data source with Spark's Kafka connector, on real Kafka 4.3.0.
 
     python -m benchmarks.spark                       # what `make bench-spark` runs
     python -m benchmarks.spark --only batch --pairs 3
     python -m benchmarks.spark --only sum --conf spark.python.unix.domain.socket.enabled=true
 
-Both have their own Spark, `local[2]`: the connector 4.0.0 the PySpark that it fits, in an
-environment of its own, ours the newest. Both live through the whole run and are warm; what is
-measured runs alone, in turn, every other round in the opposite order. The broker has the same
-cores. What was found goes to --json, a file that keeps the rows of earlier runs which this one has
-not.
+Each has its own Spark, `local[2]`: connector 4.0.0 with the PySpark version it supports, in a
+separate environment, ours with the newest. Both run for the whole benchmark and are warm. Only one
+side works at a time, every second round in the opposite order. The broker shares the cores. Results
+go to --json, a file that keeps the rows of earlier runs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ DEFAULT_JSON = Path("build/bench/spark.json")
 
 
 def rounds(bench: SparkBench, row: Row, actors: Sequence[Actor], pairs: int) -> Found:
-    """Each side once before it counts, and then so many times."""
+    """Run each side once as a warm-up, and then `pairs` times."""
     found: Found = {actor.name: [] for actor in actors}
     for number in range(-1, pairs):
         if number < 0 and row.waits:
@@ -53,7 +52,7 @@ def main() -> int:
     )
     parser.add_argument("--pairs", type=int, default=3, help="rounds in which each side runs once")
     parser.add_argument("--only", choices=ROWS, action="append", metavar="ROW")
-    parser.add_argument("--alone", action="store_true", help="ours alone, to look at it")
+    parser.add_argument("--alone", action="store_true", help="run our side only")
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--json", type=Path, default=DEFAULT_JSON)

@@ -1,4 +1,4 @@
-"""The broker and the two drivers, and one deed after the other measured on them."""
+"""Run the broker and both drivers, and measure one action after the other."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from benchmarks.bench import (
 from benchmarks.load import PARTITIONS, VALUE
 from benchmarks.rows import OURS, Actor, Row
 from benchmarks.side import cpu_seconds_of
-from benchmarks.spark.rows import THEIRS, TRICKLE_PER_SECOND, deed_of
+from benchmarks.spark.rows import THEIRS, TRICKLE_PER_SECOND, driver_action
 from tests.brokers.kafka import Kafka
 from tests.spark.jvm import environment
 
 ROOT = Path(__file__).parent.parent.parent
 START_SECONDS = 90.0
-DEED_SECONDS = 200.0
+ACTION_TIMEOUT_S = 200.0
 END_SECONDS = 30.0
 TRICKLE_SECONDS = 10.0
-"""The least that micro-batches are looked at."""
+"""Shortest time for which micro-batches are measured, in seconds."""
 ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}
-"""Compiled modules are kept whatever the shell says: each worker of Spark's imports for itself."""
+"""Keep compiled modules, whatever the shell sets: each Spark worker imports them."""
 FILL_BATCH = 10_000
-"""Rows that are sent in one call."""
+"""Rows per call of `send_many`."""
 
 
 class Side:
-    """A driver that lives as long as the run."""
+    """A driver process for the whole run."""
 
     def __init__(self, command: list[str], python: str, log: Path) -> None:
         with log.open("ab") as output:
@@ -69,14 +69,14 @@ class Side:
     def started(self) -> None:
         self.about = self._answer(START_SECONDS)["about"]
 
-    def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        return self._answer(DEED_SECONDS)
+        return self._answer(ACTION_TIMEOUT_S)
 
     def end(self) -> None:
-        """Its input ends, and so does it with all that it started."""
+        """Close the driver's input, which ends it with all its processes."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -101,7 +101,7 @@ class Side:
 
 
 class SparkBench:
-    """A running broker, a driver of each side, and the topics that are read."""
+    """A running broker, a driver per side, and the topics to read."""
 
     def __init__(self, kafka: Kafka, sides: dict[str, Side]) -> None:
         self._kafka = kafka
@@ -113,39 +113,39 @@ class SparkBench:
         return self._kafka.bootstrap_servers
 
     def measure(self, row: Row, actor: Actor) -> Result:
-        """Let one side do its work, and look that it was done."""
-        deed = deed_of(actor)
-        asked: dict[str, Any] = {
-            "deed": deed.name,
-            "columns": deed.columns,
-            "options": dict(deed.options),
+        """Run one side and check its result."""
+        action = driver_action(actor)
+        request: dict[str, Any] = {
+            "action": action.name,
+            "columns": action.columns,
+            "options": dict(action.options),
             "rows": row.messages,
             "partitions": PARTITIONS,
         }
-        if deed.name == "trickle":
-            return self._trickle(row, actor, asked)
+        if action.name == "trickle":
+            return self._trickle(row, actor, request)
         if row.reads:
-            asked["topic"] = self.filled(row.messages)
-        if deed.name in ("write", "copy"):
-            asked["sink"] = self.new_topic()
-        result, _ = self._asked(actor, asked)
-        if sink := asked.get("sink"):
+            request["topic"] = self.filled(row.messages)
+        if action.name in ("write", "copy"):
+            request["sink"] = self.new_topic()
+        result, _ = self._asked(actor, request)
+        if sink := request.get("sink"):
             if (stored := self._stored(sink)) != row.messages:
                 raise RuntimeError(f"{actor.name} wrote {stored} rows, not {row.messages}")
             self.delete(sink)
         return result
 
-    def ask(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """What a side's driver answers."""
-        return self._sides[name].ask(asked)
+    def ask(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the response of a side's driver."""
+        return self._sides[name].ask(request)
 
-    def _asked(self, actor: Actor, asked: dict[str, Any]) -> tuple[Result, dict[str, Any]]:
+    def _asked(self, actor: Actor, request: dict[str, Any]) -> tuple[Result, dict[str, Any]]:
         side, broker = self._sides[actor.client], self._kafka.nodes[0].process
         broker_began = cpu_seconds_of(broker.pid if broker else None) or 0.0
-        found = side.ask(asked)
+        found = side.ask(request)
         broker_took = (cpu_seconds_of(broker.pid if broker else None) or 0.0) - broker_began
-        if asked["deed"] != "trickle" and found["rows"] != asked["rows"]:
-            raise RuntimeError(f"{actor.name} saw {found['rows']} rows, not {asked['rows']}")
+        if request["action"] != "trickle" and found["rows"] != request["rows"]:
+            raise RuntimeError(f"{actor.name} saw {found['rows']} rows, not {request['rows']}")
         seconds = found["seconds"]
         result = Result(
             found["rows"] / seconds,
@@ -158,17 +158,17 @@ class SparkBench:
         )
         return result, found
 
-    def _trickle(self, row: Row, actor: Actor, asked: dict[str, Any]) -> Result:
+    def _trickle(self, row: Row, actor: Actor, request: dict[str, Any]) -> Result:
         topic = self.new_topic()
         seconds = max(row.messages / TRICKLE_PER_SECOND, TRICKLE_SECONDS)
         with trickling(self.servers, topic):
-            result, found = self._asked(actor, asked | {"topic": topic, "seconds": seconds})
+            result, found = self._asked(actor, request | {"topic": topic, "seconds": seconds})
         print(f"    {actor.name}: {found['parts']}", file=sys.stderr)
         self.delete(topic)
         return result
 
     def filled(self, messages: int, partitions: int = PARTITIONS) -> str:
-        """A topic of so many messages, for all who read."""
+        """Return a topic with this number of messages, shared by all readers."""
         if (messages, partitions) not in self._filled:
             topic = self.new_topic(partitions)
             blocking.call(fill, self.servers, topic, messages, partitions)
@@ -181,7 +181,7 @@ class SparkBench:
         return name
 
     def delete(self, topic: str) -> None:
-        """So that what was written takes no memory while others are measured."""
+        """Delete a topic, so that its data takes no memory during other measurements."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 3})
         admin.delete_topics([topic])[topic].result(CALL_TIMEOUT_SECONDS)
 
@@ -209,7 +209,7 @@ async def stored(servers: str, topic: str) -> int:
 
 @contextmanager
 def trickling(servers: str, topic: str) -> Iterator[None]:
-    """So many messages a second, a hundredth of them every 10 ms."""
+    """Send `TRICKLE_PER_SECOND` messages per second, a hundredth of them every 10 ms."""
     done = threading.Event()
 
     async def send() -> None:
@@ -233,7 +233,7 @@ def trickling(servers: str, topic: str) -> Iterator[None]:
 
 @contextmanager
 def running(*, theirs: bool = True, conf: tuple[str, ...] = ()) -> Iterator[SparkBench]:
-    """A bench on a broker of its own. `conf` is for our Spark."""
+    """Start a broker and yield a bench on it. `conf` configures our Spark."""
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()))
         kafka = Kafka(
@@ -251,7 +251,7 @@ def running(*, theirs: bool = True, conf: tuple[str, ...] = ()) -> Iterator[Spar
 def drivers(
     servers: str, place: Path, *, theirs: bool = True, conf: tuple[str, ...] = ()
 ) -> Iterator[dict[str, Side]]:
-    """Both, or ours alone, started."""
+    """Start both drivers, or ours only."""
     with ExitStack() as stack:
         sides: dict[str, Side] = {}
         module = "benchmarks.spark.driver"

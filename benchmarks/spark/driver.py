@@ -1,7 +1,7 @@
-"""A driver that does what a line of JSON on its input asks for, and answers with one on its output.
+"""Run the requests from standard input, a line of JSON each, and print a line of JSON per response.
 
-It runs in either environment, and so imports PySpark and the standard library alone. It lives as
-long as the whole run: each side has its Spark, warm, while the other one is measured.
+It runs in either environment, and so imports only PySpark and the standard library. It runs for the
+whole benchmark: each side's Spark stays warm while the other one is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark import __version__
 from pyspark.sql import SparkSession
 
 TIMEOUT_S = 170
-"""The longest that a query may take."""
+"""Longest duration of a query in seconds."""
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -35,68 +35,70 @@ CONFIGURATION = {
 }
 
 WRITTEN = "cast(repeat('x', 100) as binary) as value"
-"""Rows to be written, of 100 bytes as those that are read."""
+"""Rows to write, of 100 bytes like those that are read."""
 
 WARM_UP_BATCHES = 5
-"""Micro-batches of a trickle that do not count."""
+"""Micro-batches of a trickle that are not measured."""
 
-SETTLING_S = 10
-"""So long a stream that is to be idle may still be busy with its start."""
+SETTLE_S = 10
+"""Time in seconds that a stream needs to settle after its start."""
 
-Asked = dict[str, Any]
+Request = dict[str, Any]
 Answer = dict[str, Any]
 
 
 class Driver:
-    """Spark, and how this side's data source is named."""
+    """A Spark session and the name of this side's data source."""
 
     def __init__(self, spark: SparkSession, name: str, servers: str) -> None:
         self._spark = spark
         self._name = name
         self._servers = servers
 
-    def batch(self, asked: Asked) -> Answer:
-        """All rows, to nowhere."""
-        self._read(asked).write.format("noop").mode("overwrite").save()
-        return {"rows": asked["rows"]}
+    def batch(self, request: Request) -> Answer:
+        """Read all rows into the noop sink."""
+        self._read(request).write.format("noop").mode("overwrite").save()
+        return {"rows": request["rows"]}
 
-    def sum(self, asked: Asked) -> Answer:
-        """All rows, of which the lengths of the values are looked at."""
+    def sum(self, request: Request) -> Answer:
+        """Read all rows and sum the lengths of their values."""
         row = (
-            self._read(asked).selectExpr("sum(length(value)) as bytes", "count(*) as rows").first()
+            self._read(request)
+            .selectExpr("sum(length(value)) as bytes", "count(*) as rows")
+            .first()
         )
         assert row is not None
         if row.bytes != 100 * row.rows:
             raise ValueError(f"{row.rows} rows of 100 bytes are not {row.bytes} bytes")
         return {"rows": row.rows}
 
-    def stream(self, asked: Asked) -> Answer:
-        """All rows that are there, as a stream to nowhere."""
-        writer = self._stream(asked).writeStream.format("noop")
-        return self._until_done(writer, asked)
+    def stream(self, request: Request) -> Answer:
+        """Read all existing rows as a stream into the noop sink."""
+        writer = self._stream(request).writeStream.format("noop")
+        return self._until_done(writer, request)
 
-    def write(self, asked: Asked) -> Answer:
-        """Rows made by Spark."""
-        rows = self._spark.range(0, asked["rows"], 1, asked["partitions"]).selectExpr(WRITTEN)
-        self._to(rows.write, asked).mode("append").save()
-        return {"rows": asked["rows"]}
+    def write(self, request: Request) -> Answer:
+        """Write rows that Spark generates."""
+        rows = self._spark.range(0, request["rows"], 1, request["partitions"]).selectExpr(WRITTEN)
+        self._to(rows.write, request).mode("append").save()
+        return {"rows": request["rows"]}
 
-    def copy(self, asked: Asked) -> Answer:
-        """All rows that are there, as a stream to another topic."""
-        frame = self._stream(asked).select("key", "value")
-        return self._until_done(self._to(frame.writeStream, asked), asked)
+    def copy(self, request: Request) -> Answer:
+        """Copy all existing rows to another topic as a stream."""
+        frame = self._stream(request).select("key", "value")
+        return self._until_done(self._to(frame.writeStream, request), request)
 
-    def trickle(self, asked: Asked) -> Answer:
-        """What comes, as it comes."""
-        frame = self._stream(asked, starting="latest")
+    def trickle(self, request: Request) -> Answer:
+        """Read new rows as they arrive."""
+        frame = self._stream(request, starting="latest")
         with tempfile.TemporaryDirectory() as place:
             writer = frame.writeStream.format("noop").option("checkpointLocation", place)
             query = writer.start()
-            while len(progress := batches_of(query)) < WARM_UP_BATCHES:
+            while len(progress := nonempty_batches(query)) < WARM_UP_BATCHES:
                 query.awaitTermination(0.2)
             began = len(progress)
-            query.awaitTermination(asked["seconds"])
-            progress = batches_of(query)[began:]
+            query.awaitTermination(request["seconds"])
+            progress = nonempty_batches(query)[began:]
             query.stop()
         took = [one["durationMs"]["triggerExecution"] for one in progress]
         parts: dict[str, float] = {}
@@ -106,38 +108,38 @@ class Driver:
         rows = sum(one["numInputRows"] for one in progress)
         return {"rows": rows, "p50_ms": cuts[49], "p99_ms": cuts[98], "parts": parts}
 
-    def idle(self, asked: Asked) -> Answer:
-        """Nothing comes. What it uses of a core, and Python's share of that."""
+    def idle(self, request: Request) -> Answer:
+        """Run an idle stream; return its share of a core, and Python's part of it."""
         with tempfile.TemporaryDirectory() as place:
-            writer = self._stream(asked, starting="latest").writeStream.format("noop")
+            writer = self._stream(request, starting="latest").writeStream.format("noop")
             query = writer.option("checkpointLocation", place).start()
-            found = shares_of_a_core(query.awaitTermination, asked["seconds"])
+            found = core_shares(query.awaitTermination, request["seconds"])
             query.stop()
         return found
 
-    def rest(self, asked: Asked) -> Answer:
-        """The same where no query runs at all."""
-        return shares_of_a_core(time.sleep, asked["seconds"])
+    def rest(self, request: Request) -> Answer:
+        """Return the share of a core without any query."""
+        return core_shares(time.sleep, request["seconds"])
 
-    def _read(self, asked: Asked) -> Any:
-        return self._source(self._spark.read, asked, "earliest")
+    def _read(self, request: Request) -> Any:
+        return self._source(self._spark.read, request, "earliest")
 
-    def _stream(self, asked: Asked, starting: str = "earliest") -> Any:
-        return self._source(self._spark.readStream, asked, starting)
+    def _stream(self, request: Request, starting: str = "earliest") -> Any:
+        return self._source(self._spark.readStream, request, starting)
 
-    def _source(self, reader: Any, asked: Asked, starting: str) -> Any:
+    def _source(self, reader: Any, request: Request, starting: str) -> Any:
         reader = reader.format(self._name).option("kafka.bootstrap.servers", self._servers)
-        reader = reader.option("subscribe", asked["topic"]).option("startingOffsets", starting)
-        reader = reader.options(**asked["options"])
-        if asked["columns"]:
-            reader = reader.schema(asked["columns"])
+        reader = reader.option("subscribe", request["topic"]).option("startingOffsets", starting)
+        reader = reader.options(**request["options"])
+        if request["columns"]:
+            reader = reader.schema(request["columns"])
         return reader.load()
 
-    def _to(self, writer: Any, asked: Asked) -> Any:
+    def _to(self, writer: Any, request: Request) -> Any:
         writer = writer.format(self._name).option("kafka.bootstrap.servers", self._servers)
-        return writer.option("topic", asked["sink"]).options(**asked["options"])
+        return writer.option("topic", request["sink"]).options(**request["options"])
 
-    def _until_done(self, writer: Any, asked: Asked) -> Answer:
+    def _until_done(self, writer: Any, request: Request) -> Answer:
         place = tempfile.mkdtemp()
         try:
             writer = writer.option("checkpointLocation", place)
@@ -150,15 +152,15 @@ class Driver:
             shutil.rmtree(place)
 
 
-def batches_of(query: Any) -> list[Any]:
-    """What is told of the micro-batches that had rows, as long as the query lives."""
+def nonempty_batches(query: Any) -> list[Any]:
+    """Return the progress of micro-batches with rows; raise if the query failed."""
     if (error := query.exception()) is not None:
         raise error
     return [one for one in query.recentProgress if one["numInputRows"]]
 
 
 def cpu_seconds(command: str = "") -> float:
-    """What this process and all that it has started have used so far; of one command alone."""
+    """Return the CPU seconds of this process and all its descendants; or of one command only."""
     ticks = 0
     children: dict[int, list[tuple[int, str, int]]] = {}
     for entry in Path("/proc").iterdir():
@@ -179,9 +181,9 @@ def cpu_seconds(command: str = "") -> float:
     return own + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def shares_of_a_core(wait: Callable[[float], object], seconds: float) -> Answer:
-    """What is used while one waits for so long, once all has settled."""
-    wait(SETTLING_S)
+def core_shares(wait: Callable[[float], object], seconds: float) -> Answer:
+    """Return the shares of a core used during `wait`, after a settling time."""
+    wait(SETTLE_S)
     began, java_began = cpu_seconds(), cpu_seconds("java")
     wait(seconds)
     used, java = cpu_seconds() - began, cpu_seconds("java") - java_began
@@ -189,9 +191,9 @@ def shares_of_a_core(wait: Callable[[float], object], seconds: float) -> Answer:
     return {"rows": 0, "busy": {name: cpu / seconds for name, cpu in share.items()}}
 
 
-def measured(deed: Callable[[Asked], Answer], asked: Asked) -> Answer:
+def measured(action: Callable[[Request], Answer], request: Request) -> Answer:
     cpu_began, java_began, began = cpu_seconds(), cpu_seconds("java"), time.perf_counter()
-    answer = deed(asked)
+    answer = action(request)
     seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu_began
     java = cpu_seconds("java") - java_began
     return {"seconds": seconds, "cpu_seconds": cpu, "java_cpu_seconds": java, **answer}
@@ -199,11 +201,11 @@ def measured(deed: Callable[[Asked], Answer], asked: Asked) -> Answer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", help="what the data source is called")
+    parser.add_argument("name", help="name of the data source")
     parser.add_argument("servers")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
-    # The output is for answers alone, whatever Spark and its JVM print.
+    # Standard output carries only responses, not the output of Spark and its JVM.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     builder = SparkSession.builder.master("local[2]").appName("benchmark")
@@ -215,9 +217,9 @@ def main() -> None:
     driver = Driver(spark, given.name, given.servers)
     print(json.dumps({"about": f"PySpark {__version__}"}), file=answers, flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            answer = measured(getattr(driver, asked["deed"]), asked)
+            answer = measured(getattr(driver, request["action"]), request)
         except Exception:
             answer = {"error": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)

@@ -1,4 +1,4 @@
-"""What was found, as a table and as verdicts."""
+"""Format results as a table and verdicts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Result, spread
-from benchmarks.report import Found, machine, value_of, verdicts
+from benchmarks.report import Found, machine, measure_value, verdicts
 from benchmarks.rows import OURS, Row
 from benchmarks.spark.rows import ROWS, THEIRS
 
 
 def cell(row: Row, results: Sequence[Result]) -> str:
-    """What one side took: the median, and the least and the greatest."""
+    """Format one side's median, minimum and maximum."""
     if row.waits:
-        return f"{spread([value_of(one, 'p50') for one in results], ',.0f')} ms"
+        return f"{spread([measure_value(one, 'p50') for one in results], ',.0f')} ms"
     return f"{spread([one.per_second / 1000 for one in results], ',.0f')} k/s"
 
 
 def ratio(row: Row, ours: Sequence[Result], theirs: Sequence[Result]) -> float:
-    """Ours beside theirs in the same round, the median of all rounds."""
+    """Return the median over all rounds of ours divided by theirs."""
     measure = "p50" if row.waits else "rate"
     pairs = zip(ours, theirs, strict=True)
-    return statistics.median(value_of(a, measure) / value_of(b, measure) for a, b in pairs)
+    return statistics.median(
+        measure_value(a, measure) / measure_value(b, measure) for a, b in pairs
+    )
 
 
 def table(rows: Sequence[tuple[Row, Found]]) -> list[str]:
-    """One line a side, its ratio to the connector as it is by default, and the aim of a row."""
+    """Return a line per side, with its ratio to the connector's default and the row's aim."""
     lines = ["| | rows/s, or median ms | us of CPU a row | cores busy | ratio | aim |"]
     lines.append("|---" * 6 + "|")
     for row, found in rows:
@@ -37,7 +39,7 @@ def table(rows: Sequence[tuple[Row, Found]]) -> list[str]:
             if not results:
                 continue
             beside = found.get(THEIRS)
-            told = f"{ratio(row, results, beside):.2f}" if beside and name != THEIRS else ""
+            shown = f"{ratio(row, results, beside):.2f}" if beside and name != THEIRS else ""
             aims = [aim for aim in row.aims if aim.of == name]
             aim = "".join(f"{'>=' if a.at_least else '<='} {a.ratio:.1f}" for a in aims)
             cpu = statistics.median(one.cpu_us_per_message for one in results)
@@ -45,7 +47,7 @@ def table(rows: Sequence[tuple[Row, Found]]) -> list[str]:
             broker = statistics.median(one.broker_busy or 0.0 for one in results)
             lines.append(
                 f"| {row.title}: {name} | {cell(row, results)} | {cpu:.3g} |"
-                f" {busy:.2f}, broker {broker:.2f} | {told} | {aim} |"
+                f" {busy:.2f}, broker {broker:.2f} | {shown} | {aim} |"
             )
     return lines
 
@@ -67,7 +69,7 @@ def about(rows: Sequence[tuple[Row, Found]]) -> str:
 
 
 def report(rows: Sequence[tuple[Row, Found]]) -> tuple[list[str], int]:
-    """The text, and how many aims were missed."""
+    """Return the text and the number of missed aims."""
     judged = [(row, one) for row, found in rows for one in verdicts(row, found)]
     lines = [f"{about(rows)}. {machine()}", "", *table(rows), ""]
     lines += [f"- {row.title}: {verdict}" for row, verdict in judged]
@@ -75,7 +77,7 @@ def report(rows: Sequence[tuple[Row, Found]]) -> tuple[list[str], int]:
 
 
 def load(path: Path) -> list[tuple[Row, Found]]:
-    """What earlier runs have kept, in the table's order."""
+    """Return the results of earlier runs, in the order of the table."""
     kept: Mapping[str, Any] = json.loads(path.read_text())
     return [
         (

@@ -1,4 +1,4 @@
-"""The rows of the table: what both sides do in each, and what ours is to reach."""
+"""The rows of the table: the work of both sides, and the aims of ours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TRICKLE_PER_SECOND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What a driver is asked to do (`benchmarks.spark.driver`), and with what."""
+class DriverAction:
+    """An action of the driver (`benchmarks.spark.driver`) and its parameters."""
 
     name: str
     columns: str = ""
@@ -22,37 +22,37 @@ class Deed:
 
 
 TUNED = (("kafka.batch.size", "524288"), ("kafka.linger.ms", "5"))
-"""Batches as large as those that our sink makes unless it is told otherwise."""
+"""Batches as large as our sink's default."""
 
-DEEDS: Mapping[str, Deed] = {
-    deed.name: deed
-    for deed in (
-        Deed("batch"),
-        Deed("sum"),
-        Deed("stream"),
-        Deed("write"),
-        Deed("copy"),
-        Deed("trickle"),
+ACTIONS: Mapping[str, DriverAction] = {
+    action.name: action
+    for action in (
+        DriverAction("batch"),
+        DriverAction("sum"),
+        DriverAction("stream"),
+        DriverAction("write"),
+        DriverAction("copy"),
+        DriverAction("trickle"),
     )
 }
 VALUE_ALONE = ".schema('value binary')"
 LARGE = "batches of 512 KiB"
 
-USES: Mapping[str, Deed] = {
-    f"sum {VALUE_ALONE}": Deed("sum", columns="value binary"),
-    f"write {LARGE}": Deed("write", options=TUNED),
-    f"copy {LARGE}": Deed("copy", options=TUNED),
+USES: Mapping[str, DriverAction] = {
+    f"sum {VALUE_ALONE}": DriverAction("sum", columns="value binary"),
+    f"write {LARGE}": DriverAction("write", options=TUNED),
+    f"copy {LARGE}": DriverAction("copy", options=TUNED),
 }
-"""Other ways to do the same, by deed and use."""
+"""Variants of an action, by action and use."""
 
 
-def deed_of(actor: Actor) -> Deed:
-    return USES.get(f"{actor.action} {actor.use}".strip()) or DEEDS[actor.action]
+def driver_action(actor: Actor) -> DriverAction:
+    return USES.get(f"{actor.action} {actor.use}".strip()) or ACTIONS[actor.action]
 
 
-def _beside(deed: str, ratio: float, *more: Actor) -> tuple[tuple[Actor, ...], tuple[Aim, ...]]:
-    measure = "p50" if deed == "trickle" else "rate"
-    actors = (Actor(OURS, deed), Actor(THEIRS, deed), *more)
+def _beside(action: str, ratio: float, *more: Actor) -> tuple[tuple[Actor, ...], tuple[Aim, ...]]:
+    measure = "p50" if action == "trickle" else "rate"
+    actors = (Actor(OURS, action), Actor(THEIRS, action), *more)
     return actors, (Aim(OURS, measure, beside=THEIRS, ratio=ratio),)  # type: ignore[arg-type]
 
 

@@ -1,14 +1,14 @@
-"""How the cost of reading grows, and what a stream costs that has nothing to do.
+"""Measure how the cost of reading grows, and the cost of an idle stream.
 
     python -m benchmarks.spark.scale                 # all
     python -m benchmarks.spark.scale --only idle
 
 rows         1, 4 and 16 million rows of 4 partitions, batch read to noop
 partitions   4, 64 and 512 partitions, a task each, of 4 million rows
-idle         a stream of a topic to which nobody writes, on an embedded broker, which counts, and
-             Spark without any stream
+idle         a stream of a topic without new records, on an embedded broker that counts requests,
+             and Spark without any stream
 
-What is told is the CPU of all processes of the driver. It must grow no faster than n log n.
+The result is the CPU of all processes of the driver. It must grow no faster than n log n.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ ROWS = (1 * MILLION, 4 * MILLION, 16 * MILLION)
 ROWS_OF_PARTITIONS = 4 * MILLION
 PARTITIONS = (4, 64, 512)
 MOST_ROWS = 8 * MILLION
-"""In all rounds of a size together, where that is more than one."""
+"""Rows in all rounds of a size together, if there is more than one round."""
 IDLE_SECONDS = 30.0
 MOST_REQUESTS = 1.0
-"""Of an idle stream, a second."""
+"""Most requests per second of an idle stream."""
 MOST_BUSY = 0.02
-"""The share of a core that an idle stream of ours may use, Spark's own included."""
+"""Largest share of a core for our idle stream, including Spark."""
 
 NO_STREAM = "no stream at all"
-"""How the figures of a Spark are called that has nothing to do: ours, before its stream."""
+"""Label of the figures of a Spark without a stream: ours, before its stream."""
 
 Figures = dict[str, dict[str, float]]
 
 
 def cost(bench: SparkBench, name: str, rows: int, partitions: int) -> float:
-    """Seconds of CPU, the median of some rounds, fewer where there are many rows."""
+    """Return the median CPU seconds of some rounds, fewer for many rows."""
     topic = bench.filled(rows, partitions)
-    asked = {"deed": "batch", "columns": "", "options": {}, "rows": rows, "topic": topic}
+    request = {"action": "batch", "columns": "", "options": {}, "rows": rows, "topic": topic}
     rounds = max(MOST_ROWS // rows, 1) if rows > MILLION else 3
-    found = [bench.ask(name, asked)["cpu_seconds"] for _ in range(rounds)]
+    found = [bench.ask(name, request)["cpu_seconds"] for _ in range(rounds)]
     print(f"{name}: {rows:,} rows, {partitions} partitions: {found}", file=sys.stderr)
     return statistics.median(found)
 
@@ -63,7 +63,7 @@ def cost(bench: SparkBench, name: str, rows: int, partitions: int) -> float:
 def curves(parts: Sequence[str]) -> Iterator[Curve]:
     with running() as bench:
         for name in (OURS, THEIRS):
-            # The first ones are slow: their code is not compiled yet.
+            # The first run is slow: the JVM has not compiled its code yet.
             cost(bench, name, MILLION, PARTITIONS[0])
             if "rows" in parts:
                 points = tuple((rows, cost(bench, name, rows, 4)) for rows in ROWS)
@@ -76,7 +76,7 @@ def curves(parts: Sequence[str]) -> Iterator[Curve]:
 
 
 def idle() -> Figures:
-    """Requests a second and shares of a core, in percent, of either side."""
+    """Return requests per second and shares of a core, in percent, for both sides."""
     found: Figures = {}
     moments: list[float] = []
 
@@ -87,12 +87,12 @@ def idle() -> Figures:
         kafka.call(kafka.broker.create_topic, "idle", 4)
         with drivers(kafka.servers, Path(place)) as sides:
             kafka.call(kafka.broker.on, None, count)
-            for name, deed, side in (
+            for name, action, side in (
                 (NO_STREAM, "rest", sides[OURS]),
                 *((name, "idle", side) for name, side in sides.items()),
             ):
-                asked: dict[str, Any] = {"deed": deed, "columns": "", "options": {}}
-                answer = side.ask(asked | {"topic": "idle", "seconds": IDLE_SECONDS})
+                request: dict[str, Any] = {"action": action, "columns": "", "options": {}}
+                answer = side.ask(request | {"topic": "idle", "seconds": IDLE_SECONDS})
                 end = time.monotonic()
                 requests = sum(end - moment < IDLE_SECONDS for moment in moments)
                 found[name] = {"requests a second": requests / IDLE_SECONDS} | {
@@ -103,13 +103,15 @@ def idle() -> Figures:
 
 
 def grows_linearly(curve: Curve) -> bool:
-    """Whether what one more row, or partition, costs stays the same: the start costs as well, so
-    that the power of the size may be less than one, but never more."""
+    """Return True if each further row or partition costs the same.
+
+    Because of fixed costs the exponent may be below 1, but never above.
+    """
     return slope(curve.points) <= 1.1
 
 
 def too_busy(found: Figures) -> list[str]:
-    """What our idle stream takes more of than it may."""
+    """Return what our idle stream uses too much of."""
     ours = found.get(OURS, {})
     limits = (
         ("requests", "requests a second", MOST_REQUESTS),
@@ -153,7 +155,7 @@ def save(path: Path, found: Sequence[Curve], figures: Figures) -> None:
 
 
 def load(path: Path) -> tuple[list[Curve], Figures]:
-    """What earlier runs have kept, curves of one kind behind each other."""
+    """Return the results of earlier runs, grouped by kind of curve."""
     kept: Mapping[str, Any] = json.loads(path.read_text())
     found = [
         Curve(

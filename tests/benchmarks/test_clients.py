@@ -10,21 +10,21 @@ from benchmarks.load import PARTITIONS, VALUE, Setup
 from benchmarks.rows import OURS, ROWS, Row
 from benchmarks.side import CLIENTS, measure
 
-# kafka-python's own, when it is imported.
+# A warning from the import of kafka-python.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 COUNT = 2_000
 ACTORS = sorted({(actor.client, actor.action) for row in ROWS.values() for actor in row.actors})
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_client_tells_what_it_is(client: str) -> None:
+def test_each_client_has_a_version(client: str) -> None:
     about = import_module(f"benchmarks.clients.{CLIENTS[client]}").about()
     assert isinstance(about, str)
     assert any(letter.isdigit() for letter in about)
 
 
 @pytest.mark.parametrize(("client", "action"), ACTORS)
-def test_each_side_of_a_row_is_there(client: str, action: str) -> None:
+def test_each_side_of_a_row_exists(client: str, action: str) -> None:
     module = import_module(f"benchmarks.clients.{CLIENTS[client]}")
     assert action in (module.ACTIONS if client == "Java" else module.SIDES)
 
@@ -48,5 +48,5 @@ async def our_side(row: Row) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_our_side_of_a_row_does_its_work(name: str) -> None:
+def test_our_side_of_a_row_runs(name: str) -> None:
     asyncio.run(our_side(ROWS[name]))

@@ -35,14 +35,14 @@ def test_ratios_are_those_of_one_round() -> None:
     assert verdict.ratio == 0.5
 
 
-def test_the_figure_decides_where_nobody_else_was_run() -> None:
+def test_the_figure_decides_without_another_client() -> None:
     verdict = judge(CPU, {"ours": [result(1.9)]})
     assert verdict is not None
     assert verdict.ratio is None
     assert verdict.reached
 
 
-def test_a_rate_must_be_as_high() -> None:
+def test_a_rate_must_reach_its_aim() -> None:
     aim = Aim("ours", "rate", beside="theirs", ratio=1.1)
     slow = judge(aim, {"ours": [result(1, 100)], "theirs": [result(1, 100)]})
     quick = judge(aim, {"ours": [result(1, 111)], "theirs": [result(1, 100)]})
@@ -51,12 +51,12 @@ def test_a_rate_must_be_as_high() -> None:
     assert (slow.reached, quick.reached) == (False, True)
 
 
-def test_what_was_not_run_is_not_judged() -> None:
+def test_a_side_that_was_not_run_is_not_judged() -> None:
     assert judge(CPU, {"theirs": [result(1)]}) is None
     assert judge(Aim("ours", "rate", beside="theirs", ratio=1.1), {"ours": [result(1)]}) is None
 
 
-def test_every_aim_is_of_sides_that_are_run() -> None:
+def test_every_aim_names_sides_of_its_row() -> None:
     for row in ROWS.values():
         names = [actor.name for actor in row.actors]
         assert len(names) == len(set(names))
@@ -66,7 +66,7 @@ def test_every_aim_is_of_sides_that_are_run() -> None:
             assert aim.of.startswith(OURS)
 
 
-def test_an_idle_client_is_told_from_a_slow_one() -> None:
+def test_a_waiting_client_is_marked() -> None:
     row = ROWS["send-many"]
     text = []
     for busy, broker in ((0.5, 0.95), (0.5, 0.5), (0.95, 0.95)):
@@ -76,7 +76,7 @@ def test_an_idle_client_is_told_from_a_slow_one() -> None:
     assert ["waits" in one for one in text] == [False, True, False]
 
 
-def test_results_are_kept_as_they_were_found() -> None:
+def test_results_survive_json() -> None:
     row = ROWS["arrow"]
     rows = [(row, {row.actors[0].name: [result(0.2, 2e6), result(0.3, 1e6)]})]
     kept = to_json(rows, "none")

@@ -29,7 +29,7 @@ def test_n_log_n_is_within_the_bound_and_squares_are_not() -> None:
     assert "GROWS FASTER" in "\n".join(table([curve(1.0), curve(2.0)]))
 
 
-def test_what_grows_at_last_is_found() -> None:
+def test_growth_at_the_last_size_is_found() -> None:
     points = ((10, 1.0), (100, 1.0), (1_000, 1.0), (10_000, 40.0))
     assert not Curve("it", "partitions", "ms", points).bounded
 

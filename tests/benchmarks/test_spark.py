@@ -10,14 +10,14 @@ from benchmarks.rows import OURS
 from benchmarks.scaling.curve import Curve
 from benchmarks.spark import scale
 from benchmarks.spark.report import load, report, table
-from benchmarks.spark.rows import ROWS, THEIRS, USES, deed_of
+from benchmarks.spark.rows import ROWS, THEIRS, USES, driver_action
 
 
 def result(rate: float, p50: float | None = None) -> Result:
     return Result(rate, 1.0, busy=1.5, broker_busy=0.2, p50_ms=p50, about="PySpark")
 
 
-def test_every_row_has_an_aim_beside_the_connector():
+def test_every_row_has_an_aim_relative_to_the_connector():
     for row in ROWS.values():
         names = [actor.name for actor in row.actors]
         assert names[:2] == [OURS, THEIRS]
@@ -27,15 +27,15 @@ def test_every_row_has_an_aim_beside_the_connector():
         assert aim.ratio is not None
 
 
-def test_every_other_use_is_run():
+def test_every_variant_is_run():
     run = {f"{actor.action} {actor.use}" for row in ROWS.values() for actor in row.actors}
     assert set(USES) <= run
     for row in ROWS.values():
         for actor in row.actors:
-            assert deed_of(actor).name == row.name
+            assert driver_action(actor).name == row.name
 
 
-def test_a_rate_is_to_be_high_and_a_wait_short(tmp_path):
+def test_a_rate_must_be_high_and_a_latency_low(tmp_path):
     batch = {OURS: [result(130), result(390)], THEIRS: [result(100), result(300)]}
     trickle = {OURS: [result(1, 300)], THEIRS: [result(1, 200)]}
     rows = [(ROWS["batch"], batch), (ROWS["trickle"], trickle)]
@@ -63,7 +63,7 @@ def test_quick_rows_are_shorter(name):
     assert 4 * ROWS[name].quick().messages == ROWS[name].messages
 
 
-def test_what_grows_faster_than_its_size_is_told(tmp_path):
+def test_faster_than_linear_growth_is_reported(tmp_path):
     linear = Curve(OURS, "partitions", "s of CPU", ((4, 4.0), (64, 6.0), (512, 30.0)))
     steep = Curve(THEIRS, "rows", "s of CPU", ((1, 1.0), (4, 6.0), (16, 36.0)))
     assert scale.grows_linearly(linear)
