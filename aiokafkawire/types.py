@@ -23,6 +23,7 @@ __all__ = (
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "no_partition_text",
     "no_timestamp_text",
     "parse_topic_partition",
     "parse_topic_partitions",
@@ -123,6 +124,12 @@ class TimestampType(IntEnum):
     NONE = -1
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
+
+
+def no_partition_text(topic: str, partition: int, partitions: int) -> str:
+    """Return the error text for a partition that a topic with `partitions` partitions lacks."""
+    count = "1 partition" if partitions == 1 else f"{partitions} partitions"
+    return f"topic {topic!r} has no partition {partition}: it has {count}"
 
 
 def no_timestamp_text(of: object) -> str:

@@ -16,7 +16,7 @@ from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
-from aiokafkawire.types import TopicPartition, partitions_by_topic
+from aiokafkawire.types import TopicPartition, no_partition_text, partitions_by_topic
 
 __all__ = ("POLL_MS", "ConsumePlan", "Reader", "format_partitions", "topic_pattern")
 
@@ -71,10 +71,7 @@ class Reader(RebalanceListener):
         known = await self._consumer.partitions_for(topic)
         for partition in self._plan.partitions:
             if partition not in known:
-                last = max(known)
-                raise CommandFailed(
-                    f"topic {topic!r} has no partition {partition}, only 0 to {last}"
-                )
+                raise CommandFailed(no_partition_text(topic, partition, len(known)))
         selected = [TopicPartition(topic, n) for n in self._plan.partitions or known]
         self._consumer.assign(selected)
         # A fetch before the seek would delay the fetch from the start offset.

@@ -22,7 +22,7 @@ from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.group_requests import GroupDescription
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import TopicPartition, no_partition_text
 from aiokafkawire.wire.messages.list_groups import ListedGroup
 
 __all__ = ("groups",)
@@ -185,9 +185,7 @@ def select_partitions(
     known = session.cluster.metadata.topics[topic].partitions
     for number in partitions:
         if number not in known:
-            raise CommandFailed(
-                f"topic {topic!r} has no partition {number}, only 0 to {max(known)}"
-            )
+            raise CommandFailed(no_partition_text(topic, number, len(known)))
     return [TopicPartition(topic, number) for number in sorted({*partitions} or known)]
 
 

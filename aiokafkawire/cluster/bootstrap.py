@@ -13,7 +13,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
 )
 
-__all__ = ("metadata_request", "no_broker_available", "with_previous_reason")
+__all__ = ("metadata_request", "no_broker_available", "reason_with_broker", "with_previous_reason")
 
 FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 """Metadata version that can forbid topic creation; older requests may create the named topics."""
@@ -50,16 +50,18 @@ def metadata_request(
 
 def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     """Return one error for the failures of all bootstrap addresses; retriable if any of them is."""
-    reasons = "; ".join(
-        error.reason
-        if not error.broker or error.reason.startswith(f"{error.broker}: ")
-        else f"{error.broker}: {error.reason}"
-        for error in failures
-    )
+    reasons = "; ".join(map(reason_with_broker, failures))
     return NoBrokerAvailable(
         f"no broker of bootstrap_servers could be used: {reasons}",
         retriable=any(error.retriable for error in failures),
     )
+
+
+def reason_with_broker(error: KafkaError) -> str:
+    """Return "broker: reason"; the reason alone if it begins with the broker's address."""
+    if not error.broker or error.reason.startswith((f"{error.broker}: ", f"{error.broker} (")):
+        return error.reason
+    return f"{error.broker}: {error.reason}"
 
 
 def with_previous_reason(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from aiokafkawire.cluster.bootstrap import metadata_request
+from aiokafkawire.cluster.bootstrap import metadata_request, reason_with_broker
 from aiokafkawire.cluster.broker_clients import BrokerClients
 from aiokafkawire.cluster.coordinators import find_coordinator_request, read_find_coordinator
 from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT, MetadataSnapshot, NodeInfo, valid_address
@@ -379,7 +379,7 @@ def _merged_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
     """Return the error of the first failed leader, with the reasons of the others appended."""
     error = copy_error(errors[0])
     error.topic = topic
-    others = "; ".join(f"{other.broker}: {other.reason}" for other in errors[1:])
+    others = "; ".join(map(reason_with_broker, errors[1:]))
     if others:
         error.reason += f"; also {others}"
     return error
@@ -391,12 +391,7 @@ def _no_response_error(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaE
     for error in errors:
         if isinstance(error, ClientClosed | AuthenticationFailed):
             return error
-    reasons = "; ".join(
-        error.reason
-        if error.broker is None or error.reason.startswith(f"{error.broker}: ")
-        else f"{error.broker}: {error.reason}"
-        for error in errors
-    )
+    reasons = "; ".join(map(reason_with_broker, errors))
     # If all attempts failed before the deadline, the timeout is not the reason.
     timed_out = not errors or any(isinstance(error, RequestTimedOut) for error in errors)
     within = f" within {call.timeout_ms:g} ms" if timed_out else ""

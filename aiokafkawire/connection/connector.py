@@ -239,11 +239,11 @@ async def open_transport(runtime: Runtime, address: Address, unknown_host_advice
             ):
                 transport = await runtime.connect(each)
         except OSError as error:
-            failures.append(f"{each}: {_reason(error)}")
+            failures.append(f"{_with_resolved(address, each)}: {_reason(error)}")
         else:
             if transport is not None:
                 return transport
-            failures.append(f"{each}: no answer")
+            failures.append(f"{_with_resolved(address, each)}: no answer")
     raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
 
 
@@ -259,6 +259,11 @@ async def _close_transport(transport: Transport) -> None:
 
 def _discard(channel: Channel) -> None:
     channel.close(ConnectionLost("this connection was for negotiation only"))
+
+
+def _with_resolved(address: Address, resolved: Address) -> str:
+    """Return "name:port (resolved host)"; "host:port" if no name was resolved."""
+    return str(address) if resolved.host == address.host else f"{address} ({resolved.host})"
 
 
 def _reason(error: OSError) -> str:

@@ -10,7 +10,13 @@ from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
 from aiokafkawire.runtime import Runtime
-from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, partitions_by_topic
+from aiokafkawire.types import (
+    NodeId,
+    OffsetAndTimestamp,
+    TopicPartition,
+    no_partition_text,
+    partitions_by_topic,
+)
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -164,8 +170,7 @@ class OffsetLister:
         topics = self._cluster.metadata.topics
         return {
             tp: UnknownTopic(
-                f"topic {tp.topic!r} has no partition {tp.partition}, only 0 to"
-                f" {len(topics[tp.topic].partitions) - 1}",
+                no_partition_text(tp.topic, tp.partition, len(topics[tp.topic].partitions)),
                 topic=tp.topic,
                 partition=tp.partition,
             )

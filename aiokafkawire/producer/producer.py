@@ -44,6 +44,7 @@ from aiokafkawire.types import (
     PartitionT,
     PingResult,
     RecordMetadata,
+    no_partition_text,
 )
 
 __all__ = ("Producer",)
@@ -291,7 +292,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             )
         if partition is not None and partition not in known.by_partition:
             raise UnknownTopic(
-                f"topic {topic!r} has no partition {partition}, only 0 to {len(known.queues) - 1}",
+                no_partition_text(topic, partition, len(known.queues)),
                 topic=topic,
                 partition=partition,
             )

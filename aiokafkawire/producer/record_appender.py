@@ -17,7 +17,7 @@ from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import TopicPartition, no_partition_text
 
 __all__ = ("RecordAppender",)
 
@@ -303,9 +303,7 @@ class RecordAppender:
             known = await cluster.wait_update(version, deadline)
             if partition in queues.by_partition:
                 return
-            problem = (
-                f"topic {topic!r} has no partition {partition}, only 0 to {len(queues.queues) - 1}"
-            )
+            problem = no_partition_text(topic, partition, len(queues.queues))
             if not known:
                 raise UnknownTopic(
                     f"{problem}; waited for it for max_block_ms",

@@ -290,7 +290,7 @@ def test_what_is_not_there_is_reported_soon(cli: Cli, servers: str, fill: Fill) 
     fill("three", b"x\n")
     code, _, err = cli("consume", "-b", servers, "-t", "three", "-p", "3", "-e")
     assert code == 1
-    assert "has no partition 3, only 0 to 2" in err
+    assert "topic 'three' has no partition 3: it has 3 partitions" in err
 
 
 def test_one_start_and_one_stop() -> None:

@@ -55,8 +55,9 @@ def test_one_error_contains_all_failures():
 
 
 def test_an_address_is_not_repeated():
-    error = no_broker_available([ConnectionFailed("1.2.3.4:5: refused", broker="1.2.3.4:5")])
-    assert str(error) == "no broker of bootstrap_servers could be used: 1.2.3.4:5: refused"
+    for reason in ("a:5: refused", "a:5 (1.2.3.4): refused"):
+        error = no_broker_available([ConnectionFailed(reason, broker="a:5")])
+        assert str(error) == f"no broker of bootstrap_servers could be used: {reason}"
 
 
 def test_only_final_failures_make_a_final_error():

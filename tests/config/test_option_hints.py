@@ -83,9 +83,7 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
         (Consumer, "sesion_timeout_ms", "did you mean 'session_timeout_ms'?"),
     ],
 )
-def test_a_name_of_another_client_has_a_hint(
-    client: type, name: str, expected: str
-) -> None:
+def test_a_name_of_another_client_has_a_hint(client: type, name: str, expected: str) -> None:
     assert expected in refusal(client, name)
 
 
