@@ -299,7 +299,7 @@ class UnsupportedVersion(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code.
+    """A broker returned an error code.
 
     `code` is the number (an `ErrorCode` if this package knows it), `name` is Kafka's name for it;
     `retriable` is as Kafka defines it for the code.

@@ -1,4 +1,4 @@
-"""Metadata requests, and the error when no bootstrap address answers one."""
+"""Metadata requests, and the error when no bootstrap address responds."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Pinger:
             topic: Require all leaders of this topic.
             group: Require the coordinator of this group.
         """
-        if not timeout_ms >= 0:  # NaN is not either
+        if not timeout_ms >= 0:  # also false for NaN
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
         call = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:

@@ -1,4 +1,4 @@
-"""One connection of a client of 0.7: requests in, answers out, one after the other."""
+"""Connection of a 0.7 client: requests are handled one after the other."""
 
 from __future__ import annotations
 
