@@ -1,4 +1,4 @@
-"""One broker: connections, requests in flight, versions."""
+"""Client of one broker: connections, requests in flight, API versions."""
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker_client import BrokerClient

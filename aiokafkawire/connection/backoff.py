@@ -1,4 +1,4 @@
-"""How long to wait before trying again. Randomness and time are arguments."""
+"""Exponential backoff. Time and randomness are arguments."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 __all__ = ("JITTER", "Backoff", "ReconnectBackoff")
 
 JITTER = 0.2
-"""Each delay is longer or shorter by up to this share, so that clients do not act in step."""
+"""Each delay varies by up to this fraction, so that clients do not retry in lockstep."""
 
 MAX_DOUBLINGS = 30
-"""Beyond it the exponential is over any maximum anyway; keeps the numbers small."""
+"""Limit of the exponent, beyond which every maximum is exceeded anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,11 @@ class Backoff:
 
     @classmethod
     def from_ms(cls, base_ms: int, max_ms: int) -> Backoff:
+        """Create a backoff from milliseconds, the unit of the options."""
         return cls(base_ms / 1_000, max_ms / 1_000)
 
     def delay(self, failures: int, rng: random.Random) -> float:
-        """Seconds to wait after so many failures in a row; none after none."""
+        """Return the delay in seconds after a number of consecutive failures; 0 after none."""
         if failures <= 0:
             return 0.0
         doubled = self.base_s * 2.0 ** min(failures - 1, MAX_DOUBLINGS)
@@ -35,9 +36,13 @@ class Backoff:
 
 
 class ReconnectBackoff:
-    """When the next connection to one broker may be tried, and how long setting it up may take.
+    """Time of the next connection attempt to one broker, and timeout of its setup.
 
-    A failed attempt, and a connection that was lost, count as failures until a connection is ready.
+    Failed attempts and lost connections count as failures until a connection is ready.
+
+    Attributes:
+        failures: Consecutive failures.
+        next_attempt_at: Earliest time of the next attempt.
     """
 
     def __init__(self, backoff: Backoff, setup: Backoff) -> None:
@@ -57,10 +62,13 @@ class ReconnectBackoff:
 
     @property
     def attempt_number(self) -> int:
-        """The number of the next attempt, counted from 1 since a connection was last ready."""
+        """Number of the next attempt since a connection was last ready, from 1."""
         return self.failures + 1
 
     def setup_timeout_s(self) -> float:
-        """The time for name, connect, handshake and versions: doubles with each failure."""
+        """Return the timeout for resolving, connecting, handshake and version negotiation.
+
+        It doubles with each consecutive failure.
+        """
         doubled = self._setup.base_s * 2.0 ** min(self.failures, MAX_DOUBLINGS)
         return min(doubled, self._setup.max_s)

@@ -1,4 +1,4 @@
-"""One broker: a connection for each class of wait, opened on demand."""
+"""Client of one broker, with connections of several kinds that open on demand."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ __all__ = ("DISCONNECT_LOG_INTERVAL_S", "BrokerClient")
 logger = logging.getLogger("aiokafkawire.connection")
 
 DISCONNECT_LOG_INTERVAL_S = 60.0
-"""After a lost connection was told of in the log, others of that broker are not, for so long."""
+"""At most one disconnect per broker is logged above DEBUG in this time."""
 
 UNREACHABLE_LOG_AFTER_S = 5.0
-"""How long attempts to connect to one broker fail before the log says so."""
+"""How long connection attempts to one broker must fail before this is logged."""
 
 PROBE_SHARING_S = 0.1
-"""A probe uses the connection that another one began to make within this time before.
+"""A probe shares the connection attempt of a probe that began at most this time before.
 
-An older attempt may still wait for a broker that has come back meanwhile.
+An older attempt may still wait for packets that were lost before the broker came back.
 """
 
 R = TypeVar("R", bound=Response)
@@ -55,11 +55,11 @@ _PROBE_NOT_KEPT = ConnectionLost("this connection was for one request only")
 
 
 class _ProbeInterrupted(ConnectionFailed):
-    """The probe that connected for others too was cancelled."""
+    """The probe that owned a shared connection attempt was cancelled."""
 
 
 class _Probe:
-    """A connection that `probe` makes, for one or more of its callers."""
+    """A connection attempt of `probe`, for one or more callers."""
 
     def __init__(self, began_at: float, deadline: float) -> None:
         self.deadline = deadline
@@ -70,7 +70,7 @@ class _Probe:
         self._started_at = began_at
 
     def can_share(self, now: float, deadline: float) -> bool:
-        """Whether a probe that begins now can use it and lose nothing by it."""
+        """Return whether a probe that begins now can share the attempt without a disadvantage."""
         return now <= self._started_at + PROBE_SHARING_S and (
             deadline <= self.deadline + PROBE_SHARING_S
         )
@@ -79,9 +79,17 @@ class _Probe:
 class BrokerClient:
     """Sends requests to one broker.
 
-    `node_id` is None for a bootstrap address, whose node is not known. All methods must be called
-    in the event loop of `runtime`; the tasks run in `host`. `on_lost` is called when an open
-    connection was lost, not when the client closed it.
+    All methods must be called in the event loop of `runtime`.
+
+    Args:
+        address: Host name and port.
+        config: Options of the client.
+        runtime: Network and clock.
+        supervisor: Runs the tasks of the connections.
+        node_id: Id of the broker. None for a bootstrap address, where the id is unknown.
+        handshake: Encryption and authentication of new connections.
+        metrics: Metrics to update.
+        on_disconnect: Called when an open connection is lost, but not when the client closes it.
     """
 
     def __init__(
@@ -117,9 +125,9 @@ class BrokerClient:
                 config.socket_connection_setup_timeout_max_ms,
             ),
         )
-        # A lane is absent, being opened, or open.
+        # Per kind: no entry, a future while connecting, or an open channel.
         self._connections: dict[ConnectionKind, Channel | Future[Channel]] = {}
-        # While the node counts as lost: how the attempt ends that one lane makes for all.
+        # After a failure, connections of all kinds wait for the result of one attempt.
         self._shared_attempt: Future[None] | None = None
         self._probe: _Probe | None = None
         self._last_failure: KafkaError | None = None
@@ -130,11 +138,11 @@ class BrokerClient:
         self._on_disconnect = on_disconnect
         self._log = _ConnectionLog(supervisor, self.name)
 
-    # --- what others may look at ---
+    # --- state ---
 
     @property
     def api_versions(self) -> NodeApiVersions | None:
-        """What the broker speaks, while a connection to it is open."""
+        """API versions of the broker while a connection is open, else None."""
         for link in self._connections.values():
             if isinstance(link, Channel) and link.is_usable:
                 return link.api_versions
@@ -142,29 +150,30 @@ class BrokerClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is open."""
+        """True while a connection is open."""
         return any(True for _ in self._channels())
 
     @property
     def in_flight_count(self) -> int:
-        """Requests queued or unanswered on all connections."""
+        """Number of queued and unanswered requests on all connections."""
         return sum(channel.in_flight_count for channel in self._channels())
 
     @property
     def next_attempt_at(self) -> float:
-        """Before this time no connection is tried, as earlier ones failed."""
+        """Time before which no connection is attempted, because of the reconnect backoff."""
         return self._backoff.next_attempt_at
 
     @property
     def last_failure(self) -> KafkaError | None:
-        """Why the last attempt to connect failed, if none has worked since."""
+        """Error of the last connection attempt, unless one has succeeded since."""
         return self._last_failure
 
     def log_unreachable(self, since: float) -> None:
         """Log, once per outage, that attempts to connect have failed for `UNREACHABLE_LOG_AFTER_S`.
 
         Args:
-            since: Earlier failures do not count: the whole cluster was unreachable until then.
+            since: Failures before this time do not count, because the whole cluster was
+                unreachable.
         """
         error, since = self._last_failure, max(since, self._failing_since)
         if (
@@ -184,12 +193,25 @@ class BrokerClient:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> R:
-        """Send one request in the highest version that both sides know; give its response.
+        """Send a request in the latest version that both sides support, and return its response.
 
-        Connects first where the lane has no connection. One attempt only: raises
-        `ConnectionFailed`, `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have
-        reached the broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`,
-        `ClientClosed`.
+        Connects first if there is no connection of the kind. Makes one attempt.
+
+        Args:
+            message: Request, or a function that builds it for a version.
+            deadline: When to stop waiting.
+            connection_kind: Kind of connection. Defaults to that of the API.
+            min_version: Lowest version that the caller accepts.
+            max_version: Highest version that the caller accepts.
+
+        Raises:
+            ConnectionFailed: No connection could be made.
+            ConnectionLost: The connection was lost. `sent` is False if no bytes were written.
+            RequestTimedOut: No response before the deadline; `sent` as before.
+            UnsupportedVersion: Client and broker have no version in common.
+            ProtocolError: The broker sent an invalid response.
+            AuthenticationFailed: The broker rejected the credentials.
+            ClientClosed: The client was closed.
         """
         channel = await self._get_channel(
             connection_kind or connection_kind_for(message.api_key), deadline, message.api_key
@@ -201,13 +223,16 @@ class BrokerClient:
     async def probe(
         self, message: Request[R] | VersionedRequest[R], *, deadline: float, min_version: int = 0
     ) -> R:
-        """Send one request now, without the reconnect backoff that `request` keeps.
+        """Send a request now, without the reconnect backoff of `request`.
 
-        Uses the open connection for general requests. Without one, or if that one breaks, makes a
-        new one beside any attempt that is under way, and shares it with probes that begin within
-        `PROBE_SHARING_S`; it is kept if there still is none. A failure does not count for the
-        backoff. A retired client probes too, as it may have been retired since the caller looked
-        it up. Raises what `request` raises.
+        Uses the open general connection. If there is none, or it breaks, `probe` opens another one
+        in parallel to any attempt of `request`, and shares it with probes that begin within
+        `PROBE_SHARING_S`. It becomes the general connection if there is still none. A failure does
+        not affect the backoff. A retired client can probe, too, as it may have been retired after
+        the caller looked it up.
+
+        Raises:
+            KafkaError: As `request`.
         """
         link = self._connections.get(ConnectionKind.GENERAL)
         if isinstance(link, Channel) and link.is_usable:
@@ -215,14 +240,14 @@ class BrokerClient:
             try:
                 return await self._send_on(link, built, version, deadline)
             except ConnectionLost:
-                pass  # As an idle connection that the broker has just closed.
+                pass  # For example, the broker has just closed the idle connection.
         while True:
             if not isinstance(self._closed_error, ConnectionLost):
                 self._check_open(message.api_key)
             try:
                 return await self._probe_new_connection(message, deadline, min_version)
             except _ProbeInterrupted:
-                continue  # Whoever connected for this probe too was cancelled.
+                continue  # The probe whose attempt was shared was cancelled.
 
     async def _probe_new_connection(
         self, message: Request[R] | VersionedRequest[R], deadline: float, min_version: int
@@ -252,7 +277,7 @@ class BrokerClient:
                     probe.channel.close(_PROBE_NOT_KEPT)
 
     async def _connect_probe(self, probe: _Probe) -> None:
-        """Connect for a probe and those that share it."""
+        """Connect on behalf of all callers that share the probe."""
         timeout_s = max(0.0, probe.deadline - self._runtime.clock.now())
         try:
             probe.channel = await self._connector.connect(
@@ -296,11 +321,14 @@ class BrokerClient:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Future[R] | None:
-        """Send one request as `request` does, if that needs no waiting: there is a connection, and
-        the broker may be written to. None if not.
+        """Send a request like `request`, if a connection is open and not throttled.
 
-        The promise is told what `request` gives or raises while it waits (or what a `RawRequest`
-        made of the answer); what it raises before is raised here.
+        Returns:
+            The future of the response, or of the parsed response of a `RawRequest`. None if the
+            request cannot be sent without waiting.
+
+        Raises:
+            KafkaError: An error of `request` before the request is sent.
         """
         channel = self.ready_channel(connection_kind_for(message.api_key))
         if channel is None:
@@ -309,7 +337,7 @@ class BrokerClient:
         return channel.submit(built, version, deadline=deadline).payload
 
     def ready_channel(self, connection_kind: ConnectionKind) -> Channel | None:
-        """The connection of a lane, if there is one and the broker may be written to now."""
+        """Return the open connection of a kind if it is not throttled, else None."""
         channel = self._connections.get(connection_kind)
         if not isinstance(channel, Channel) or not channel.is_usable:
             return None
@@ -318,7 +346,7 @@ class BrokerClient:
     def choose_version_on(
         self, channel: Channel, api_key: int, min_version: int = 0, max_version: int | None = None
     ) -> int:
-        """The version in which a request goes out. Raises `UnsupportedVersion`."""
+        """Return the API version for a request on a connection. Raises `UnsupportedVersion`."""
         try:
             return channel.api_versions.latest_usable_version(api_key, max_version, min_version)
         except UnsupportedVersion as error:
@@ -328,7 +356,7 @@ class BrokerClient:
     async def ready(
         self, api_key: int, deadline: float, connection_kind: ConnectionKind | None = None
     ) -> None:
-        """Wait until `submit` needs no waiting; raises what `request` raises before it sends."""
+        """Wait until `submit` can send. Raises as `request` does before it sends."""
         connection_kind = connection_kind or connection_kind_for(api_key)
         channel = await self._get_channel(connection_kind, deadline, api_key)
         while channel.throttled_until > self._runtime.clock.now():
@@ -342,7 +370,7 @@ class BrokerClient:
         min_version: int,
         max_version: int | None,
     ) -> tuple[Request[R] | RawRequest, int]:
-        """The request in the version in which it goes out."""
+        """Choose the version of a request and build the request."""
         try:
             version = choose_version(channel.api_versions, message, min_version, max_version)
         except UnsupportedVersion as error:
@@ -351,7 +379,7 @@ class BrokerClient:
         return message.build(version) if isinstance(message, VersionedRequest) else message, version
 
     async def get_api_versions(self, deadline: float) -> NodeApiVersions:
-        """What the broker speaks; connects if there is no connection."""
+        """Return the API versions of the broker; connect if there is no connection."""
         versions = self.api_versions
         if versions is not None:
             return versions
@@ -359,25 +387,25 @@ class BrokerClient:
             await self._get_channel(ConnectionKind.GENERAL, deadline, ApiKey.API_VERSIONS)
         ).api_versions
 
-    # --- the end ---
+    # --- closing ---
 
     def retire(self) -> None:
-        """The node has another address or is gone: finish what is under way, accept no more."""
+        """Finish the requests in flight and accept no others: the metadata lost this address."""
         if self._closed_error is None:
             self._closed_error = ConnectionLost(
-                "the cluster does not list this address any more", sent=False
+                "the cluster metadata no longer lists this address", sent=False
             )
             for channel in self._channels():
                 channel.close_when_idle()
 
     def close_connection(self, connection_kind: ConnectionKind) -> None:
-        """Close the connection of a lane; what waits there is tried again on another one."""
+        """Close the connection of a kind; its requests fail and may be retried on a new one."""
         link = self._connections.get(connection_kind)
         if isinstance(link, Channel):
-            link.close(ConnectionLost("the broker answered nothing on this connection"))
+            link.close(ConnectionLost("the broker did not respond on this connection"))
 
     def abort(self) -> None:
-        """Close all connections at once; waiters get `ClientClosed`."""
+        """Close all connections immediately; requests fail with `ClientClosed`."""
         self._closed_error = ClientClosed("the client is closed")
         for link in list(self._connections.values()):
             if isinstance(link, Channel):
@@ -387,7 +415,7 @@ class BrokerClient:
         self._connections.clear()
 
     async def aclose(self) -> None:
-        """`abort`, and wait until the connections are released."""
+        """Close all connections immediately, and wait until they are released."""
         channels = list(self._channels())
         self.abort()
         for channel in channels:
@@ -405,7 +433,7 @@ class BrokerClient:
     async def _get_channel(
         self, connection_kind: ConnectionKind, deadline: float, api_key: int
     ) -> Channel:
-        """The open connection of a lane; does not suspend where there is one."""
+        """Return the open connection of a kind, without suspending if there is one."""
         link = self._connections.get(connection_kind)
         if isinstance(link, Channel):
             if link.is_usable:
@@ -416,7 +444,7 @@ class BrokerClient:
         try:
             return await link.wait(deadline)
         except KafkaError as error:
-            # Each waiter raises an error of its own: those who share the connection differ in it.
+            # `wait` raises a copy for each waiter, so requests of several APIs can set `api`.
             error.api = error.api or APIS[ApiKey(api_key)].name
             raise
         except TimeoutError:
@@ -432,20 +460,20 @@ class BrokerClient:
     async def _wait_until_unthrottled(
         self, channel: Channel, deadline: float, api_key: int
     ) -> None:
-        """Wait until the broker may be written to; what is to be sent may change until then."""
+        """Wait until the broker's throttling ends, before the request is built."""
         clock = self._runtime.clock
         until = channel.throttled_until
         await clock.sleep_until(min(until, deadline))
         if until > deadline:
             raise RequestTimedOut(
-                f"not sent: the broker asked for silence, {until - clock.now():.1f} s more",
+                f"not sent: throttled by the broker for {until - clock.now():.1f} s more",
                 sent=False,
                 broker=self.name,
                 api=APIS[ApiKey(api_key)].name,
             )
 
     def _check_open(self, api_key: int) -> None:
-        """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened any more."""
+        """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened."""
         if self._closed_error is not None or not self._supervisor.is_running:
             api = APIS[ApiKey(api_key)].name
             if isinstance(self._closed_error, ConnectionLost):
@@ -467,7 +495,7 @@ class BrokerClient:
         return future
 
     async def _connect(self, connection_kind: ConnectionKind, future: Future[Channel]) -> None:
-        """Fill a lane. One attempt: whoever needs it tries again, after the backoff."""
+        """Open the connection of a kind, in one attempt after the backoff."""
         trial: Future[None] | None = None
         attempt = self._backoff.attempt_number
         try:
@@ -485,7 +513,7 @@ class BrokerClient:
             )
         except KafkaError as error:
             self._remove_connection(connection_kind, future)
-            # Lanes that were opened together and failed together are one failure.
+            # Attempts of several kinds that fail together count as one failure.
             if self._backoff.attempt_number == attempt:
                 self._record_failure(error)
             self._finish_shared_attempt(trial, error)
@@ -501,7 +529,7 @@ class BrokerClient:
             self._finish_shared_attempt(trial, None)
 
     def _finish_shared_attempt(self, trial: Future[None] | None, error: KafkaError | None) -> None:
-        """Tell the lanes that wait for this attempt how it ended; each goes on, or fails too."""
+        """Pass the result of an attempt to the other kinds: they connect, or fail, too."""
         if trial is None:
             return
         self._shared_attempt = None
@@ -511,7 +539,7 @@ class BrokerClient:
             trial.set_exception(error)
 
     def _interruption_error(self) -> KafkaError:
-        """Why an attempt to connect was cut short: the client ends, or somebody pressed Ctrl-C."""
+        """Return the error for a cancelled attempt: the client is closing, or Ctrl-C."""
         if self._supervisor.is_running:
             return ConnectionFailed("the attempt to connect was interrupted", broker=self.name)
         return ClientClosed("the client is closed", broker=self.name)
@@ -521,7 +549,7 @@ class BrokerClient:
     ) -> None:
         if self._closed_error is not None or not channel.is_usable:
             lost = self._closed_error or ConnectionLost(
-                "the broker closed the new connection at once", sent=False
+                "the broker closed the connection immediately", sent=False
             )
             channel.close(lost)
             self._remove_connection(connection_kind, future)
@@ -538,7 +566,7 @@ class BrokerClient:
         future.set_result(channel)
 
     def _probed_versions(self) -> NodeApiVersions | None:
-        """NodeApiVersions found by probing hold while one of the connections does."""
+        """Return versions of an old broker, found by probing, while a connection is open."""
         versions = self.api_versions
         return versions if versions is not None and versions.release is not None else None
 
@@ -552,7 +580,7 @@ class BrokerClient:
         for connection_kind, link in list(self._connections.items()):
             if link is channel:
                 del self._connections[connection_kind]
-        # Connections that break together are one failure.
+        # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:
             level = logging.WARNING if channel.has_unconfirmed_request else logging.INFO
             self._log.disconnected(error, self._runtime.clock.now(), level)
@@ -570,7 +598,7 @@ class BrokerClient:
 
 
 class _ConnectionLog:
-    """Logs how the connections to one broker come and go; repeated losses go to DEBUG."""
+    """Logs connects and disconnects of one broker; repeated disconnects at DEBUG."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._log_prefix = supervisor.name
@@ -596,7 +624,7 @@ class _ConnectionLog:
 
     def failed(self, error: KafkaError, backoff_s: float) -> None:
         logger.debug(
-            "%s: no connection to broker %s: %s; next attempt in %.3f s at the earliest",
+            "%s: no connection to broker %s: %s; next attempt in %.3f s or later",
             self._log_prefix,
             self._broker,
             error.reason,
@@ -616,8 +644,8 @@ class _ConnectionLog:
             reason += f"; check the broker's {ADVERTISED_LISTENERS}"
         logger.log(
             limited,
-            "%s: no connection to broker %s for %.0f s, while the metadata lists it: %s; trying"
-            " again",
+            "%s: no connection to broker %s for %.0f s, although the metadata lists it: %s;"
+            " retrying",
             self._log_prefix,
             self._broker,
             now - since,

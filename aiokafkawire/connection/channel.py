@@ -1,4 +1,4 @@
-"""One live connection to a broker."""
+"""An open connection to a broker."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ __all__ = ("LARGE_REQUEST_BYTES", "Channel", "ChannelLimits", "PendingResponse")
 logger = logging.getLogger("aiokafkawire.connection")
 
 LARGE_REQUEST_BYTES = 1024 * 1024
-"""From this size on, a close by the broker is likely to be about the size."""
+"""If the broker disconnects after a request of at least this size, the size is the likely cause."""
 
 NO_VERSIONS = NodeApiVersions({})
 
 NO_BUFFERS: Sequence[Buffer] = ()
-"""What is left of a request that was written."""
+"""Buffers of a request that was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """The bounds of a connection."""
+    """Limits of a connection; see `InFlightRequests` and `FrameReader`."""
 
     max_in_flight: int
     request_timeout_s: float
@@ -68,8 +68,11 @@ class ChannelLimits:
 
 
 class PendingResponse(Future[Any]):
-    """A request on its way, and the promise of its answer: what `read` makes of it, if that is
-    not None, else the decoded response."""
+    """A request and the future of its response.
+
+    The result is the return value of `parse` for the response frame. If that is None, or there is
+    no `parse`, it is the decoded response.
+    """
 
     __slots__ = ("api", "buffers", "parse", "response_class", "size_bytes", "version")
 
@@ -93,14 +96,13 @@ class PendingResponse(Future[Any]):
 
 @cache
 def _api_info(api_key: int) -> tuple[str, type[Response]]:
-    """The name of an API, and what answers its requests."""
+    """Return the name and the response class of an API."""
     api = APIS[ApiKey(api_key)]
     return api.name, api.response
 
 
 class _WriteState:
-    """Where the writer stands. `busy`: it is at it; `rest` of what was begun is to go before
-    anything else."""
+    """State of the writer task: whether it is writing, and the unsent rest, which goes first."""
 
     __slots__ = ("is_writing", "unsent", "wakeup")
 
@@ -113,14 +115,29 @@ class _WriteState:
 class Channel:
     """One connection: a writer task, a reader task, and one timer for all deadlines.
 
-    A request is written where it is submitted if the system takes it at once: that does not wait,
-    and so cannot be cancelled in the middle of a frame. What does not go at once is the writer's,
-    alone and in its order, so a cancelled caller never cuts a frame. The first thing that goes
-    wrong poisons the channel: every waiter hears of it, and no request is accepted any more. What a
-    callback raises is a defect, which poisons it too, and which the reader's task then raises.
-    `versions` is set by whoever negotiates. `on_closed(channel, error)` is called once;
-    `channel.quiet` tells whether it was the client's own wish. `usable`: requests are accepted.
-    Before `silent_until` nothing is written, as the broker asked for.
+    `submit` writes a request immediately if the socket accepts all of it: that does not wait, so it
+    cannot be cancelled in the middle of a frame. Otherwise the writer task sends the rest. So a
+    cancelled caller never leaves a partial frame.
+
+    The first error closes the channel and fails all requests. An exception of a callback or decoder
+    is a bug: it closes the channel, too, and is raised in the reader task.
+
+    Args:
+        transport: Connected transport, which the channel closes.
+        name: Broker name for logs and errors.
+        client_id: `client_id` of request headers.
+        clock: Source of time.
+        limits: Limits of the connection.
+        metrics: Metrics to update.
+        fields: Fields of the client for logs.
+
+    Attributes:
+        api_versions: Set after version negotiation.
+        is_usable: True while requests are accepted.
+        throttled_until: Nothing is written before this time, because the broker throttled the
+            client.
+        on_closed: Called once with the channel and the error that closed it.
+        closed_by_client: True if the client closed the channel on purpose.
     """
 
     def __init__(
@@ -162,6 +179,7 @@ class Channel:
         self._throttle_log = RateLimit()
 
     def start(self, supervisor: Supervisor) -> None:
+        """Start the tasks."""
         self._metrics.record_opened()
         self._tasks = (
             supervisor.spawn(self._run_reader, name=f"read {self.name}"),
@@ -171,12 +189,12 @@ class Channel:
 
     @property
     def has_unconfirmed_request(self) -> bool:
-        """Whether a request was written whose failure only the end of the connection tells."""
+        """True if a request without a response was written: only a disconnect reports its error."""
         return self._in_flight.last_one_way is not None
 
     @property
     def in_flight_count(self) -> int:
-        """Requests queued or unanswered."""
+        """Number of queued and unanswered requests."""
         return len(self._in_flight)
 
     async def request(
@@ -187,11 +205,23 @@ class Channel:
         deadline: float,
         expect_response: bool = True,
     ) -> Any:
-        """Send a request and wait for its response; None when it was written and has none.
+        """Send a request and wait for its response.
 
-        May be cancelled at any point: the request then goes out whole or not at all. Raises
-        `RequestTimedOut` at the deadline, `ConnectionLost` and `ProtocolError` when the connection
-        ends, and what encoding raises.
+        May be cancelled at any point: the request is then sent completely or not at all.
+
+        Args:
+            message: Request to send.
+            version: Its API version.
+            deadline: When to stop waiting.
+            expect_response: False for a Produce request with acks=0.
+
+        Returns:
+            The response; None without one, once the request was written.
+
+        Raises:
+            RequestTimedOut: No response before the deadline.
+            ConnectionLost: The connection was closed.
+            ProtocolError: The broker sent an invalid response.
         """
         request = self.submit(message, version, deadline=deadline, expect_response=expect_response)
         try:
@@ -208,8 +238,18 @@ class Channel:
         deadline: float,
         expect_response: bool = True,
     ) -> InFlightRequest[PendingResponse]:
-        """Send a request without waiting: its `payload` is the promise of what `request` gives or
-        raises while it waits. Raises what `request` raises before."""
+        """Send a request without waiting for the response.
+
+        Takes the arguments of `request`.
+
+        Returns:
+            The request, whose `payload` is the future of the response.
+
+        Raises:
+            ConnectionLost: The connection was closed before the request was sent.
+            RequestTimedOut: The deadline had already passed.
+            KafkaError: Too many requests are queued.
+        """
         now = self._now()
         written = message if type(message) is RawRequest else None
         api, response = _api_info(message.api_key if written is None else written.cls.api_key)
@@ -250,29 +290,29 @@ class Channel:
     def _queue(
         self, pending: PendingResponse, deadline: float, expect_response: bool, now: float
     ) -> InFlightRequest[PendingResponse]:
-        """Submit a request behind others, or one that has no response."""
+        """Queue a request that must wait or has no response."""
         in_flight = self._in_flight
         try:
             request = in_flight.submit(pending, deadline, expect_response)
         except QueueFull:
             raise KafkaError(
-                f"{MAX_QUEUED} requests wait for this connection already",
+                f"{MAX_QUEUED} requests are already waiting for this connection",
                 broker=self.name,
                 api=pending.api,
                 retriable=True,
             ) from None
         self._write_now(now)
         if in_flight.queued and not self._write_state.is_writing:
-            self._write_state.wakeup.set()  # the broker may want it later
+            self._write_state.wakeup.set()  # writing may only be possible later
         return request
 
     def close_when_idle(self) -> None:
-        """Close as soon as nothing is under way."""
+        """Close once no request is queued or in flight."""
         self._in_flight.close_when_idle()
         self._timer.reschedule(-NEVER)
 
     def close(self, error: KafkaError) -> None:
-        """End the connection on the client's own wish; waiters get `error`."""
+        """Close the connection on behalf of the client; requests fail with `error`."""
         self.closed_by_client = True
         self.fail(error)
 
@@ -282,7 +322,7 @@ class Channel:
             await task.wait()
 
     def fail(self, error: KafkaError) -> None:
-        """End the connection. Every waiter hears why; later errors are ignored."""
+        """Close the connection and fail all requests. Later errors are ignored."""
         if self._error is not None:
             return
         self._error = error
@@ -305,15 +345,15 @@ class Channel:
             self._on_defect(defect)
 
     def _on_defect(self, defect: BaseException) -> None:
-        """A callback raised, or a decoder: nobody is to wait for ever because of that."""
-        if isinstance(defect, Exception):  # Ctrl-C goes its own way
+        """Close the connection after a callback or decoder raised, so that no caller hangs."""
+        if isinstance(defect, Exception):  # KeyboardInterrupt is re-raised by the caller
             self._defect = self._defect or defect
-        self.fail(ConnectionLost(f"a defect ended the connection: {defect!r}"))
+        self.fail(ConnectionLost(f"connection closed after an internal error: {defect!r}"))
 
     def _error_for(
         self, request: InFlightRequest[PendingResponse], error: KafkaError
     ) -> KafkaError:
-        """What the waiter of one call gets to hear of the end of the connection."""
+        """Return the error of one request when `error` closes the connection."""
         api = request.payload.api
         if isinstance(error, ConnectionLost) or (
             not request.sent and isinstance(error, ProtocolError)
@@ -325,7 +365,7 @@ class Channel:
         return mine
 
     def _write_now(self, now: float) -> None:
-        """Write what may go, as far as the system takes it at once; the writer does the rest."""
+        """Write queued requests as far as the socket accepts them; the writer sends the rest."""
         if self._write_state.is_writing or self._error is not None:
             return
         calls = self._in_flight.take_writable(now)
@@ -333,7 +373,7 @@ class Channel:
             self._on_written(now)
 
     def _send_requests(self, calls: list[InFlightRequest[PendingResponse]]) -> bool:
-        """Write calls that have just been taken; whether the system took all of them at once."""
+        """Write requests; return whether the socket accepted all of them."""
         buffers: list[Buffer] = []
         metrics = self._metrics
         for request in calls:
@@ -345,7 +385,7 @@ class Channel:
         return self._send_buffers(buffers)
 
     def _send_buffers(self, buffers: list[Buffer]) -> bool:
-        """Write; whether the system took all of it at once, and the writer has nothing to do."""
+        """Write buffers; return whether the socket accepted all of them. Else wake the writer."""
         try:
             rest = self._transport.send_nowait(buffers)
         except OSError as error:
@@ -370,7 +410,7 @@ class Channel:
             self._timer.reschedule(-NEVER)
 
     async def _run_writer(self) -> None:
-        """The writer: sends what did not go at once, and what the broker wanted to have later."""
+        """Send what the socket did not accept immediately, and what was throttled."""
         try:
             while self._error is None:
                 if self._write_state.unsent:
@@ -385,7 +425,7 @@ class Channel:
         except OSError as error:
             self.fail(self._disconnect_error(error))
         finally:
-            # A frame may have been cut if this task was cancelled.
+            # A cancelled `send` may have written a partial frame.
             self.fail(ConnectionLost("the client is closing"))
 
     async def _run_reader(self) -> None:
@@ -415,7 +455,7 @@ class Channel:
                     return
                 self._handle_response(frame)
         except KafkaError as error:
-            # At once: who hears of it may go on before the reader does.
+            # Close now, not in the reader task: a woken caller may run before it.
             error.broker = self.name
             self.fail(error)
             raise
@@ -455,23 +495,23 @@ class Channel:
         pending.set_result(response)
 
     def _apply_throttle(self, response: Response, pending: PendingResponse, now: float) -> None:
-        silence = throttle_time_s(response, pending.version)
-        if silence:
+        throttle_s = throttle_time_s(response, pending.version)
+        if throttle_s:
             logger.log(
                 self._throttle_log.level(logging.INFO, None, now),
                 "Throttled by broker %s for %.3f s (quota of %s): no requests to it until then",
                 self.name,
-                silence,
+                throttle_s,
                 pending.api,
                 extra=log_fields(
                     self._fields,
                     broker=self.name,
                     api=pending.api,
-                    throttle_ms=round(silence * 1_000),
+                    throttle_ms=round(throttle_s * 1_000),
                 ),
             )
-            self._metrics.throttle_s += silence
-            self._in_flight.throttle(now + silence)
+            self._metrics.throttle_s += throttle_s
+            self._in_flight.throttle(now + throttle_s)
             self.throttled_until = self._in_flight.throttled_until
 
     async def _watch_deadlines(self) -> None:
@@ -492,28 +532,26 @@ class Channel:
             self.close(ConnectionLost("the connection was closed as it was idle"))
 
     def _unresponsive_error(self, request: InFlightRequest[PendingResponse]) -> ConnectionLost:
-        what = "no answer to {} in time" if request.expects_response else "{} does not get through"
+        what = "no response to {} in time" if request.expects_response else "{} cannot be written"
         return ConnectionLost(
             f"{what.format(request.payload.api)}: the broker is stopped or overloaded, or the"
-            " network drops what is sent"
+            " network drops packets"
         )
 
     def _timeout_error(
         self, request: InFlightRequest[PendingResponse], now: float
     ) -> RequestTimedOut:
         if request.sent:
-            reason = "no answer before the deadline"
+            reason = "no response before the deadline"
         elif now < self._in_flight.throttled_until:
             left = self._in_flight.throttled_until - now
-            reason = (
-                f"not sent before the deadline: the broker asked for silence, {left:.1f} s more"
-            )
+            reason = f"not sent before the deadline: throttled by the broker for {left:.1f} s more"
         else:
             reason = "not sent before the deadline: earlier requests are unanswered"
         return RequestTimedOut(reason, sent=request.sent, broker=self.name, api=request.payload.api)
 
     def _disconnect_error(self, error: OSError | None) -> ConnectionLost:
-        """The error for a stream that ended, with what the client knows of the cause."""
+        """Return the error for a connection that the broker or network ended, with its cause."""
         reason = (
             "the broker closed the connection" if error is None else f"connection lost: {error}"
         )
@@ -524,14 +562,14 @@ class Channel:
         )
         if largest is not None and largest.size_bytes >= LARGE_REQUEST_BYTES:
             reason += (
-                f" after a request of {largest.size_bytes} bytes; a broker answers so what is over"
-                " its socket.request.max.bytes"
+                f" after a request of {largest.size_bytes} bytes; a broker disconnects if a request"
+                " exceeds its socket.request.max.bytes"
             )
         elif self._frame_reader.has_partial_frame:
             reason += " in the middle of a response"
-        elif largest is None and (unheard := self._in_flight.last_one_way) is not None:
+        elif largest is None and (last := self._in_flight.last_one_way) is not None:
             reason += (
-                f"; the last request, {unheard.api} of {unheard.size_bytes} bytes, asked for no"
-                " answer: a broker closes the connection if it fails"
+                f"; the last request, {last.api} of {last.size_bytes} bytes, expected no response:"
+                " a broker disconnects if such a request fails"
             )
         return ConnectionLost(reason, broker=self.name)

@@ -1,7 +1,7 @@
-"""Which requests share a connection.
+"""The connections of a client to one broker, by kind of request.
 
-A broker answers one request of a connection at a time: behind a long poll or a parked JoinGroup
-everything else on that connection waits. So each class of wait has a connection of its own.
+A broker handles the requests of a connection one at a time, so a long poll or a delayed JoinGroup
+blocks all later requests of its connection. Requests that may block have separate connections.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ("ConnectionKind", "connection_kind_for")
 
 
 class ConnectionKind(enum.Enum):
-    """A class of wait; a broker client has at most one connection for each."""
+    """Kind of a connection. A broker client has at most one connection of each kind."""
 
     GENERAL = "general"
     FETCH = "fetch"
     PRODUCE = "produce"
     JOIN = "join"
 
-    # By identity, not by name as Enum has it: lanes are looked up at every request.
+    # Faster than the hash of the name that Enum uses: a kind is looked up for every request.
     __hash__ = object.__hash__
 
 
@@ -36,5 +36,5 @@ _KIND_BY_API: Mapping[int, ConnectionKind] = {
 
 
 def connection_kind_for(api_key: int) -> ConnectionKind:
-    """The lane that requests of an API take unless the caller says otherwise."""
+    """Return the default kind of connection for requests of an API."""
     return _KIND_BY_API.get(api_key, ConnectionKind.GENERAL)

@@ -1,4 +1,4 @@
-"""From a host name and a port to a connection that is ready for requests."""
+"""Set-up of connections: resolution, connect, handshake and version negotiation."""
 
 from __future__ import annotations
 
@@ -43,18 +43,28 @@ __all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport
 logger = logging.getLogger("aiokafkawire.connection")
 
 MAX_IN_FLIGHT = 100
-"""Unanswered requests on one connection; callers that need fewer count their own."""
+"""Unanswered requests on one connection. Callers with a lower limit count their own requests."""
 
 CLIENT_SOFTWARE_NAME = "aiokafkawire"
 
 ADVERTISED_LISTENERS = "advertised.listeners"
-"""The broker's setting that names the addresses in the metadata."""
+"""Broker setting that determines the addresses in the metadata."""
 
 UNKNOWN_HOST_ADVICE = f"check bootstrap_servers, or the broker's {ADVERTISED_LISTENERS}"
 
 
 class Connector:
-    """Makes ready connections to one broker."""
+    """Opens connections to one broker.
+
+    Args:
+        address: Host name and port.
+        name: Broker name for logs and errors.
+        config: Options of the client.
+        runtime: Network and clock.
+        supervisor: Runs the tasks of the connections.
+        handshake: Encryption and authentication.
+        metrics: Metrics to update.
+    """
 
     def __init__(
         self,
@@ -85,10 +95,16 @@ class Connector:
     async def connect(
         self, known: NodeApiVersions | None, timeout_s: float, attempt: int
     ) -> Channel:
-        """Resolve, connect, shake hands, negotiate.
+        """Open a connection that is ready for requests.
 
-        `known` are versions found by probing that still hold; they are not sought again. Raises
-        `ConnectionFailed` with the reason of the last step, `AuthenticationFailed`.
+        Args:
+            known: API versions that were found by probing and are still valid. None to negotiate.
+            timeout_s: Time limit in seconds.
+            attempt: Number of the attempt, for errors. Later attempts wait longer for ApiVersions.
+
+        Raises:
+            ConnectionFailed: A step failed, or the timeout passed.
+            AuthenticationFailed: The broker rejected the credentials.
         """
         deadline = self._runtime.clock.now() + timeout_s
         ready: Channel | None = None
@@ -106,53 +122,53 @@ class Connector:
             raise
         if ready is None:
             raise ConnectionFailed(
-                f"no connection was ready within {timeout_s:g} s: the host does not answer, or what"
-                " listens there is stopped or no Kafka broker",
+                f"no connection within {timeout_s:g} s: the host does not respond, or the server is"
+                " stopped or not a Kafka broker",
                 broker=self.name,
                 attempt=attempt,
             )
         return ready
 
-    async def _negotiate(self, silence_s: float) -> Channel:
+    async def _negotiate(self, response_timeout_s: float) -> Channel:
         negotiation = Negotiation(
             self._override,
             software=CLIENT_SOFTWARE_NAME,
             software_version=__version__,
-            timeout_s=silence_s,
+            timeout_s=response_timeout_s,
         )
         kept = await self._open_channel()
         latest = kept
         try:
-            step = negotiation.begin()
-            while isinstance(step, SendRequest):
-                if step.connection is ConnectionChoice.NEW:
+            action = negotiation.begin()
+            while isinstance(action, SendRequest):
+                if action.connection is ConnectionChoice.NEW:
                     _discard(kept)
                     kept = latest = await self._open_channel()
-                elif step.connection is ConnectionChoice.ADDITIONAL:
+                elif action.connection is ConnectionChoice.ADDITIONAL:
                     latest = await self._open_channel()
-                step = negotiation.handle(await self._send(latest, step))
+                action = negotiation.handle(await self._send(latest, action))
         except BaseException:
             _discard(kept)
             _discard(latest)
             raise
-        if isinstance(step, NegotiationFailed):
+        if isinstance(action, NegotiationFailed):
             _discard(kept)
             _discard(latest)
-            raise step.error
-        return self._keep_channel(step, kept, latest)
+            raise action.error
+        return self._keep_channel(action, kept, latest)
 
-    def _keep_channel(self, step: VersionsNegotiated, kept: Channel, latest: Channel) -> Channel:
-        if step.versions.release is not None:
+    def _keep_channel(self, action: VersionsNegotiated, kept: Channel, latest: Channel) -> Channel:
+        if action.versions.release is not None:
             logger.debug(
-                "Broker %s does not answer ApiVersions: treated as Kafka %s",
+                "Broker %s does not support ApiVersions: treated as Kafka %s",
                 self.name,
-                step.versions.release,
+                action.versions.release,
                 extra=log_fields(self._supervisor.fields, broker=self.name),
             )
-        chosen, other = (latest, kept) if step.on_additional else (kept, latest)
+        chosen, other = (latest, kept) if action.on_additional else (kept, latest)
         if other is not chosen:
             _discard(other)
-        chosen.api_versions = step.versions
+        chosen.api_versions = action.versions
         return chosen
 
     async def _send(self, channel: Channel, action: SendRequest) -> NegotiationEvent:
@@ -167,13 +183,13 @@ class Connector:
             return ConnectionClosed(error.reason)
         except ProtocolError as error:
             raise ConnectionFailed(
-                f"what listens there does not speak Kafka's protocol: {error.reason}",
+                f"the server does not speak the Kafka protocol: {error.reason}",
                 api=error.api,
                 retriable=False,
             ) from error
 
     async def _open_channel(self) -> Channel:
-        """A connection after its handshake, with running tasks."""
+        """Open a connection and perform its handshake."""
         transport = await open_transport(self._runtime, self.address, UNKNOWN_HOST_ADVICE)
         try:
             transport = await self._handshake.wrap(transport, self.address)
@@ -183,7 +199,7 @@ class Connector:
                 raise ConnectionFailed(f"the TLS handshake failed: {error}") from error
             raise
         if not self._supervisor.is_running:
-            # It ended in the moment in which the connection was there.
+            # The client was closed while the connection was being made.
             await _close_transport(transport)
             raise ClientClosed("the client is closed")
         channel = Channel(
@@ -214,20 +230,28 @@ class Connector:
         except (OSError, KafkaError) as error:
             if isinstance(error, AuthenticationFailed):
                 raise
-            raise ConnectionFailed(f"authentication was cut short: {error}") from error
+            raise ConnectionFailed(f"authentication was interrupted: {error}") from error
 
 
 async def open_transport(runtime: Runtime, address: Address, unknown_host_advice: str) -> Transport:
-    """Try each address of the name, each with its share of the time that is left.
+    """Connect to the first address of a host name that accepts.
 
-    Raises `ConnectionFailed`, with `advice` where the name is not known.
+    Each address gets an equal share of the time that is left until the deadline of the scope.
+
+    Args:
+        runtime: Network and clock.
+        address: Host name and port.
+        unknown_host_advice: End of the error text if the name cannot be resolved.
+
+    Raises:
+        ConnectionFailed: The name cannot be resolved, or no address accepts.
     """
     name, port = address
     try:
         found = await runtime.resolve(name, port)
     except OSError as error:
         raise ConnectionFailed(
-            f"the name {name!r} cannot be resolved ({error.strerror or error}):"
+            f"the host name {name!r} cannot be resolved ({error.strerror or error}):"
             f" {unknown_host_advice}"
         ) from error
     failures: list[str] = []
@@ -243,7 +267,7 @@ async def open_transport(runtime: Runtime, address: Address, unknown_host_advice
         else:
             if transport is not None:
                 return transport
-            failures.append(f"{_with_resolved(address, each)}: no answer")
+            failures.append(f"{_with_resolved(address, each)}: no response")
     raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
 
 

@@ -1,4 +1,4 @@
-"""What may come between connecting and the first request: encryption and authentication."""
+"""Encryption and authentication of a new connection."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from aiokafkawire.wire import Request, Response
 __all__ = ("PLAINTEXT", "Exchange", "Handshake", "Plaintext")
 
 Exchange = Callable[[Request[Any], int], Awaitable[Response]]
-"""Send one request in one version on the new connection, and wait for its response."""
+"""Sends a request in a given version on the new connection and returns its response."""
 
 
 class Handshake(Protocol):
-    """Makes a new connection fit for use, before its versions are negotiated.
+    """Encrypts and authenticates a new connection, before its API versions are negotiated.
 
-    Both steps share the connection's setup timeout, and may be cancelled by it. They raise
-    `OSError` for what another attempt may mend, `AuthenticationFailed` for what none will.
+    Both steps run within the setup timeout of the connection, which may cancel them. They raise
+    `OSError` for retriable errors and `AuthenticationFailed` for permanent ones.
     """
 
     async def wrap(self, transport: Transport, address: Address) -> Transport:
-        """Put TLS over a connected transport. `address` has the name that was asked for."""
+        """Return a transport that encrypts (TLS).
+
+        Args:
+            transport: Connected transport.
+            address: Address with the host name to verify, before resolution.
+        """
         ...
 
     async def authenticate(self, exchange: Exchange) -> None:
-        """Prove who we are (SASL)."""
+        """Authenticate the client (SASL).
+
+        Args:
+            exchange: Sends a request on the connection.
+        """
         ...
 
 
@@ -34,9 +43,11 @@ class Plaintext:
     """No encryption and no authentication."""
 
     async def wrap(self, transport: Transport, _: Address) -> Transport:
+        """Return the transport itself."""
         return transport
 
     async def authenticate(self, _: Exchange) -> None:
+        """Send nothing."""
         return None
 
 

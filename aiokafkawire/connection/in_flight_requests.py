@@ -1,8 +1,8 @@
-"""The requests of one connection, from the queue to the answer.
+"""The requests of one connection, from the queue to the response.
 
-A machine: time comes in as `now`, nothing here waits. Kafka answers a connection's requests in
-their order, so an answer must be for the oldest unanswered request; any other shows that the two
-sides no longer agree on where they are.
+A state machine without I/O; the time is the argument `now`. A broker answers the requests of a
+connection in order, so a response must be for the oldest unanswered request. Otherwise client and
+broker are out of sync, and the connection must be closed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = (
 )
 
 MAX_QUEUED = 10_000
-"""Requests that wait for a slot of one connection; each has a caller that waits with it."""
+"""Requests of one connection that may wait to be written; each has a waiting caller."""
 
 MAX_CORRELATION_ID = 2**31 - 1
 
 STALE_HEAP_ENTRIES = 64
-"""Deadlines of finished calls that may stay in the heap, beyond as many as there are calls."""
+"""The heap is pruned when more deadlines than this belong to finished requests."""
 
 T = TypeVar("T")
 
 
 class RequestState(IntEnum):
-    """Where a request stands. An abandoned one keeps its slot: its answer still comes."""
+    """State of a request. An abandoned request occupies its slot until its response arrives."""
 
     QUEUED = 0
     SENT = 1
@@ -49,7 +49,7 @@ class RequestState(IntEnum):
 
 
 class RequestEvent(IntEnum):
-    """What can happen to a request."""
+    """An event of a request."""
 
     WRITTEN = 0
     ANSWERED = 1
@@ -66,24 +66,28 @@ TRANSITIONS = {
     (RequestState.SENT, RequestEvent.CANCELLED): RequestState.ABANDONED,
     (RequestState.ABANDONED, RequestEvent.ANSWERED): RequestState.DONE,
 }
-"""What each event makes of a request. A pair that is absent cannot happen."""
+"""Next state by state and event. A missing pair is a bug."""
 
-# Up to Python 3.11 an enumeration looks for its members by a long way.
+# Up to Python 3.11, enum member access is slow.
 _SENT, _ABANDONED = RequestState.SENT, RequestState.ABANDONED
 _WRITTEN, _ANSWERED = RequestEvent.WRITTEN, RequestEvent.ANSWERED
 
 
 class QueueFull(Exception):
-    """`MAX_QUEUED` requests wait already."""
+    """`MAX_QUEUED` requests are already waiting."""
 
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest(Generic[T]):
-    """One request. `payload` is the caller's; the machine never looks into it.
+    """A request of a connection.
 
-    After `deadline` nobody waits for the answer any more. After `limit` the broker counts as
-    silent, if this request is the oldest that is unanswered or being written. `sent`: bytes of it
-    may have reached the broker, since `sent_at`.
+    Attributes:
+        deadline: When its caller stops waiting.
+        disconnect_at: When the connection is closed if this is still the oldest request that is
+            unanswered or being written.
+        payload: Data of the caller.
+        sent: True once bytes may have reached the broker.
+        sent_at: When the request was written to the socket.
     """
 
     correlation_id: int
@@ -99,11 +103,17 @@ class InFlightRequest(Generic[T]):
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = enum_transition(TRANSITIONS, self.state, event)  # which says what is wrong
+            self.state = enum_transition(TRANSITIONS, self.state, event)  # raises the error
 
 
 class DeadlineResult(NamedTuple, Generic[T]):
-    """What time has brought: calls whose caller must hear of it, and what ends the connection."""
+    """Result of `InFlightRequests.check_deadlines`.
+
+    Attributes:
+        expired: Requests whose deadline has passed; their callers must be notified.
+        unresponsive: A request that shows that the broker is unresponsive: close the connection.
+        is_idle: True if the connection must be closed because it is idle.
+    """
 
     expired: list[InFlightRequest[T]]
     unresponsive: InFlightRequest[T] | None
@@ -111,14 +121,22 @@ class DeadlineResult(NamedTuple, Generic[T]):
 
 
 class InFlightRequests(Generic[T]):
-    """Queue, slots, order, deadlines and throttling of one connection.
+    """Queue, in-flight requests, deadlines and throttling of one connection.
 
-    `request_timeout_s`: how long a request may stay unanswered, or being written, if its own
-    deadline is not later, before the connection is given up. `next_correlation_id` is what the next
-    submitted request will bear. `queue` has what waits for a slot, or for the end of the silence up
-    to `throttled_until`; `one_way` what is being written and expects no answer. `last_one_way` is
-    the last payload that was written and that no answer will tell of. With `closes_when_idle` the
-    connection ends when the last call does.
+    Args:
+        now: Current time.
+        max_in_flight: Slots: requests that may be unanswered at a time.
+        request_timeout_s: How long a request may be unanswered, or being written, before the
+            connection is closed. A request with a later deadline may take until then.
+        max_idle_s: How long a connection without requests stays open.
+        max_queued: Requests that may wait to be written.
+
+    Attributes:
+        next_correlation_id: Correlation id of the next submitted request.
+        queued: Requests that wait for a slot or for `throttled_until`.
+        one_way: Requests that are being written and expect no response.
+        last_one_way: Payload of the last written request without a response.
+        closes_when_idle: True if the connection is closed with its last request.
     """
 
     def __init__(
@@ -145,11 +163,11 @@ class InFlightRequests(Generic[T]):
         self.last_one_way: T | None = None
 
     def __len__(self) -> int:
-        """Requests that are queued, being written, or unanswered."""
+        """Return the number of requests that are queued, being written or unanswered."""
         return len(self.queued) + len(self._awaiting_response) + len(self.one_way)
 
     def next_write_at(self, now: float) -> float:
-        """When `take` will give something, if nothing else happens; infinity if it will not."""
+        """Return when a queued request can be written; infinity if none can yet."""
         if not self.queued:
             return math.inf
         if now < self.throttled_until:
@@ -160,7 +178,16 @@ class InFlightRequests(Generic[T]):
         return math.inf if full else now
 
     def submit(self, payload: T, deadline: float, expects_response: bool) -> InFlightRequest[T]:
-        """Queue a request that was encoded with `next_correlation_id`. Raises `QueueFull`."""
+        """Queue a request that was encoded with `next_correlation_id`.
+
+        Args:
+            payload: Data of the caller.
+            deadline: When the caller stops waiting.
+            expects_response: False for a Produce request with acks=0.
+
+        Raises:
+            QueueFull: Too many requests are waiting.
+        """
         if len(self.queued) >= self._max_queued:
             raise QueueFull
         request = InFlightRequest(
@@ -171,8 +198,11 @@ class InFlightRequests(Generic[T]):
         return request
 
     def submit_and_take(self, payload: T, deadline: float, now: float) -> InFlightRequest[T] | None:
-        """`submit` and `take` in one, for a request that expects a response and has nothing in its
-        way: it is to be written now. None if something is, and then nothing is done."""
+        """Submit and take a request that expects a response, if it can be written now.
+
+        Returns:
+            The request to write, or None: then nothing was changed, and it must be queued.
+        """
         waiting = self._awaiting_response
         # mutation: throttle-ignored
         if self.queued or len(waiting) >= self._max_in_flight or now < self.throttled_until:
@@ -187,7 +217,7 @@ class InFlightRequests(Generic[T]):
         return request
 
     def _register_deadline(self, request: InFlightRequest[T]) -> None:
-        """Note the deadline of a call that bears the next correlation id."""
+        """Register the deadline of a request, and advance the next correlation id."""
         number = request.correlation_id
         # mutation: correlation-ids-reused
         self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
@@ -196,7 +226,7 @@ class InFlightRequests(Generic[T]):
         heapq.heappush(self._deadlines, (request.deadline, number, request))
 
     def take_writable(self, now: float) -> list[InFlightRequest[T]]:
-        """The calls to write now, in their order, as slots and throttling allow."""
+        """Remove and return the queued requests to write now, in order."""
         taken: list[InFlightRequest[T]] = []
         if now < self.throttled_until:
             return taken
@@ -218,7 +248,7 @@ class InFlightRequests(Generic[T]):
         return taken
 
     def mark_written(self, now: float) -> list[InFlightRequest[T]]:
-        """All that was taken is on its way; the calls that expect no answer are done."""
+        """Mark all taken requests as written; return those that expect no response."""
         finished, self.one_way = self.one_way, []
         for request in finished:
             request.apply(_ANSWERED)
@@ -227,9 +257,17 @@ class InFlightRequests(Generic[T]):
         return finished
 
     def complete_next(self, correlation_id: int, now: float) -> tuple[InFlightRequest[T], bool]:
-        """The call that an answer is for, and whether somebody waits for it.
+        """Complete the oldest unanswered request.
 
-        Raises `ProtocolError` if it is not the oldest one.
+        Args:
+            correlation_id: Correlation id of the response.
+            now: Current time.
+
+        Returns:
+            The request, and whether its caller is still waiting.
+
+        Raises:
+            ProtocolError: The response is not for the oldest unanswered request.
         """
         if (
             not self._awaiting_response
@@ -239,7 +277,7 @@ class InFlightRequests(Generic[T]):
         request = self._awaiting_response.popleft()
         wanted = request.state is _SENT
         request.apply(_ANSWERED)
-        # The heap would keep the answer alive, which may be a fetch of many MiB.
+        # The heap refers to the response, which may be a fetch of many MiB.
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].state >= _ABANDONED:
             heapq.heappop(deadlines)
@@ -248,7 +286,7 @@ class InFlightRequests(Generic[T]):
         return request, wanted
 
     def cancel(self, request: InFlightRequest[T], now: float) -> None:
-        """Its caller has gone. Sent, it keeps its slot until its answer comes."""
+        """Cancel a request. A sent request occupies its slot until its response arrives."""
         if request.state is RequestState.QUEUED:
             self.queued.remove(request)
             request.apply(RequestEvent.CANCELLED)
@@ -258,29 +296,29 @@ class InFlightRequests(Generic[T]):
             request.apply(RequestEvent.CANCELLED)
 
     def throttle(self, until: float) -> None:
-        """The broker asked for silence; write nothing before `until`."""
+        """Write nothing before `until`, because the broker throttled the client."""
         self.throttled_until = max(self.throttled_until, until)
 
     def close_when_idle(self) -> None:
-        """End the connection as soon as nothing is under way on it."""
+        """Close the connection once no request is queued or in flight."""
         self._max_idle_s = 0.0
         self.closes_when_idle = True
 
     def next_deadline(self, now: float) -> float:
-        """When `due` may next have something to say, if nothing else happens before."""
+        """Return when `check_deadlines` must be called next."""
         while self._deadlines and self._deadlines[0][2].state >= RequestState.ABANDONED:
             heapq.heappop(self._deadlines)
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
-        for under_way in (self._awaiting_response, self.one_way):
-            if under_way:
-                earliest = min(earliest, under_way[0].disconnect_at)
+        for requests in (self._awaiting_response, self.one_way):
+            if requests:
+                earliest = min(earliest, requests[0].disconnect_at)
         if not len(self):
             return min(earliest, self._idle_since + self._max_idle_s)
-        # Whatever is under way may end now, unobserved: look no later than its idle time after.
+        # Completing a request does not move the timer, so check again after at most the idle time.
         return earliest if self.closes_when_idle else min(earliest, now + self._max_idle_s)
 
     def check_deadlines(self, now: float) -> DeadlineResult[T]:
-        """What the time `now` has brought."""
+        """Expire requests, and report whether the connection must be closed."""
         expired: list[InFlightRequest[T]] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             request = heapq.heappop(self._deadlines)[2]
@@ -292,19 +330,19 @@ class InFlightRequests(Generic[T]):
                 request.apply(RequestEvent.EXPIRED)
                 expired.append(request)
         silent = None
-        for under_way in (self._awaiting_response, self.one_way):
+        for requests in (self._awaiting_response, self.one_way):
             # mutation: silent-broker-never-times-out
-            if under_way and under_way[0].disconnect_at <= now:
-                silent = under_way[0]
+            if requests and requests[0].disconnect_at <= now:
+                silent = requests[0]
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
         return DeadlineResult(expired, silent, idle)
 
     def sent_requests(self) -> list[InFlightRequest[T]]:
-        """The calls of which bytes may have reached the broker, the oldest first."""
+        """Return the requests whose bytes may have reached the broker, oldest first."""
         return [*self._awaiting_response, *self.one_way]
 
     def close(self) -> list[InFlightRequest[T]]:
-        """The connection has ended: all calls that somebody still waits for, the oldest first."""
+        """Remove all requests; return those whose callers are waiting, oldest first."""
         # mutation: queued-requests-hang-after-disconnect
         left = [
             request

@@ -1,4 +1,4 @@
-"""What the connections of one client have done so far, in numbers."""
+"""Metrics of the connections of one client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("ConnectionMetrics",)
 
 @dataclass(slots=True)
 class ConnectionMetrics:
-    """Shared by all connections of a client. Totals only grow; sums are in seconds or bytes."""
+    """Metrics that all connections of a client share. Totals never decrease."""
 
     connections_open: int = 0
     connections_made: int = 0
@@ -23,24 +23,32 @@ class ConnectionMetrics:
     throttle_s: float = 0.0
 
     def record_opened(self) -> None:
-        """A connection was made."""
+        """Count a new connection."""
         self.connections_open += 1
         self.connections_made += 1
 
     def record_response(self, latency_s: float) -> None:
-        """A response came, so long after its request was handed to the socket."""
+        """Count a response.
+
+        Args:
+            latency_s: Seconds since the request was written to the socket.
+        """
         self.responses += 1
         self.latency_sum_s += latency_s
-        if latency_s > self.latency_max_s:  # noqa: PLR1730 - several times as fast as max
+        if latency_s > self.latency_max_s:  # noqa: PLR1730 - several times faster than `max`
             self.latency_max_s = latency_s
 
     def record_closed(self, *, lost: bool) -> None:
-        """A connection ended; `lost`: not by the client's own wish."""
+        """Count the end of a connection.
+
+        Args:
+            lost: True unless the client closed it.
+        """
         self.connections_open -= 1
         self.connections_lost += lost
 
     def snapshot(self) -> dict[str, int | float]:
-        """The numbers under their public names, which end in their unit."""
+        """Return the values by their public names, which end in the unit."""
         average_s = self.latency_sum_s / self.responses if self.responses else 0.0
         return {
             "connections_open": self.connections_open,

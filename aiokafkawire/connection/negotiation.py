@@ -1,10 +1,13 @@
-"""Finding out what a broker speaks.
+"""Negotiation of API versions with a broker, as a state machine.
 
-A machine. Brokers are asked with ApiVersions in the highest version. 0.10 to 2.3 answer a version
-they do not know with error 35 and an empty list (then 0 is asked), later ones with their range.
-0.8 closes the connection on it, 0.9 stays silent. Only a positive answer to a probe shows such an
-old broker, and only if ApiVersions fails in that release's manner before it and right after it: a
-newer one may have been restarting, or paused, or its answers were lost.
+The client sends ApiVersions in its highest version. Kafka 0.10 to 2.3 respond to an unknown version
+with UNSUPPORTED_VERSION (35) and an empty list, and the client continues with version 0. Later
+releases include the range of ApiVersions (KIP-511).
+
+Kafka 0.8 disconnects on ApiVersions, and 0.9 does not respond. The client then probes with requests
+that old releases support. A response to a probe proves an old release only if ApiVersions fails in
+the manner of that release both before the probe and directly after it: otherwise a newer broker
+may just have been restarting or paused, or its response may have been lost.
 """
 
 from __future__ import annotations
@@ -41,10 +44,10 @@ __all__ = (
 )
 
 API_VERSIONS_TIMEOUT_S = 2.0
-"""How long ApiVersions, and each probe, waits for an answer."""
+"""How long to wait for the response to ApiVersions and to each probe."""
 
 CONFIRM_TIMEOUT_S = 0.5
-"""How long the second ApiVersions waits, of a broker that has just answered a probe."""
+"""How long to wait for the response to ApiVersions after the broker has responded to a probe."""
 
 PROBES: tuple[tuple[str, Request[Any]], ...] = (
     ("0.9", ListGroupsRequest()),
@@ -52,40 +55,40 @@ PROBES: tuple[tuple[str, Request[Any]], ...] = (
     ("0.8.1", OffsetFetchRequest(group_id="aiokafkawire-probe")),
     ("0.8.0", MetadataRequest(topics=[])),
 )
-"""The release that an answer to version 0 of a request proves, the newest first."""
+"""Releases, newest first, with the request whose version 0 none of the earlier ones supports."""
 
 RELEASE_IGNORING_API_VERSIONS = "0.9"
-"""Does not answer ApiVersions and goes on; those before close the connection."""
+"""This release does not respond to ApiVersions; earlier ones close the connection."""
 
 
 class ConnectionChoice(Enum):
-    """On which connection to ask: the one in use, a new one instead, or a new one beside it."""
+    """Connection to send on: the current one, a new one instead of it, or an additional one."""
 
     CURRENT = "current"
-    NEW = "fresh"
-    ADDITIONAL = "beside"
+    NEW = "new"
+    ADDITIONAL = "additional"
 
 
-# --- what happened, and what to do ----------------------------------------------------------
+# --- events and actions ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """The broker answered."""
+    """The broker responded."""
 
     response: object
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection without a response."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimedOut:
-    """The broker did not answer in time."""
+    """The broker did not respond in time."""
 
 
 NegotiationEvent = ResponseReceived | ConnectionClosed | ResponseTimedOut
@@ -93,7 +96,7 @@ NegotiationEvent = ResponseReceived | ConnectionClosed | ResponseTimedOut
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Send `request` in `version` and wait for `timeout_s`."""
+    """Send `request` in `version` and wait up to `timeout_s` seconds for the response."""
 
     request: Request[Any]
     version: int
@@ -103,7 +106,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class VersionsNegotiated:
-    """Done. `beside`: the connection opened last is the one to keep, as it gave the answer."""
+    """The versions are known. Keep the additional connection if `on_additional`."""
 
     versions: NodeApiVersions
     on_additional: bool = False
@@ -111,7 +114,7 @@ class VersionsNegotiated:
 
 @dataclass(frozen=True, slots=True)
 class NegotiationFailed:
-    """Nothing to be had from this broker now."""
+    """No versions could be negotiated."""
 
     error: KafkaError
 
@@ -124,14 +127,14 @@ NegotiationAction = SendRequest | VersionsNegotiated | NegotiationFailed
 
 @dataclass(frozen=True, slots=True)
 class AwaitingApiVersions:
-    """ApiVersions is under way."""
+    """ApiVersions was sent."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitingProbe:
-    """Probe number `rung` is under way; `silent` tells how ApiVersions had failed."""
+    """A probe was sent. `timed_out` is False if the broker had disconnected on ApiVersions."""
 
     probe_index: int
     timed_out: bool
@@ -139,7 +142,7 @@ class AwaitingProbe:
 
 @dataclass(frozen=True, slots=True)
 class AwaitingConfirmation:
-    """Probe number `rung` was answered; ApiVersions is asked once more. `silent` as before."""
+    """The broker responded to a probe, and ApiVersions was sent again."""
 
     probe_index: int
     timed_out: bool
@@ -171,6 +174,7 @@ class Negotiation:
         )
 
     def begin(self) -> NegotiationAction:
+        """Return the first action."""
         if self.override is not None and self.override.versions is not None:
             return VersionsNegotiated(self.override.versions)
         assert isinstance(self.state, AwaitingApiVersions)
@@ -179,6 +183,7 @@ class Negotiation:
         )
 
     def handle(self, event: NegotiationEvent) -> NegotiationAction:
+        """Return the next action, after the result of the last one."""
         return transition(TRANSITIONS, self.state, event)(self, self.state, event)
 
     def request_api_versions(
@@ -206,7 +211,7 @@ def on_api_versions(
         versions = versions.without_flexible()
     if not versions.ranges:
         return NegotiationFailed(
-            ProtocolError("the broker says that it speaks nothing", api="ApiVersions")
+            ProtocolError("the broker reports no supported APIs", api="ApiVersions")
         )
     return VersionsNegotiated(versions)
 
@@ -232,18 +237,18 @@ def send_confirmation(
 def send_next_probe(
     negotiation: Negotiation, state: AwaitingProbe, event: ConnectionClosed
 ) -> NegotiationAction:
-    rung = state.probe_index + 1
-    if rung == len(PROBES):
+    probe_index = state.probe_index + 1
+    if probe_index == len(PROBES):
         return NegotiationFailed(_no_response_error(event))
-    negotiation.state = AwaitingProbe(rung, state.timed_out)
-    return _probe_request(negotiation, rung)
+    negotiation.state = AwaitingProbe(probe_index, state.timed_out)
+    return _probe_request(negotiation, probe_index)
 
 
 def on_probe_timeout(
     negotiation: Negotiation, state: AwaitingProbe, event: ResponseTimedOut
 ) -> NegotiationAction:
     if state.timed_out:
-        # The silent release answers the first probe: so this is none, but stopped or not Kafka.
+        # Kafka 0.9 would have responded to the first probe, so this is not an old broker.
         return NegotiationFailed(_no_response_error(event))
     return send_next_probe(negotiation, state, ConnectionClosed("silence"))
 
@@ -258,8 +263,8 @@ def conclude(
         return VersionsNegotiated(NodeApiVersions.for_release(release))
     return NegotiationFailed(
         ConnectionFailed(
-            f"the peer answers as Kafka {release} would, but not on ApiVersions: connections to it"
-            " break"
+            f"the server responds like Kafka {release}, but not to ApiVersions: connections to it"
+            " seem to be unreliable"
         )
     )
 
@@ -267,7 +272,7 @@ def conclude(
 def on_late_api_versions(
     negotiation: Negotiation, _: AwaitingConfirmation, event: ResponseReceived
 ) -> NegotiationAction:
-    # Version 0 was asked: there is no lower one to fall back to.
+    # Version 0 was sent, so there is no lower version to try.
     step = on_api_versions(negotiation, AwaitingApiVersions(0), event)
     return (
         VersionsNegotiated(step.versions, on_additional=True)
@@ -290,7 +295,7 @@ TRANSITIONS: Mapping[
     (AwaitingConfirmation, ConnectionClosed): conclude,
     (AwaitingConfirmation, ResponseTimedOut): conclude,
 }
-"""What to do in each state on each event."""
+"""Handler by state and event."""
 
 
 def _first_version(override: ApiVersionOverride | None) -> int:
@@ -301,27 +306,30 @@ def _first_version(override: ApiVersionOverride | None) -> int:
     return flexible_from - 1
 
 
-def _probe_request(negotiation: Negotiation, rung: int) -> SendRequest:
-    return SendRequest(PROBES[rung][1], 0, negotiation.timeout_s, ConnectionChoice.NEW)
+def _probe_request(negotiation: Negotiation, probe_index: int) -> SendRequest:
+    return SendRequest(PROBES[probe_index][1], 0, negotiation.timeout_s, ConnectionChoice.NEW)
 
 
 def _highest_common_version(response: ApiVersionsResponse, asked: int) -> int | None:
-    """The version to ask after an error 35; always below `asked`, so that this ends."""
+    """Return a version below `asked` to try after UNSUPPORTED_VERSION, or None."""
     if asked == 0:
         return None
-    for told in response.api_keys:
-        if told.api_key == ApiKey.API_VERSIONS and 0 <= told.min_version <= told.max_version:
-            return told.max_version if told.max_version < asked else 0
+    for supported in response.api_keys:
+        if (
+            supported.api_key == ApiKey.API_VERSIONS
+            and 0 <= supported.min_version <= supported.max_version
+        ):
+            return supported.max_version if supported.max_version < asked else 0
     return 0
 
 
 def _no_response_error(event: ConnectionClosed | ResponseTimedOut) -> ConnectionFailed:
     if isinstance(event, ResponseTimedOut):
         return ConnectionFailed(
-            "the peer accepts connections and stays silent: it is stopped, overloaded,"
-            " or no Kafka broker"
+            "the server accepts connections but does not respond: it is stopped, overloaded,"
+            " or not a Kafka broker"
         )
     return ConnectionFailed(
-        f"the peer accepts connections and closes them without an answer ({event.reason}):"
-        " it wants TLS or SASL, is shutting down, or is no Kafka broker"
+        f"the server accepts connections and closes them without a response ({event.reason}):"
+        " it requires TLS or SASL, is shutting down, or is not a Kafka broker"
     )

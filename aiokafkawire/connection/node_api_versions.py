@@ -1,4 +1,4 @@
-"""What a broker speaks, and in which version a request goes out."""
+"""API versions of a broker, and the choice of the version of a request."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _MAX_VERSIONS_OF_2_3: Mapping[int, int] = {
     ApiKey.DESCRIBE_CONFIGS: 2,
     ApiKey.ELECT_LEADERS: 0,
 }
-"""Of the APIs whose later versions are not all flexible: 2.4 has LeaveGroup v3 and v4, for one."""
+"""APIs with non-flexible versions that Kafka 2.3 lacks: 2.4 added LeaveGroup v3, for example."""
 
 
 TRANSACTION_FEATURE = "transaction.version"
 
-# The transaction versions of KIP-890; before them a producer adds partitions itself.
+# Versions of KIP-890. In earlier versions a producer sends AddPartitionsToTxn itself.
 _FIRST_WITH_TRANSACTION_V2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
 
 MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
@@ -58,11 +58,11 @@ MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
-"""The last version that names topics; later ones bear their ids alone."""
+"""The last version with topic names; later versions have only topic ids."""
 
 
 class BrokerVersionRange(NamedTuple):
-    """The versions of one API, both ends included."""
+    """The versions of one API that a broker supports, both ends included."""
 
     min_version: int
     max_version: int
@@ -114,16 +114,18 @@ RELEASES: Mapping[str, Mapping[int, BrokerVersionRange]] = {
     "0.8.1": _V081,
     "0.8.0": _V080,
 }
-"""What the releases speak that cannot be asked, the newest first."""
+"""Versions of the releases without ApiVersions, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeApiVersions:
-    """The versions that one broker speaks.
+    """The API versions that one broker supports.
 
-    `release` is set where it was found by probing or pinned; `features` are the cluster's finalised
-    feature levels as this broker knew them when it was asked. The higher `features_epoch` is the
-    newer; -1: it did not know them yet.
+    Attributes:
+        ranges: Versions by API key.
+        release: Kafka release, if it was found by probing or set by the `api_version` option.
+        features: Finalized feature levels of the cluster, as this broker reported them (KIP-584).
+        features_epoch: Epoch of `features`; -1 if the broker did not report them.
     """
 
     ranges: Mapping[int, BrokerVersionRange]
@@ -141,40 +143,48 @@ class NodeApiVersions:
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse) -> NodeApiVersions:
-        """Read what a broker says of itself; ranges that cannot be are left out."""
+        """Convert an ApiVersions response; invalid ranges are ignored."""
         ranges: dict[int, BrokerVersionRange] = {}
-        for told in response.api_keys:
-            if 0 <= told.min_version <= told.max_version:
+        for supported in response.api_keys:
+            if 0 <= supported.min_version <= supported.max_version:
                 ranges.setdefault(
-                    told.api_key, BrokerVersionRange(told.min_version, told.max_version)
+                    supported.api_key,
+                    BrokerVersionRange(supported.min_version, supported.max_version),
                 )
         produce, fetch = ranges.get(ApiKey.PRODUCE), ranges.get(ApiKey.FETCH)
         if produce is not None and fetch is not None and fetch.min_version >= 4:
-            # 4.x lists Produce from 0 for the sake of an old library, and refuses 0 to 2.
+            # Kafka 4.x lists Produce v0 to v2 for old librdkafka, but rejects them.
             ranges[ApiKey.PRODUCE] = produce._replace(min_version=max(produce.min_version, 3))
         features = {item.name: item.max_version_level for item in response.finalized_features}
         return cls(ranges, None, features, response.finalized_features_epoch)
 
     def without_flexible(self) -> NodeApiVersions:
-        """Return only the versions that Kafka 2.3 has: none of them is flexible (KIP-482)."""
+        """Return only the versions of Kafka 2.3, none of which is flexible (KIP-482)."""
         ranges = {}
-        for key, told in self.ranges.items():
+        for key, supported in self.ranges.items():
             flexible_from = APIS[ApiKey(key)].flexible_from if key in APIS else None
-            high = min(told.max_version, _MAX_VERSIONS_OF_2_3.get(key, told.max_version))
+            high = min(supported.max_version, _MAX_VERSIONS_OF_2_3.get(key, supported.max_version))
             if flexible_from is not None:
                 high = min(high, flexible_from - 1)
-            if told.min_version <= high:
-                ranges[key] = BrokerVersionRange(told.min_version, high)
+            if supported.min_version <= high:
+                ranges[key] = BrokerVersionRange(supported.min_version, high)
         return replace(self, ranges=ranges)
 
     def latest_usable_version(
         self, api_key: int, our_max: int | None = None, our_min: int = 0
     ) -> int:
-        """The highest version that both sides know and that is not unstable.
+        """Return the highest stable version that both client and broker support.
 
-        A version that goes with a feature is not chosen unless this broker told of the feature, or
-        the caller needs it, who knows what others told. Raises `UnsupportedVersion`, naming both
-        ranges.
+        A version that requires a feature is chosen only if this broker reports the feature, or if
+        `our_min` demands the version: another broker may have reported it.
+
+        Args:
+            api_key: Key of the API.
+            our_max: Highest version that the caller accepts.
+            our_min: Lowest version that the caller accepts.
+
+        Raises:
+            UnsupportedVersion: There is no such version. The text has both ranges.
         """
         wanted = (api_key, our_max, our_min)
         version = self._cache.get(wanted)
@@ -191,20 +201,22 @@ class NodeApiVersions:
         first = _FIRST_WITH_TRANSACTION_V2.get(api.key)
         if first is not None and floor < first and self.features.get(TRANSACTION_FEATURE, 0) < 2:
             ceiling = min(ceiling, first - 1)
-        told = self.ranges.get(api_key)
-        if told is None:
-            raise UnsupportedVersion(f"{self._broker_text()} has no {api.name}", api=api.name)
-        version = min(told.max_version, ceiling)
-        if version < told.min_version or version < floor:
+        supported = self.ranges.get(api_key)
+        if supported is None:
             raise UnsupportedVersion(
-                f"{self._broker_text()} has {api.name} {told}, and this needs"
-                f" {BrokerVersionRange(floor, ceiling)}",
+                f"{self._broker_text()} does not support {api.name}", api=api.name
+            )
+        version = min(supported.max_version, ceiling)
+        if version < supported.min_version or version < floor:
+            raise UnsupportedVersion(
+                f"{self._broker_text()} supports {api.name} {supported}, but"
+                f" {BrokerVersionRange(floor, ceiling)} is required",
                 api=api.name,
             )
         return version
 
     def describe(self) -> str:
-        """Name the version that each API's requests go out in: `Produce 11, Fetch 17, ...`."""
+        """Return the version that is used for each API, as `Produce 11, Fetch 17, ...`."""
         chosen = [] if self.release is None else [f"Kafka {self.release}"]
         for key in sorted(self.ranges):
             if key in APIS:
@@ -219,10 +231,10 @@ class NodeApiVersions:
 
 
 def add_version_advice(error: KafkaError, response: type[Response], version: int) -> None:
-    """Name the remedy for a malformed response in a flexible version.
+    """Add advice to the error of a malformed response in a flexible version.
 
-    Mock brokers and proxies get these versions wrong. The bytes stay an error, because a stray one
-    may as well be a field read at the wrong place.
+    Some mock brokers and proxies implement flexible versions incorrectly. This is not tolerated,
+    because an extra byte may also mean that a field was read at the wrong offset.
     """
     faulty = isinstance(error, MalformedMessage) and response.is_flexible(version)
     if faulty and response.api_key != ApiKey.API_VERSIONS:
@@ -233,7 +245,7 @@ def add_version_advice(error: KafkaError, response: type[Response], version: int
 
 @dataclass(frozen=True, slots=True)
 class VersionedRequest(Generic[R]):
-    """A request that is built when the version is known, for APIs whose shape depends on it."""
+    """A request that `build` creates for the chosen version, if its fields depend on it."""
 
     api_key: ApiKey
     build: Callable[[int], Request[R] | RawRequest]
@@ -241,9 +253,11 @@ class VersionedRequest(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionOverride:
-    """What the `api_version` option says: a release before 0.10, or only that it is not one.
+    """Value of the `api_version` option.
 
-    Without `flexible` nothing goes out in a version that releases before 2.4 do not have.
+    Attributes:
+        versions: Versions of a release before 0.10; None to negotiate without probing.
+        flexible: False to send no version that Kafka 2.3 does not support.
     """
 
     versions: NodeApiVersions | None
@@ -251,12 +265,18 @@ class ApiVersionOverride:
 
 
 def parse_api_version(api_version: str | None) -> ApiVersionOverride | None:
-    """Read the `api_version` option; None leaves everything to negotiation.
+    """Parse the `api_version` option.
 
-    "0.8.0", "0.8.1", "0.8.2" and "0.9" (and their later releases, as "0.9.0.1") take the place of
-    negotiation. From "0.10" on a broker can be asked, and is; such a value says that no older one
-    is to be looked for, and below "2.4" that no flexible versions are to be used, whatever the
-    broker says. Raises `InvalidOption`.
+    Args:
+        api_version: "0.8.0", "0.8.1", "0.8.2" or "0.9" (or a patch release such as "0.9.0.1")
+            replaces negotiation. From "0.10" on, versions are negotiated without probing for older
+            releases, and below "2.4" flexible versions are not used. None or "auto" negotiates.
+
+    Returns:
+        The override, or None.
+
+    Raises:
+        InvalidOption: The value is not a Kafka release.
     """
     if api_version is None or api_version == "auto":
         return None
@@ -272,7 +292,7 @@ def parse_api_version(api_version: str | None) -> ApiVersionOverride | None:
         if parts[: release.count(".") + 1] == release.split("."):
             return ApiVersionOverride(NodeApiVersions.for_release(release))
     raise InvalidOption(
-        f"api_version {api_version!r} is not known; below 0.10 there are {', '.join(RELEASES)}"
+        f"unknown api_version {api_version!r}; the releases below 0.10 are {', '.join(RELEASES)}"
     )
 
 
@@ -282,10 +302,18 @@ def choose_version(
     min_version: int = 0,
     max_version: int | None = None,
 ) -> int:
-    """The version in which a request goes to a broker.
+    """Choose the API version of a request.
 
-    A request with a topic whose id is not known goes in the last version that names topics.
-    Raises `UnsupportedVersion`.
+    A request with a topic without an id is sent in the last version with topic names.
+
+    Args:
+        versions: Versions of the broker.
+        message: The request.
+        min_version: Lowest version that the caller accepts.
+        max_version: Highest version that the caller accepts.
+
+    Raises:
+        UnsupportedVersion: Client and broker have no such version in common.
     """
     last = MAX_WITHOUT_TOPIC_IDS.get(message.api_key)
     if (
@@ -298,7 +326,7 @@ def choose_version(
 
 
 def _has_topic_ids(message: Request[Any]) -> bool:
-    """Whether each topic in a request has an id, or the API does not need any."""
+    """Return whether each topic of a request has an id, or the API has no topics."""
     match message:
         case ProduceRequest():
             return _all_ids(message.topic_data)
@@ -307,7 +335,7 @@ def _has_topic_ids(message: Request[Any]) -> bool:
         case OffsetCommitRequest():
             return _all_ids(message.topics)
         case OffsetFetchRequest():
-            # All topics of a group would come back as ids that the caller need not know.
+            # A response for all topics would have ids, which the client may be unable to resolve.
             return all(
                 group.topics is not None and _all_ids(group.topics) for group in message.groups
             )

@@ -18,7 +18,7 @@ __all__ = ("RequestTrace", "make_request_trace")
 logger = logging.getLogger("aiokafkawire.connection.requests")
 
 SIZE_PREFIX_BYTES = 4
-"""The length that precedes each frame."""
+"""Size of the length field before each frame."""
 
 
 class RequestTrace:
@@ -38,7 +38,13 @@ class RequestTrace:
     def log_response(
         self, request: InFlightRequest[PendingResponse], latency_s: float, frame_bytes: int
     ) -> None:
-        """Log a response of `frame_bytes` without its length prefix."""
+        """Log a request with its response.
+
+        Args:
+            request: The request.
+            latency_s: Seconds between the two.
+            frame_bytes: Size of the response without its length prefix.
+        """
         size_bytes = frame_bytes + SIZE_PREFIX_BYTES
         self._log(
             request,
@@ -55,7 +61,7 @@ class RequestTrace:
     def log_failure(
         self, request: InFlightRequest[PendingResponse], error: KafkaError, now: float
     ) -> None:
-        """Log a request that failed on this side: deadline, lost connection, bad response."""
+        """Log a request that failed in the client: deadline, lost connection, invalid response."""
         latency_s = now - request.sent_at if request.sent else None
         when = "before it was sent" if latency_s is None else f"after {latency_s * 1_000:.3f} ms"
         text = f"failed {when}: {error.reason}"

@@ -1,6 +1,8 @@
-"""From which version on a broker leaves it to the client to keep silent (KIP-219).
+"""Throttle time of responses (KIP-219).
 
-Before it a broker delays the answer itself, and the time in it is for information only.
+From certain API versions on, a broker responds immediately and the client must send nothing for the
+throttle time. In earlier versions the broker delays the response, and its throttle time is only for
+information.
 """
 
 from __future__ import annotations
@@ -50,11 +52,16 @@ _CLIENT_THROTTLES_SINCE: Mapping[int, int] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
     ApiKey.DELETE_GROUPS: 1,
 }
-"""Those that came after it, from DeleteGroups on, leave it to the client always."""
+"""First version in which the client throttles. In APIs that are not listed it always does."""
 
 
 def throttle_time_s(response: Response, version: int) -> float:
-    """Seconds of silence that a response asks the client for; 0 mostly."""
+    """Return for how many seconds the client must send nothing to the broker.
+
+    Args:
+        response: Any response.
+        version: Its API version.
+    """
     asked: Any = getattr(response, "throttle_time_ms", 0)
     if asked <= 0 or version < _CLIENT_THROTTLES_SINCE.get(response.api_key, 0):
         return 0.0

@@ -39,7 +39,7 @@ async def test_a_node_has_one_client_until_it_moves():
         assert client.name == "1 at one:9092"
         moved = brokers.for_node(ONE_MOVED)
         assert moved is not client
-        with pytest.raises(ConnectionLost, match="does not list this address"):
+        with pytest.raises(ConnectionLost, match="no longer lists this address"):
             await client.get_api_versions(soon())
 
 

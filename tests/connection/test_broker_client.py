@@ -244,7 +244,7 @@ async def test_a_retired_client_probes_and_keeps_nothing():
             assert await client.probe(HEARTBEAT, deadline=soon())
             assert server.accepted == count
             assert not client.is_connected
-        with pytest.raises(ConnectionLost, match="does not list"):
+        with pytest.raises(ConnectionLost, match="no longer lists"):
             await client.request(HEARTBEAT, deadline=soon())
         client.abort()
         with pytest.raises(ClientClosed):
@@ -479,7 +479,7 @@ async def test_a_silent_socket_is_told_before_the_setup_timeout():
             pass
 
     async with serve(silent) as server, client_of(server.address, **QUICK) as client:
-        with pytest.raises(ConnectionFailed, match=r"stays silent.*no Kafka broker"):
+        with pytest.raises(ConnectionFailed, match=r"does not respond.*not a Kafka broker"):
             await client.request(HEARTBEAT, deadline=soon())
 
 
@@ -520,7 +520,7 @@ async def test_a_port_that_hangs_up_on_everything_is_no_broker():
         await connection.receive()
 
     async with serve(hangs_up) as server, client_of(server.address, **QUICK) as client:
-        with pytest.raises(ConnectionFailed, match="closes them without an answer"):
+        with pytest.raises(ConnectionFailed, match="closes them without a response"):
             await client.request(HEARTBEAT, deadline=soon())
         assert server.accepted == 1 + len(PROBES)
 
@@ -562,7 +562,7 @@ async def test_a_0_10_broker_is_asked_again_in_version_0():
         assert server.accepted == 1
         versions = await client.get_api_versions(soon())
         assert versions.ranges[ApiKey.HEARTBEAT] == (0, 1)
-        with pytest.raises(UnsupportedVersion, match="has no OffsetCommit") as caught:
+        with pytest.raises(UnsupportedVersion, match="does not support OffsetCommit") as caught:
             await client.request(COMMIT, deadline=soon())
         assert caught.value.broker == str(server.address)
     assert [(header.api_key, header.api_version) for header in broker.seen] == [
@@ -658,7 +658,7 @@ async def test_a_close_after_a_request_without_an_answer_is_a_warning(
                     await anyio.lowlevel.checkpoint()
     (told,) = caplog.records
     assert "the last request, Produce of" in told.getMessage()
-    assert "asked for no answer" in told.getMessage()
+    assert "expected no response" in told.getMessage()
 
 
 async def test_connections_that_break_together_are_told_once_and_whoever_asks_hears(
@@ -710,7 +710,9 @@ async def test_who_waits_until_a_broker_may_be_written_to_waits_for_its_silence_
         # uvloop's clock counts milliseconds.
         assert anyio.current_time() - began > 0.03 - 0.001
         assert client.submit(HEARTBEAT, deadline=soon()) is None
-        with pytest.raises(RequestTimedOut, match=r"asked for silence, 5.* s more") as caught:
+        with pytest.raises(
+            RequestTimedOut, match=r"throttled by the broker for 5.* s more"
+        ) as caught:
             await client.ready(ApiKey.HEARTBEAT, soon(0.01))
         assert not caught.value.sent
 
@@ -823,7 +825,7 @@ async def test_a_retired_client_finishes_and_takes_no_more():
         with anyio.fail_after(20):
             while client.is_connected:
                 await anyio.lowlevel.checkpoint()
-        with pytest.raises(ConnectionLost, match="does not list this address") as caught:
+        with pytest.raises(ConnectionLost, match="no longer lists this address") as caught:
             await client.request(HEARTBEAT, deadline=soon())
         assert not caught.value.sent
 

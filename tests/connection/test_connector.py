@@ -100,7 +100,7 @@ async def test_nothing_ready_within_the_setup_timeout_says_so():
     hole = Address("192.0.2.1", 9092)
     async with hosted() as (_, supervisor):
         with pytest.raises(
-            ConnectionFailed, match=r"192\.0\.2\.1:9092: no answer|within 0\.05 s"
+            ConnectionFailed, match=r"192\.0\.2\.1:9092: no response|within 0\.05 s"
         ) as caught:
             await connector(BlackHole(hole, hole), supervisor, hole).connect(None, 0.05, 3)
         assert caught.value.broker == "1 at test"

@@ -72,7 +72,7 @@ async def test_refused_credentials_are_final():
 
 async def test_an_authentication_cut_short_may_be_tried_again():
     async with serve(ScriptedBroker()) as server:
-        with pytest.raises(ConnectionFailed, match="authentication was cut short") as caught:
+        with pytest.raises(ConnectionFailed, match="authentication was interrupted") as caught:
             await connect(server.address, Recorded(authenticate=OSError("reset")))
         assert caught.value.retriable
 
