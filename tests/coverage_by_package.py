@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HELD = ("wire", "records", "connection", "group", "producer", "consumer")
+CHECKED = ("wire", "records", "connection", "group", "producer", "consumer")
 """Subpackages that must have `LEAST_PERCENT`; the others are only shown."""
 LEAST_PERCENT = 90.0
 PACKAGE = "aiokafkawire"
@@ -29,7 +29,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Room:
+class PackageCoverage:
     lines: Share
     branches: Share
 
@@ -38,36 +38,39 @@ class Room:
         return min(self.lines.percent, self.branches.percent) >= LEAST_PERCENT
 
 
-def by_room(report: Mapping[str, Any]) -> dict[str, Room]:
+def by_package(report: Mapping[str, Any]) -> dict[str, PackageCoverage]:
     """Sum a coverage.py report with branches by subpackage."""
-    rooms: dict[str, Room] = {}
+    packages: dict[str, PackageCoverage] = {}
     for name, file in report["files"].items():
         parts = Path(name).parts
         inside = parts[parts.index(PACKAGE) + 1 :]
-        room = rooms.setdefault(inside[0] if len(inside) > 1 else "(top)", Room(Share(), Share()))
-        summary = file["summary"]
-        room.lines.covered += summary["covered_lines"]
-        room.lines.of += summary["num_statements"]
-        room.branches.covered += summary["covered_branches"]
-        room.branches.of += summary["num_branches"]
-    return rooms
-
-
-def table(rooms: Mapping[str, Room]) -> Iterable[str]:
-    yield f"{'room':<12} {'lines':>16} {'branches':>16}"
-    for name in (*HELD, *sorted(rooms.keys() - set(HELD))):
-        room = rooms.get(name, Room(Share(), Share()))
-        shares = (
-            f"{share.percent:6.1f} % of {share.of:5d}" for share in (room.lines, room.branches)
+        package = packages.setdefault(
+            inside[0] if len(inside) > 1 else "(top)", PackageCoverage(Share(), Share())
         )
-        note = "" if name not in HELD or room.enough else f"  under {LEAST_PERCENT:.0f} %"
+        summary = file["summary"]
+        package.lines.covered += summary["covered_lines"]
+        package.lines.of += summary["num_statements"]
+        package.branches.covered += summary["covered_branches"]
+        package.branches.of += summary["num_branches"]
+    return packages
+
+
+def table(packages: Mapping[str, PackageCoverage]) -> Iterable[str]:
+    yield f"{'room':<12} {'lines':>16} {'branches':>16}"
+    for name in (*CHECKED, *sorted(packages.keys() - set(CHECKED))):
+        package = packages.get(name, PackageCoverage(Share(), Share()))
+        shares = (
+            f"{share.percent:6.1f} % of {share.of:5d}"
+            for share in (package.lines, package.branches)
+        )
+        note = "" if name not in CHECKED or package.enough else f"  under {LEAST_PERCENT:.0f} %"
         yield f"{name:<12} {' '.join(shares)}{note}"
 
 
 def main(path: str) -> int:
-    rooms = by_room(json.loads(Path(path).read_text(encoding="utf-8")))
-    print("\n".join(table(rooms)))
-    missing = [name for name in HELD if name not in rooms or not rooms[name].enough]
+    packages = by_package(json.loads(Path(path).read_text(encoding="utf-8")))
+    print("\n".join(table(packages)))
+    missing = [name for name in CHECKED if name not in packages or not packages[name].enough]
     if missing:
         print(f"coverage under {LEAST_PERCENT:.0f} %: {', '.join(missing)}", file=sys.stderr)
     return 1 if missing else 0

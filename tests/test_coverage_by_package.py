@@ -21,9 +21,10 @@ def file(lines: int, of_lines: int, branches: int, of_branches: int) -> dict[str
 
 def report(**changed: dict[str, object]) -> dict[str, object]:
     files = {
-        f"aiokafkawire/{room}/a.py": file(95, 100, 19, 20) for room in coverage_by_package.HELD
+        f"aiokafkawire/{package}/a.py": file(95, 100, 19, 20)
+        for package in coverage_by_package.CHECKED
     }
-    files |= {f"aiokafkawire/{room}/a.py": entry for room, entry in changed.items()}
+    files |= {f"aiokafkawire/{package}/a.py": entry for package, entry in changed.items()}
     return {"files": files}
 
 
@@ -31,7 +32,7 @@ def test_files_of_a_package_are_summed() -> None:
     found = report()
     found["files"]["aiokafkawire/group/sub/b.py"] = file(5, 100, 0, 0)  # type: ignore[index]
     found["files"]["aiokafkawire/config.py"] = file(1, 1, 0, 0)  # type: ignore[index]
-    summed = coverage_by_package.by_room(found)
+    summed = coverage_by_package.by_package(found)
     assert summed["group"].lines.percent == 50
     assert summed["group"].branches.percent == 95
     assert summed["(top)"].branches.percent == 100
@@ -56,7 +57,7 @@ def test_a_package_with_low_coverage_fails(
     path.write_text(json.dumps(report(**changed)))
     assert coverage_by_package.main(str(path)) == code
     printed = capsys.readouterr()
-    assert all(room in printed.out for room in coverage_by_package.HELD)
+    assert all(package in printed.out for package in coverage_by_package.CHECKED)
     assert bool(printed.err) == bool(code)
 
 

@@ -37,7 +37,7 @@ BRIDGE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-
 EAGER: dict[str, Any] = LONG | {"partition_assignment_strategy": ["range"]}
 
 
-class Notes(RebalanceListener):
+class ListenerLog(RebalanceListener):
     """Callbacks of a listener in order; empty rebalances are left out."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class Notes(RebalanceListener):
 @asynccontextmanager
 async def member(
     bootstrap_servers: str, group_id: str, *topics: str, **options: Any
-) -> AsyncIterator[tuple[Consumer, Notes]]:
-    notes = Notes()
+) -> AsyncIterator[tuple[Consumer, ListenerLog]]:
+    notes = ListenerLog()
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
@@ -251,7 +251,7 @@ async def test_a_topic_more_by_pattern_takes_nothing(
     first = await new_topic()
     await fill(bootstrap_servers, first, numbered(5))
     later = f"later-{group_id}"
-    notes = Notes()
+    notes = ListenerLog()
     async with member(bootstrap_servers, group_id, metadata_max_age_ms=100) as (one, _):
         one.subscribe(pattern=re.compile(f"{first}|{later}"), listener=notes)
         await take(one, 5)

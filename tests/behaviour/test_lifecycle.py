@@ -291,7 +291,7 @@ class Clumsy:
         pass
 
 
-async def owning(bootstrap_servers: str, topic: str, group_id: str) -> Consumer:
+async def make_unpicklable(bootstrap_servers: str, topic: str, group_id: str) -> Consumer:
     consumer = Consumer(bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)
     consumer.subscribe([topic], listener=Clumsy())
     await consumer.start()
@@ -305,7 +305,7 @@ async def owning(bootstrap_servers: str, topic: str, group_id: str) -> Consumer:
 async def test_what_failed_after_the_last_call_is_raised_by_stop(
     bootstrap_servers: str, topic: str, group_id: str
 ):
-    consumer = await owning(bootstrap_servers, topic, group_id)
+    consumer = await make_unpicklable(bootstrap_servers, topic, group_id)
     with pytest.raises(LookupError, match="cannot save"):
         await consumer.stop()
     await consumer.stop()
@@ -316,7 +316,7 @@ async def test_what_failed_after_the_last_call_is_a_note_of_the_bodys_exception(
     bootstrap_servers: str, topic: str, group_id: str
 ):
     mine = ValueError("mine")
-    consumer = await owning(bootstrap_servers, topic, group_id)
+    consumer = await make_unpicklable(bootstrap_servers, topic, group_id)
     await consumer.__aexit__(ValueError, mine, None)
     assert mine.__notes__ == ["cannot save"]
 

@@ -24,7 +24,7 @@ from tests.behaviour.support import (
     spread,
     take,
 )
-from tests.behaviour.test_cooperative import COOPERATIVE, EAGER, Notes
+from tests.behaviour.test_cooperative import COOPERATIVE, EAGER, ListenerLog
 
 pytestmark = [pytest.mark.slow, needs("static members")]
 
@@ -34,8 +34,8 @@ LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
 @asynccontextmanager
 async def static(
     bootstrap_servers: str, group_id: str, topic: str, name: str, **options: Any
-) -> AsyncIterator[tuple[Consumer, Notes]]:
-    notes = Notes()
+) -> AsyncIterator[tuple[Consumer, ListenerLog]]:
+    notes = ListenerLog()
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,

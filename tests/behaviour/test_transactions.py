@@ -64,7 +64,9 @@ def transactional_id(group_id: str) -> str:
     return group_id.replace("group", "transactions")
 
 
-def teller(bootstrap_servers: str, transactional_id: str, **options: Any) -> Producer:
+def transactional_producer(
+    bootstrap_servers: str, transactional_id: str, **options: Any
+) -> Producer:
     return Producer(
         bootstrap_servers=bootstrap_servers, transactional_id=transactional_id, **options
     )
@@ -77,7 +79,7 @@ async def ends(
         return await consumer.end_offsets(*partitions_of(topic, partitions))
 
 
-async def all_over(bootstrap_servers: str, topic: str, partitions: int = 1) -> None:
+async def transactions_ended(bootstrap_servers: str, topic: str, partitions: int = 1) -> None:
     """Wait until no transaction is open: markers are written after a commit was acknowledged."""
     with anyio.fail_after(WITHIN_S):
         while True:
@@ -108,7 +110,7 @@ async def test_a_committed_transaction_is_seen_whole(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str
 ):
     one, two = await new_topic(2), await new_topic()
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         async with producer.transaction():
             deliveries = [
                 await producer.send(one, value, partition=number % 2)
@@ -120,8 +122,8 @@ async def test_a_committed_transaction_is_seen_whole(
             assert await read_all(bootstrap_servers, one, 2) == []
             assert await read_all(bootstrap_servers, two, level=UNCOMMITTED) == [b"other"]
         assert [(await each).partition for each in deliveries] == [0, 1] * 5
-        await all_over(bootstrap_servers, one, 2)
-        await all_over(bootstrap_servers, two)
+        await transactions_ended(bootstrap_servers, one, 2)
+        await transactions_ended(bootstrap_servers, two)
         assert await read_all(bootstrap_servers, one, 2) == numbered(10)[::2] + numbered(10)[1::2]
         assert await read_all(bootstrap_servers, two) == [b"other"]
 
@@ -129,7 +131,7 @@ async def test_a_committed_transaction_is_seen_whole(
 async def test_what_a_transaction_raises_comes_through_and_aborts_it(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         waiting = []
 
         async def fail() -> None:
@@ -144,13 +146,13 @@ async def test_what_a_transaction_raises_comes_through_and_aborts_it(
             await waiting[0]
         async with producer.transaction():
             await producer.send(topic, b"yes")
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
         assert await read_all(bootstrap_servers, topic) == [b"yes"]
         assert b"no" in await read_all(bootstrap_servers, topic, level=UNCOMMITTED)
 
 
 async def test_transactions_by_hand(bootstrap_servers: str, topic: str, transactional_id: str):
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         for number, value in enumerate(numbered(6)):
             await producer.begin_transaction()
             await producer.send(topic, value)
@@ -159,27 +161,27 @@ async def test_transactions_by_hand(bootstrap_servers: str, topic: str, transact
             else:
                 await producer.flush()
                 await producer.abort_transaction()
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
         kept = [value for number, value in enumerate(numbered(6)) if number % 3]
         assert await read_all(bootstrap_servers, topic) == kept
 
 
 async def test_a_transaction_of_nothing(bootstrap_servers: str, topic: str, transactional_id: str):
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         async with producer.transaction():
             pass
         await producer.begin_transaction()
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send(topic, b"something")
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     assert await read_all(bootstrap_servers, topic) == [b"something"]
 
 
 async def test_a_cancelled_transaction_is_aborted(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         with anyio.CancelScope() as scope:
             async with producer.transaction():
                 await producer.send_and_wait(topic, b"no")
@@ -188,22 +190,22 @@ async def test_a_cancelled_transaction_is_aborted(
         assert scope.cancelled_caught
         async with producer.transaction():
             await producer.send(topic, b"yes")
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     assert await read_all(bootstrap_servers, topic) == [b"yes"]
 
 
 async def test_an_application_that_died_in_a_transaction_recovers(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
-    gone = teller(bootstrap_servers, transactional_id)
+    gone = transactional_producer(bootstrap_servers, transactional_id)
     await gone.start()
     await gone.begin_transaction()
     await gone.send_and_wait(topic, b"no")
     gone._lifecycle.abort()
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         async with producer.transaction():
             await producer.send(topic, b"yes")
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     assert await read_all(bootstrap_servers, topic) == [b"yes"]
 
 
@@ -213,7 +215,7 @@ async def test_an_application_that_died_in_a_transaction_recovers(
 async def test_the_older_of_two_producers_is_fenced_and_nothing_of_it_is_seen(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
-    async with two_of_one_name(bootstrap_servers, transactional_id) as (older, newer):
+    async with two_producers_with_one_id(bootstrap_servers, transactional_id) as (older, newer):
         await older.start()
         await older.begin_transaction()
         await older.send_and_wait(topic, b"no")
@@ -237,16 +239,16 @@ async def test_the_older_of_two_producers_is_fenced_and_nothing_of_it_is_seen(
                 await call()
         async with newer.transaction():
             await newer.send(topic, b"yes, again")
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     assert await read_all(bootstrap_servers, topic) == [b"yes", b"yes, again"]
 
 
 @asynccontextmanager
-async def two_of_one_name(
+async def two_producers_with_one_id(
     bootstrap_servers: str, transactional_id: str
 ) -> AsyncIterator[tuple[Producer, Producer]]:
     """Two producers of one name, to be started by the test, stopped whatever became of them."""
-    pair = [teller(bootstrap_servers, transactional_id) for _ in range(2)]
+    pair = [transactional_producer(bootstrap_servers, transactional_id) for _ in range(2)]
     try:
         yield pair[0], pair[1]
     finally:
@@ -264,7 +266,7 @@ async def test_a_reader_of_committed_records_stops_before_what_is_open(
     [partition] = partitions_of(topic, 1)
     await fill(bootstrap_servers, topic, numbered(3))
     async with (
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
         reading(bootstrap_servers, topic, isolation_level=COMMITTED) as careful,
         reading(bootstrap_servers, topic) as other,
     ):
@@ -291,14 +293,14 @@ async def test_positions_pass_over_markers_and_aborted_records(
     bootstrap_servers: str, topic: str, transactional_id: str, group_id: str
 ):
     [partition] = partitions_of(topic, 1)
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         async with producer.transaction():
             await producer.send_and_wait(topic, b"yes")
         for _ in range(3):
             await producer.begin_transaction()
             await producer.send_and_wait(topic, b"no")
             await producer.abort_transaction()
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     async with reading(
         bootstrap_servers,
         topic,
@@ -325,8 +327,8 @@ async def test_many_transactions_one_after_the_other_and_beside_each_other(
     bootstrap_servers: str, topic: str, transactional_id: str
 ):
     async with (
-        teller(bootstrap_servers, f"{transactional_id}-a") as one,
-        teller(bootstrap_servers, f"{transactional_id}-b") as two,
+        transactional_producer(bootstrap_servers, f"{transactional_id}-a") as one,
+        transactional_producer(bootstrap_servers, f"{transactional_id}-b") as two,
     ):
         for number in range(6):
             await one.begin_transaction()
@@ -337,7 +339,7 @@ async def test_many_transactions_one_after_the_other_and_beside_each_other(
                 await producer.flush()
             await (one.abort_transaction if number % 2 else one.commit_transaction)()
             await (two.abort_transaction if number % 3 else two.commit_transaction)()
-        await all_over(bootstrap_servers, topic)
+        await transactions_ended(bootstrap_servers, topic)
     found = await read_all(bootstrap_servers, topic)
     for name, kept in ((b"a", (0, 2, 4)), (b"b", (0, 3))):
         mine = [value for value in found if value is not None and value.startswith(name)]
@@ -358,9 +360,9 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         Consumer(
             source, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER
         ) as consumer,
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
     ):
-        await take_up_to(consumer, 4)
+        await copy_up_to(consumer, 4)
 
         async def fail() -> None:
             async with producer.transaction():
@@ -372,14 +374,14 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
             await fail()
         assert await committed(consumer, partition) is None
         await consumer.seek_to_committed()
-        first = await take_up_to(consumer, 4)
+        first = await copy_up_to(consumer, 4)
         assert first == numbered(4)
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets_to_transaction(consumer)
             # What is read on meanwhile is not part of it.
-            await take_up_to(consumer, 2)
-        await all_over(bootstrap_servers, target)
+            await copy_up_to(consumer, 2)
+        await transactions_ended(bootstrap_servers, target)
         assert await committed(consumer, partition) == 4
         assert consumer.positions()[partition].offset == 6
         async with producer.transaction():
@@ -391,7 +393,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
     assert await read_all(bootstrap_servers, target) == [b"yes"]
 
 
-async def take_up_to(consumer: Consumer, count: int) -> list[bytes | None]:
+async def copy_up_to(consumer: Consumer, count: int) -> list[bytes | None]:
     """Return the values of exactly this number of records, which must be there."""
     values: list[bytes | None] = []
     with anyio.fail_after(WITHIN_S):
@@ -410,7 +412,7 @@ async def test_the_next_owner_waits_for_offsets_of_an_open_transaction(
     [partition] = partitions_of(source, 1)
     await fill(bootstrap_servers, source, numbered(5))
     async with (
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
         reading(bootstrap_servers, source, group_id=group_id, enable_auto_commit=False) as next_one,
     ):
         found: list[int] = []
@@ -439,9 +441,9 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
         Consumer(
             source, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER
         ) as consumer,
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
     ):
-        await take_up_to(consumer, 3)
+        await copy_up_to(consumer, 3)
         now = consumer.group_metadata()
         for stale in (
             GroupMetadata(group_id, now.generation_id - 1, now.member_id),
@@ -453,12 +455,12 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets_to_transaction(consumer)
-        await all_over(bootstrap_servers, target)
+        await transactions_ended(bootstrap_servers, target)
         assert await committed(consumer, partition) == 3
     assert await read_all(bootstrap_servers, target) == [b"yes"]
 
 
-class Losses(RebalanceListener):
+class LossListener(RebalanceListener):
     def __init__(self) -> None:
         self.notified = anyio.Event()
 
@@ -477,13 +479,13 @@ async def test_a_worker_that_takes_too_long_commits_nothing(
         "session_timeout_ms": 500,
         "max_poll_interval_ms": 500,
     }
-    losses = Losses()
+    losses = LossListener()
     async with (
         Consumer(bootstrap_servers=bootstrap_servers, group_id=group_id, **options) as consumer,
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
     ):
         consumer.subscribe([source], listener=losses)
-        await take_up_to(consumer, 3)
+        await copy_up_to(consumer, 3)
 
         async def work_too_long() -> None:
             async with producer.transaction():
@@ -498,11 +500,11 @@ async def test_a_worker_that_takes_too_long_commits_nothing(
         with pytest.raises(TransactionFailed) as raised:
             await send_with_offsets(producer, target, {partition: 3}, consumer.group_metadata())
         assert isinstance(raised.value.__cause__, CommitFailed)
-        assert await take_up_to(consumer, 3) == numbered(3)
+        assert await copy_up_to(consumer, 3) == numbered(3)
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets_to_transaction(consumer)
-        await all_over(bootstrap_servers, target)
+        await transactions_ended(bootstrap_servers, target)
         assert await committed(consumer, partition) == 3
     assert await read_all(bootstrap_servers, target) == [b"yes"]
 
@@ -523,7 +525,7 @@ async def test_auto_commit_and_offsets_in_a_transaction_do_not_go_together(
 ):
     async with (
         Consumer(topic, bootstrap_servers=bootstrap_servers, group_id=group_id) as consumer,
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
     ):
         with pytest.raises(ValueError, match="enable_auto_commit"):
             async with producer.transaction():
@@ -537,7 +539,7 @@ async def test_auto_commit_and_offsets_in_a_transaction_do_not_go_together(
 async def test_a_detached_transaction_is_ended_from_elsewhere(
     bootstrap_servers: str, topic: str, transactional_id: str, commit: bool
 ):
-    async with teller(bootstrap_servers, transactional_id) as producer:
+    async with transactional_producer(bootstrap_servers, transactional_id) as producer:
         await producer.begin_transaction()
         await producer.send(topic, b"detached")
         detached = await producer.detach_transaction()
@@ -550,7 +552,7 @@ async def test_a_detached_transaction_is_ended_from_elsewhere(
         await aiokafkawire.end_detached_transaction(
             elsewhere, commit=commit, bootstrap_servers=bootstrap_servers
         )
-    await all_over(bootstrap_servers, topic)
+    await transactions_ended(bootstrap_servers, topic)
     assert await read_all(bootstrap_servers, topic) == ([b"detached"] if commit else [])
 
 
@@ -568,7 +570,7 @@ class StreamWorker:
             isolation_level=COMMITTED,
             **(MEMBER | {"session_timeout_ms": 30_000}),
         )
-        self.producer = teller(bootstrap_servers, name)
+        self.producer = transactional_producer(bootstrap_servers, name)
         self.copied = 0
         self.aborted = 0
         self.fail_at: Sequence[int] = ()
@@ -621,7 +623,7 @@ async def test_the_loop_of_stream_workers_gives_each_record_once(
         with anyio.fail_after(WITHIN_S):
             while one.copied + two.copied < each * partitions:
                 await one.turn()
-    await all_over(bootstrap_servers, target, partitions)
+    await transactions_ended(bootstrap_servers, target, partitions)
     found = await read_all(bootstrap_servers, target, partitions)
     assert len(found) == each * partitions
     assert set(found) == spread_values(each, partitions)
@@ -638,9 +640,9 @@ async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
     options: dict[str, Any] = {"bootstrap_servers": bootstrap_servers, "group_id": group_id}
     async with (
         Consumer(source, **options, **MEMBER) as one,
-        teller(bootstrap_servers, transactional_id) as producer,
+        transactional_producer(bootstrap_servers, transactional_id) as producer,
     ):
-        await take_up_to(one, 6)
+        await copy_up_to(one, 6)
         async with Consumer(source, **options, **MEMBER) as two:
 
             async def settle_inside() -> None:
@@ -659,5 +661,5 @@ async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
             async with producer.transaction():
                 await producer.send(target, b"yes")
                 await producer.send_offsets_to_transaction(one)
-        await all_over(bootstrap_servers, target)
+        await transactions_ended(bootstrap_servers, target)
     assert await read_all(bootstrap_servers, target) == [b"yes"]

@@ -26,7 +26,7 @@ FOLLOWER, THIRD = 2, 3
 LONG_MS = 10_000
 
 
-class World:
+class AckHarness:
     """A partition that this node leads, with one record that nobody else has yet."""
 
     def __init__(self) -> None:
@@ -70,55 +70,55 @@ class World:
 class _Call:
     """The parts of a request context that are used."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AckHarness) -> None:
         self.state = world
         self.node_id = NODE
         self.connection = world.connection
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def world() -> AckHarness:
+    return AckHarness()
 
 
-async def test_acks_all_needs_the_whole_isr(world: World) -> None:
+async def test_acks_all_needs_the_whole_isr(world: AckHarness) -> None:
     assert await world.outcome(lambda: world.fetched(FOLLOWER), lambda: world.fetched(THIRD)) == (
         E.NONE,
         0,
     )
 
 
-async def test_acks_all_ignores_replicas_that_left_the_isr(world: World) -> None:
+async def test_acks_all_ignores_replicas_that_left_the_isr(world: AckHarness) -> None:
     def shrink() -> None:
         world.replica.handle(IsrRecorded((NODE, FOLLOWER)), 0.0)
 
     assert await world.outcome(lambda: world.fetched(FOLLOWER), shrink) == (E.NONE, 0)
 
 
-async def test_not_enough_replicas_is_returned_when_the_isr_shrinks(world: World) -> None:
+async def test_not_enough_replicas_is_returned_when_the_isr_shrinks(world: AckHarness) -> None:
     def shrink() -> None:
         world.replica.handle(IsrRecorded((NODE,)), 0.0)
 
     assert await world.outcome(shrink, min_in_sync=2) == (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)
 
 
-async def test_acks_above_1_wait_for_that_many_replicas(world: World) -> None:
+async def test_acks_above_1_wait_for_that_many_replicas(world: AckHarness) -> None:
     assert await world.outcome(lambda: world.fetched(THIRD), acks=2) == (E.NONE, 0)
 
 
 @pytest.mark.parametrize("acks", [ACKS_ALL, 2])
-async def test_the_request_timeout_ends_the_wait(world: World, acks: int) -> None:
+async def test_the_request_timeout_ends_the_wait(world: AckHarness, acks: int) -> None:
     assert await world.outcome(acks=acks, timeout_ms=20) == (E.REQUEST_TIMED_OUT, -1)
 
 
-async def test_a_former_leader_cannot_acknowledge(world: World) -> None:
+async def test_a_former_leader_cannot_acknowledge(world: AckHarness) -> None:
     assert await world.outcome(lambda: world.become(assignment(FOLLOWER, 1))) == (
         E.NOT_LEADER_OR_FOLLOWER,
         -1,
     )
 
 
-async def test_a_deleted_partition_ends_the_wait(world: World) -> None:
+async def test_a_deleted_partition_ends_the_wait(world: AckHarness) -> None:
     def delete() -> None:
         world.replica.deleted = True
         world.replica.on_change.notify()
@@ -126,10 +126,10 @@ async def test_a_deleted_partition_ends_the_wait(world: World) -> None:
     assert await world.outcome(delete) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-async def test_a_disconnected_client_ends_the_wait(world: World) -> None:
+async def test_a_disconnected_client_ends_the_wait(world: AckHarness) -> None:
     await world.outcome(world.connection.mark_closed)
 
 
-async def test_replicated_records_are_acknowledged_at_once(world: World) -> None:
+async def test_replicated_records_are_acknowledged_at_once(world: AckHarness) -> None:
     world.fetched(FOLLOWER, THIRD)
     assert await world.outcome(timeout_ms=0) == (E.NONE, 0)

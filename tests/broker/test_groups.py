@@ -98,8 +98,8 @@ async def test_a_parked_join_waits_for_the_others(broker: Broker, client: RawCli
         given = (await other.call(join(), 9)).member_id
         await other.send(join(given), 9)
         await broker.wait_for_request(ApiKey.JOIN_GROUP, count=4)
-        beat = await client.call(heartbeat(first.member_id, 1), 4)
-        assert beat.error_code == E.REBALANCE_IN_PROGRESS
+        heartbeat_request = await client.call(heartbeat(first.member_id, 1), 4)
+        assert heartbeat_request.error_code == E.REBALANCE_IN_PROGRESS
         again = await client.call(join(first.member_id), 9)
         _, second = await other.receive(ApiKey.JOIN_GROUP, 9)
         assert again.generation_id == second.generation_id == 2
@@ -137,8 +137,8 @@ async def test_a_session_ends_by_the_clock() -> None:
         with anyio.fail_after(20):
             while group.members:
                 await anyio.lowlevel.checkpoint()
-        beat = await client.call(heartbeat(me.member_id, 1), 4)
-        assert beat.error_code == E.UNKNOWN_MEMBER_ID
+        heartbeat_request = await client.call(heartbeat(me.member_id, 1), 4)
+        assert heartbeat_request.error_code == E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
@@ -150,8 +150,8 @@ async def test_session_timeouts_have_limits(client: RawClient, session_ms: int) 
 async def test_an_unnamed_group_is_refused(broker: Broker) -> None:
     async with connected(broker, 1) as client:
         assert (await client.call(join(group=""), 9)).error_code == E.INVALID_GROUP_ID
-        beat = await client.call(heartbeat("m", 1, ""), 4)
-        assert beat.error_code == E.INVALID_GROUP_ID
+        heartbeat_request = await client.call(heartbeat("m", 1, ""), 4)
+        assert heartbeat_request.error_code == E.INVALID_GROUP_ID
 
 
 async def test_a_group_that_nobody_made(client: RawClient) -> None:

@@ -14,39 +14,39 @@ import anyio
 
 from aiokafkawire.broker import Broker
 from tests.cancellation import test_consumer, test_producer, test_transactions
-from tests.cancellation.cancellation_case import World, cancel_everywhere
+from tests.cancellation.cancellation_case import CancellationCase, cancel_at_each_suspension
 
 __all__ = ("CASES", "rows_of", "table")
 
 BACKENDS = ("asyncio", "trio")
 
-CASES: tuple[type[World], ...] = (
-    *test_producer.WORLDS,
-    *test_transactions.WORLDS,
-    *test_consumer.WORLDS,
+CASES: tuple[type[CancellationCase], ...] = (
+    *test_producer.CASE_CLASSES,
+    *test_transactions.CASE_CLASSES,
+    *test_consumer.CASE_CLASSES,
 )
 """All cases; a test checks that every public coroutine has one."""
 
 HEADS = ("Coroutine", "Case", *(f"calls on {backend}" for backend in BACKENDS))
 
 
-async def _tried(case: type[World]) -> str:
+async def _tried(case: type[CancellationCase]) -> str:
     try:
         async with Broker(group_min_session_timeout_ms=100) as broker:
-            return str(await cancel_everywhere(case(broker)))
+            return str(await cancel_at_each_suspension(case(broker)))
     except Exception as error:
         print(f"{case.__name__}: {error!r} {getattr(error, '__notes__', '')}", file=sys.stderr)
         return "FAILED"
 
 
-def rows_of(case: type[World]) -> tuple[str, ...]:
+def rows_of(case: type[CancellationCase]) -> tuple[str, ...]:
     """One row: the case tried on each backend."""
     tried: list[Any] = [anyio.run(_tried, case, backend=backend) for backend in BACKENDS]
     return (f"`{case.covers}`", case.__name__, *tried)
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
-    lines = [HEADS, ("---",) * len(HEADS), *rows]
+def table(parametrize_cases: list[tuple[str, ...]]) -> str:
+    lines = [HEADS, ("---",) * len(HEADS), *parametrize_cases]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -55,9 +55,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="of cases; all unless given")
     asked = parser.parse_args()
     cases = [case for case in CASES if not asked.names or case.__name__ in asked.names]
-    rows = [rows_of(case) for case in sorted(cases, key=lambda case: case.covers)]
-    print(table(rows))
-    return any("FAILED" in row for row in rows)
+    parametrize_cases = [rows_of(case) for case in sorted(cases, key=lambda case: case.covers)]
+    print(table(parametrize_cases))
+    return any("FAILED" in row for row in parametrize_cases)
 
 
 if __name__ == "__main__":

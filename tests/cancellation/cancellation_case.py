@@ -18,14 +18,14 @@ from aiokafkawire.types import TopicPartition
 from tests.cancellation.suspensions import Outcome, each_suspension, ways
 from tests.leaks import nothing_left
 
-__all__ = ("World", "cancel_everywhere", "public_coroutines", "values_of")
+__all__ = ("CancellationCase", "cancel_at_each_suspension", "public_coroutines", "stored_values")
 
 WITHIN_S = 60.0
 
 QUICK: dict[str, Any] = {"fetch_max_wait_ms": 20, "retry_backoff_ms": 5}
 
 
-class World:
+class CancellationCase:
     """The case of one public coroutine, used for all ways and suspensions."""
 
     covers: ClassVar[str] = ""
@@ -68,27 +68,27 @@ class World:
         return b"%05d" % self.number
 
 
-async def cancel_everywhere(world: World) -> int:
+async def cancel_at_each_suspension(case: CancellationCase) -> int:
     """Cancel the call at each suspension in each way; return the number of calls."""
     calls = 0
     with anyio.fail_after(WITHIN_S):
-        async with nothing_left(timers=False), world.open():
+        async with nothing_left(timers=False), case.open():
             for name, way, when in ways():
-                await world.prepare()
+                await case.prepare()
                 number = 0
-                async for outcome in each_suspension(world.call, way, when):
+                async for outcome in each_suspension(case.call, way, when):
                     calls += 1
                     number += 1
                     try:
                         if outcome.error is not None and not outcome.cancelled:
                             raise outcome.error
-                        await world.check(outcome)
+                        await case.check(outcome)
                     except Exception as error:
-                        error.add_note(f"{world.covers}: {name}, at suspension {number}")
+                        error.add_note(f"{case.covers}: {name}, at suspension {number}")
                         raise
                     if outcome.hit:
-                        await world.prepare()
-            await world.finish()
+                        await case.prepare()
+            await case.finish()
     return calls
 
 
@@ -102,11 +102,11 @@ def public_coroutines(*classes: type) -> set[str]:
     }
 
 
-async def values_of(world: World) -> list[bytes]:
+async def stored_values(case: CancellationCase) -> list[bytes]:
     """Return all values of the case's topic."""
-    async with world.consumer() as consumer:
-        consumer.assign(world.tp)
-        end = (await consumer.end_offsets(world.tp))[world.tp]
+    async with case.consumer() as consumer:
+        consumer.assign(case.tp)
+        end = (await consumer.end_offsets(case.tp))[case.tp]
         values: list[bytes] = []
         while len(values) < end:
             for records in (await consumer.getmany(timeout_ms=1_000)).values():
@@ -114,9 +114,9 @@ async def values_of(world: World) -> list[bytes]:
     return values
 
 
-def rows(worlds: list[type[World]]) -> Any:
+def parametrize_cases(cases: list[type[CancellationCase]]) -> Any:
     """Parametrize a test with each case."""
-    return pytest.mark.parametrize("world_class", worlds, ids=lambda world: world.__name__)
+    return pytest.mark.parametrize("world_class", cases, ids=lambda case: case.__name__)
 
 
 Step = Callable[[], Awaitable[Any]]

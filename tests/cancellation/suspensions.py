@@ -2,8 +2,9 @@
 
 A coroutine is driven by hand, so that its suspensions can be counted. At the chosen one it is
 cancelled in one of the ways that an application has, and at one of two times: while it waits
-(`AT_ONCE`), or when what it waited for has come and its task is about to run (`TOO_LATE`, which
-asyncio alone has: there a cancellation wins over a result that is there already).
+(`WHILE_WAITING`), or when what it waited for has come and its task is about to run
+(`AFTER_COMPLETION`, which asyncio alone has: there a cancellation wins over a result that is there
+already).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ MAX_SUSPENSIONS = 100
 FAR_S = 3_600.0
 
 
-class When(enum.Enum):
-    AT_ONCE = "at once"
-    TOO_LATE = "too late"
+class CancelTime(enum.Enum):
+    WHILE_WAITING = "at once"
+    AFTER_COMPLETION = "too late"
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-class Driven:
+class SuspensionCounter:
     """Awaits a coroutine; `reached(n, waits_for)` is called at each suspension."""
 
     def __init__(
@@ -78,7 +79,7 @@ def _throwing(inner: Any, error: BaseException) -> Callable[[], Any]:
 class Attempt:
     """One call, cancelled at its `at`-th suspension."""
 
-    def __init__(self, call: Callable[[], Awaitable[Any]], at: int, when: When) -> None:
+    def __init__(self, call: Callable[[], Awaitable[Any]], at: int, when: CancelTime) -> None:
         self.outcome = Outcome()
         self.cancel: Callable[[], object] = lambda: None
         self.again: Callable[[], object] | None = None
@@ -89,7 +90,7 @@ class Attempt:
     async def run(self) -> None:
         """Make the call. What it raises but a cancellation is kept in the outcome."""
         try:
-            self.outcome.result = await Driven(_as_coroutine(self._call), self._reached)
+            self.outcome.result = await SuspensionCounter(_as_coroutine(self._call), self._reached)
         except Exception as error:
             self.outcome.error = error
         except BaseException as error:
@@ -100,7 +101,7 @@ class Attempt:
         assert number <= MAX_SUSPENSIONS, "the call does not end"
         if number == self._at:
             self.outcome.hit = True
-            if self._when is When.AT_ONCE:
+            if self._when is CancelTime.WHILE_WAITING:
                 self.cancel()
             elif isinstance(waits_for, asyncio.Future):
                 # Before the task's own callback, which is added when this returns.
@@ -186,10 +187,10 @@ async def by_wait_for(attempt: Attempt) -> None:
     assert timers, "wait_for sets its timer in a way that this does not know"
 
 
-def ways() -> list[tuple[str, Way, When]]:
+def ways() -> list[tuple[str, Way, CancelTime]]:
     """All ways of the running backend, with their names."""
     if sniffio.current_async_library() == "trio":
-        return [("scope", by_scope, When.AT_ONCE)]
+        return [("scope", by_scope, CancelTime.WHILE_WAITING)]
     chosen: list[tuple[str, Way]] = [
         ("scope", by_scope),
         ("Task.cancel", by_task),
@@ -197,11 +198,11 @@ def ways() -> list[tuple[str, Way, When]]:
         ("asyncio.timeout", by_timeout),
         ("asyncio.wait_for", by_wait_for),
     ]
-    return [(f"{name}, {when.value}", way, when) for name, way in chosen for when in When]
+    return [(f"{name}, {when.value}", way, when) for name, way in chosen for when in CancelTime]
 
 
 async def each_suspension(
-    call: Callable[[], Awaitable[Any]], way: Way, when: When
+    call: Callable[[], Awaitable[Any]], way: Way, when: CancelTime
 ) -> AsyncIterator[Outcome]:
     """The outcome of the call cancelled at its first suspension, at its second, …; the last one
     was not cancelled. `call` is called again each time."""

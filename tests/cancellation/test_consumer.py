@@ -13,7 +13,12 @@ from aiokafkawire.consumer import BatchIterator, Consumer, RecordIterator
 from aiokafkawire.errors import ClientClosed, CommitFailed
 from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
-from tests.cancellation.cancellation_case import World, cancel_everywhere, public_coroutines, rows
+from tests.cancellation.cancellation_case import (
+    CancellationCase,
+    cancel_at_each_suspension,
+    parametrize_cases,
+    public_coroutines,
+)
 from tests.cancellation.suspensions import Outcome
 
 pytestmark = pytest.mark.slow
@@ -27,7 +32,7 @@ GROUP: dict[str, Any] = {
 }
 
 
-class Filled(World):
+class Filled(CancellationCase):
     """A topic with records in it, and a producer for more."""
 
     @asynccontextmanager
@@ -172,7 +177,7 @@ class Batches(Reading):
         return list(await anext(self.iterator))
 
 
-class GetoneInARebalance(World):
+class GetoneInARebalance(CancellationCase):
     """A member comes before one call and goes before the next: no record is left out."""
 
     covers = "Consumer.getone"
@@ -520,7 +525,7 @@ class AsyncWith(Filled):
         await self.client.stop()
 
 
-WORLDS: list[type[World]] = [
+CASE_CLASSES: list[type[CancellationCase]] = [
     Getone,
     GetoneInTime,
     AnextOfTheConsumer,
@@ -551,11 +556,11 @@ WORLDS: list[type[World]] = [
 ]
 
 
-@rows(WORLDS)
-async def test_cancelled_at_each_suspension(world_class: type[World], broker: Broker):
-    assert await cancel_everywhere(world_class(broker)) > 1
+@parametrize_cases(CASE_CLASSES)
+async def test_cancelled_at_each_suspension(world_class: type[CancellationCase], broker: Broker):
+    assert await cancel_at_each_suspension(world_class(broker)) > 1
 
 
 def test_every_coroutine_of_the_consumer_has_a_row() -> None:
     everything = public_coroutines(Consumer, RecordIterator, BatchIterator)
-    assert {world.covers for world in WORLDS} == everything
+    assert {case.covers for case in CASE_CLASSES} == everything

@@ -13,21 +13,21 @@ from aiokafkawire.errors import ClientClosed, DeliveriesFailed
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import RecordMetadata
 from tests.cancellation.cancellation_case import (
-    World,
-    cancel_everywhere,
+    CancellationCase,
+    cancel_at_each_suspension,
+    parametrize_cases,
     public_coroutines,
-    rows,
-    values_of,
+    stored_values,
 )
 from tests.cancellation.suspensions import Outcome
-from tests.cancellation.test_transactions import WORLDS as TRANSACTIONS
+from tests.cancellation.test_transactions import CASE_CLASSES as TRANSACTIONS
 
 pytestmark = pytest.mark.slow
 
 FOREVER_MS = 60_000
 
 
-class Sending(World):
+class Sending(CancellationCase):
     """A producer that runs, and what the topic must hold in the end."""
 
     linger_ms = 0
@@ -45,7 +45,7 @@ class Sending(World):
         self.certain.append(last)
         await self.client.send(self.topic, last)
         await self.client.flush()
-        values = await values_of(self)
+        values = await stored_values(self)
         assert len(values) == len(set(values)), "a record is there twice"
         assert values == sorted(values), "the order is lost"
         assert set(self.certain) <= set(values), "a record is lost"
@@ -88,7 +88,7 @@ class SendWhenTheBufferIsFull(Sending):
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         options = {"buffer_memory_bytes": 1_000, "linger_ms": FOREVER_MS}
-        async with World.open(self), self.producer(**options) as self.client:
+        async with CancellationCase.open(self), self.producer(**options) as self.client:
             self.certain, self.possible = [], []
             await self.client.partitions_for(self.topic)
             yield
@@ -190,7 +190,7 @@ class Ping(Sending):
         return await self.client.ping(topic=self.topic, group="billing")
 
 
-class Start(World):
+class Start(CancellationCase):
     covers = "Producer.start"
 
     async def prepare(self) -> None:
@@ -208,7 +208,7 @@ class Start(World):
         await self.client.stop()
 
 
-class Stop(World):
+class Stop(CancellationCase):
     covers = "Producer.stop"
 
     async def prepare(self) -> None:
@@ -231,7 +231,7 @@ class Stop(World):
             await self.client.send(self.topic, b"late")
 
     async def finish(self) -> None:
-        values = await values_of(self)
+        values = await stored_values(self)
         assert values == sorted(set(values))
 
 
@@ -242,7 +242,7 @@ class Aclose(Stop):
         await self.client.aclose()
 
 
-class AsyncWith(World):
+class AsyncWith(CancellationCase):
     covers = "Producer.__aenter__"
 
     async def call(self) -> None:
@@ -257,7 +257,7 @@ class AsyncWith(World):
         await self.client.stop()
 
 
-WORLDS: list[type[World]] = [
+CASE_CLASSES: list[type[CancellationCase]] = [
     Send,
     SendToATopicSeenForTheFirstTime,
     SendWhenTheBufferIsFull,
@@ -274,11 +274,11 @@ WORLDS: list[type[World]] = [
 ]
 
 
-@rows(WORLDS)
-async def test_cancelled_at_each_suspension(world_class: type[World], broker: Broker):
-    assert await cancel_everywhere(world_class(broker)) > 1
+@parametrize_cases(CASE_CLASSES)
+async def test_cancelled_at_each_suspension(world_class: type[CancellationCase], broker: Broker):
+    assert await cancel_at_each_suspension(world_class(broker)) > 1
 
 
 def test_every_coroutine_of_the_producer_has_a_row() -> None:
     everything: Any = public_coroutines(Producer, Delivery) | {"Delivery.__await__"}
-    assert {world.covers for world in [*WORLDS, *TRANSACTIONS]} == everything
+    assert {case.covers for case in [*CASE_CLASSES, *TRANSACTIONS]} == everything

@@ -9,7 +9,13 @@ import anyio
 import pytest
 import sniffio
 
-from tests.cancellation.suspensions import When, by_scope, by_task_twice, each_suspension, ways
+from tests.cancellation.suspensions import (
+    CancelTime,
+    by_scope,
+    by_task_twice,
+    each_suspension,
+    ways,
+)
 
 
 async def thrice() -> str:
@@ -26,7 +32,7 @@ async def enumerated(call: Callable[[], Awaitable[Any]], name: str) -> list[Any]
 NAMES = [
     f"{name}, {when.value}"
     for name in ("scope", "Task.cancel", "Task.cancel twice", "asyncio.timeout", "asyncio.wait_for")
-    for when in When
+    for when in CancelTime
 ]
 
 
@@ -34,7 +40,10 @@ NAMES = [
 async def test_a_call_is_cancelled_at_each_of_its_suspensions(name: str):
     if name not in [known for known, _, _ in ways()]:
         return  # a way that trio has not
-    plain = [outcome async for outcome in each_suspension(thrice, lambda a: a.run(), When.AT_ONCE)]
+    plain = [
+        outcome
+        async for outcome in each_suspension(thrice, lambda a: a.run(), CancelTime.WHILE_WAITING)
+    ]
     suspensions = len(plain) - 1
     assert suspensions >= 3
     outcomes = await enumerated(thrice, name)
@@ -55,7 +64,7 @@ async def test_a_result_that_a_late_cancellation_loses_is_found():
         await anyio.lowlevel.checkpoint()
         return item
 
-    async for outcome in each_suspension(take_and_wait, by_scope, When.AT_ONCE):
+    async for outcome in each_suspension(take_and_wait, by_scope, CancelTime.WHILE_WAITING):
         if outcome.cancelled:
             lost.append(3)
     assert lost
@@ -74,7 +83,7 @@ async def test_the_second_cancellation_meets_the_cleaning_up():
             await anyio.lowlevel.checkpoint()
             cleaned.append(True)
 
-    attempts = each_suspension(clean_up, by_task_twice, When.AT_ONCE)
+    attempts = each_suspension(clean_up, by_task_twice, CancelTime.WHILE_WAITING)
     outcome = await anext(attempts)
     await attempts.aclose()  # type: ignore[attr-defined]
     assert outcome.cancelled

@@ -12,7 +12,11 @@ from aiokafkawire import DetachedTransaction, Producer, end_detached_transaction
 from aiokafkawire.broker import Broker, Delay
 from aiokafkawire.types import GroupMetadata
 from aiokafkawire.wire import ApiKey
-from tests.cancellation.cancellation_case import World, cancel_everywhere, rows
+from tests.cancellation.cancellation_case import (
+    CancellationCase,
+    cancel_at_each_suspension,
+    parametrize_cases,
+)
 from tests.cancellation.suspensions import Outcome
 
 pytestmark = pytest.mark.slow
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.slow
 END_S = 0.05
 
 
-class Transacting(World):
+class Transacting(CancellationCase):
     """A producer with transactions, and what readers of committed records must see in the end."""
 
     @asynccontextmanager
@@ -170,7 +174,7 @@ class TransactionInAWith(Transacting):
         (self.possible if outcome.cancelled else self.certain).append(self.value)
 
 
-WORLDS: list[type[World]] = [
+CASE_CLASSES: list[type[CancellationCase]] = [
     BeginWhileTheOneBeforeEnds,
     Commit,
     Abort,
@@ -180,6 +184,6 @@ WORLDS: list[type[World]] = [
 ]
 
 
-@rows(WORLDS)
-async def test_cancelled_at_each_suspension(world_class: type[World], broker: Broker):
-    assert await cancel_everywhere(world_class(broker)) > 1
+@parametrize_cases(CASE_CLASSES)
+async def test_cancelled_at_each_suspension(world_class: type[CancellationCase], broker: Broker):
+    assert await cancel_at_each_suspension(world_class(broker)) > 1

@@ -385,7 +385,7 @@ async def test_leaving_while_the_join_is_under_way_leaves_no_ghost(
 # --- members that keep their partitions -------------------------------------------------------
 
 
-class Notes(RebalanceListener):
+class ListenerLog(RebalanceListener):
     """Hears what goes."""
 
     def __init__(self) -> None:
@@ -428,7 +428,7 @@ async def test_a_keeper_loses_nothing_by_failures_of_a_rebalance(
     options = {"partition_assignment_strategy": ["cooperative-sticky"]}
     async with member(broker, topic, group_id, **options) as consumer:
         records = await take(consumer, 10)
-        notes = Notes()
+        notes = ListenerLog()
         fault = broker.on(api, action, times=1)
         consumer.subscribe([topic, more], listener=notes)
         await poll_until(consumer, lambda: len(consumer.assignment()) == 3 and fault.hits == 1)
@@ -448,7 +448,7 @@ async def test_a_keeper_loses_nothing_when_its_coordinator_dies(
 ):
     topic = await new_topic(partitions=2)
     options = {"partition_assignment_strategy": ["cooperative-sticky"]}
-    notes = Notes()
+    notes = ListenerLog()
     async with member(broker, topic, group_id, **options) as consumer:
         consumer.subscribe([topic], listener=notes)
         await poll_until(consumer, lambda: len(consumer.assignment()) == 2)

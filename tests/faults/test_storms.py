@@ -34,13 +34,13 @@ PATIENCE_S = 30.0
 HANG_S = 1.5 * HASTY["request_timeout_ms"] / 1_000
 
 
-class Weather:
+class FaultSchedule:
     """Deals the strokes. At least one node stays up."""
 
     def __init__(self, broker: Broker, topic: str, rng: random.Random) -> None:
         self.broker, self.topic, self.rng = broker, topic, rng
 
-    async def strike(self) -> str:
+    async def inject(self) -> str:
         name, stroke = self.rng.choice(
             [
                 ("kill", self.kill),
@@ -99,7 +99,7 @@ class Weather:
         self.broker.on(api, Answer(code), times=2)
 
 
-class Flow:
+class RecordFlow:
     """A producer and two members of a group, and what each of them has done."""
 
     def __init__(self, broker: Broker, topic: str, group_id: str) -> None:
@@ -158,8 +158,8 @@ async def test_through_a_storm_everything_arrives_once_in_the_log_and_in_the_gro
     broker: Broker, new_topic: Callable[..., Awaitable[str]], group_id: str, seed: int
 ):
     topic = await new_topic(partitions=PARTITIONS)
-    weather = Weather(broker, topic, random.Random(seed))
-    flow = Flow(broker, topic, group_id)
+    weather = FaultSchedule(broker, topic, random.Random(seed))
+    flow = RecordFlow(broker, topic, group_id)
     strokes: list[str] = []
     async with anyio.create_task_group() as group:
         for work in (flow.produce, flow.consume, flow.consume):
@@ -169,7 +169,7 @@ async def test_through_a_storm_everything_arrives_once_in_the_log_and_in_the_gro
                 goal = len(flow.seen) + RECORDS_BETWEEN
                 with anyio.fail_after(PATIENCE_S):
                     await flow.until(lambda goal=goal: len(flow.seen) >= goal)
-                strokes.append(await weather.strike())
+                strokes.append(await weather.inject())
         except TimeoutError:
             pytest.fail(f"nothing arrived any more after: {', '.join(strokes)}")
         broker.clear_faults()

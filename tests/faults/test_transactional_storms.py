@@ -46,13 +46,13 @@ REFUSALS = (
 )
 
 
-class Weather:
+class FaultSchedule:
     """Deals the strokes. At least one node stays up."""
 
     def __init__(self, broker: Broker, topics: tuple[str, ...], rng: random.Random) -> None:
         self._broker, self._topics, self._rng = broker, topics, rng
 
-    async def strike(self) -> None:
+    async def inject(self) -> None:
         kinds: list[Callable[[], Awaitable[None]]] = [
             *(self._kill, self._restart, self._restart, self._move_leaders),
             *(self._close, self._close, self._drop, self._refuse, self._refuse),
@@ -172,7 +172,7 @@ async def test_each_record_is_copied_once(as_of: str, seed: int):
             values.append([b"%d/%04d" % (partition, n) for n in range(RECORDS // PARTITIONS)])
             await fill(broker.bootstrap_servers, source, values[partition], partition)
         copiers = [Copier(broker.bootstrap_servers, source, target, name) for name in "ab"]
-        weather = Weather(broker, (source, target), rng)
+        weather = FaultSchedule(broker, (source, target), rng)
         async with anyio.create_task_group() as tasks:
             for copier in copiers:
                 tasks.start_soon(copier.run)
@@ -184,7 +184,7 @@ async def test_each_record_is_copied_once(as_of: str, seed: int):
         assert found == dict(enumerate(values)), [copier.troubles for copier in copiers]
 
 
-async def storm(weather: Weather, copiers: list[Copier]) -> None:
+async def storm(weather: FaultSchedule, copiers: list[Copier]) -> None:
     """Strike each time that some records more are copied, until all are."""
     strokes = 0
     while (copied := sum(copier.copied for copier in copiers)) < RECORDS:
@@ -192,7 +192,7 @@ async def storm(weather: Weather, copiers: list[Copier]) -> None:
             await anyio.Event().wait()
         if strokes < STROKES and copied >= strokes * BETWEEN:
             strokes += 1
-            await weather.strike()
+            await weather.inject()
             deadline = anyio.current_time() + PATIENCE_S
         elif strokes == STROKES:
             await weather.clear()

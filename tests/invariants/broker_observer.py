@@ -23,7 +23,7 @@ from tests.invariants.observed import (
     LogRecord,
     Observed,
     PositionLost,
-    Refusal,
+    RejectedRequest,
 )
 
 __all__ = ("BrokerObserver", "read_log")
@@ -170,7 +170,7 @@ class BrokerObserver:
         self._generations: list[GenerationAssigned] = []
         self._positions_lost: list[PositionLost] = []
         self._unreadable: list[str] = []
-        self._refusals: list[Refusal] = []
+        self._refusals: list[RejectedRequest] = []
         self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
         self._moments: Counter[tuple[int, float]] = Counter()
@@ -212,7 +212,7 @@ class BrokerObserver:
             logs=(*self._kept, *logs),
             committed=committed,
             commits=tuple(
-                replace(commit, crowded=self._moments[commit.node, commit.at] > 1)
+                replace(commit, in_backlog=self._moments[commit.node, commit.at] > 1)
                 for commit in self._commits
             ),
             assignments=tuple(
@@ -232,7 +232,7 @@ class BrokerObserver:
                 if seen.answered_at is not None
             ),
             positions_lost=tuple(self._positions_lost),
-            refusals=tuple(self._refusals),
+            rejected_requests=tuple(self._refusals),
             unreadable=(*self._unreadable, *broker.requests.unreadable),
             crashes=tuple(self._lines.crashes),
             log_lines=tuple(self._lines.lines),
@@ -259,7 +259,7 @@ class BrokerObserver:
 
     def _refused(self, seen: SeenRequest, code: int) -> None:
         if code in MISTAKES and not seen.client_id.startswith("broker-"):
-            self._refusals.append(Refusal(seen.at, seen.client_id, seen.api_key.name, code))
+            self._refusals.append(RejectedRequest(seen.at, seen.client_id, seen.api_key.name, code))
 
     def _produce(self, seen: SeenRequest, _since: float) -> None:
         response: Any = seen.response

@@ -130,7 +130,7 @@ class Sending(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver(Event):
+class RecordsBuffered(Event):
     """The call returned: the client has the records, and owes their outcome within `limit_s`
     seconds from now."""
 
@@ -180,7 +180,7 @@ class OutcomeMissing(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Began(Event):
+class TransactionBegan(Event):
     """A transaction began; `transaction` is a number of the client."""
 
     transaction: int
@@ -196,7 +196,7 @@ class OffsetsSent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class EndAsked(Event):
+class EndTxnRequested(Event):
     """EndTxn will be sent: before this no consumer may see the transaction as committed."""
 
     transaction: int
@@ -204,7 +204,7 @@ class EndAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Event):
+class TransactionEnded(Event):
     """End of a transaction as far as its producer knows."""
 
     transaction: int
@@ -223,7 +223,7 @@ class Subscribed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedByHand(Event):
+class PartitionsAssignedManually(Event):
     """A consumer was assigned exactly these partitions."""
 
     partitions: Partitions
@@ -274,7 +274,7 @@ class Polled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Sought(Event):
+class PositionSought(Event):
     """The application sought to an offset, or to "beginning", "end" or "committed"."""
 
     partitions: Partitions
@@ -311,7 +311,7 @@ class Committed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMade(Event):
+class TopicCreated(Event):
     """A topic was created or recreated, or its partitions were increased."""
 
     topic: str
@@ -331,12 +331,12 @@ class Fault(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Healed(Event):
+class FaultsHealed(Event):
     """All faults have ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled(Event):
+class GroupsStable(Event):
     """These groups are stable: no fault, and no rebalance in progress."""
 
     groups: tuple[str, ...]

@@ -10,27 +10,27 @@ from tests.invariants.checker import Guarantees, judge
 from tests.invariants.events import (
     Acknowledged,
     Assigned,
-    Began,
     Called,
     Closed,
     Committed,
     Committing,
-    EndAsked,
-    Ended,
+    EndTxnRequested,
     Event,
     Failed,
-    HandedOver,
     Lost,
     OffsetsSent,
     Opened,
     Polled,
+    PositionSought,
+    RecordsBuffered,
     Returned,
     Revoked,
     Sending,
-    Sought,
     Subscribed,
+    TopicCreated,
     TopicDeleted,
-    TopicMade,
+    TransactionBegan,
+    TransactionEnded,
     make_value,
 )
 from tests.invariants.observed import Log, LogRecord, Observed
@@ -89,7 +89,7 @@ class HistoryBuilder:
         return event
 
     def made(self, topic: str = "t", partitions: int = 1) -> None:
-        self.add(TopicMade, "", topic, partitions)
+        self.add(TopicCreated, "", topic, partitions)
 
     def deleted(self, topic: str = "t") -> None:
         self.add(TopicDeleted, "", topic)
@@ -108,7 +108,7 @@ class HistoryBuilder:
         return send
 
     def handed(self, value: bytes, client: str = "p") -> None:
-        self.add(HandedOver, client, self._sends[value], 120.0)
+        self.add(RecordsBuffered, client, self._sends[value], 120.0)
 
     def send(self, *values: bytes, client: str = "p", **named: Any) -> None:
         self.sending(*values, client=client, **named)
@@ -135,16 +135,16 @@ class HistoryBuilder:
     # --- transactions ---
 
     def began(self, number: int, client: str = "p") -> None:
-        self.add(Began, client, number)
+        self.add(TransactionBegan, client, number)
 
     def offsets_sent(self, number: int, offset: int, client: str = "p", group: str = "g") -> None:
         self.add(OffsetsSent, client, number, group, ((T0, offset),))
 
-    def end_asked(self, number: int, commit: bool = True, client: str = "p") -> None:
-        self.add(EndAsked, client, number, commit)
+    def end_txn_requested(self, number: int, commit: bool = True, client: str = "p") -> None:
+        self.add(EndTxnRequested, client, number, commit)
 
     def ended(self, number: int, outcome: Any = "committed", client: str = "p") -> None:
-        self.add(Ended, client, number, outcome)
+        self.add(TransactionEnded, client, number, outcome)
 
     # --- consumers ---
 
@@ -189,7 +189,7 @@ class HistoryBuilder:
         self.returned(call, client=client)
 
     def sought(self, to: int | str, tp: TopicPartition = T0, client: str = "c") -> None:
-        self.add(Sought, client, (tp,), to)
+        self.add(PositionSought, client, (tp,), to)
 
     def commit(
         self, offset: int | None, outcome: Any = "ok", client: str = "c", tp: TopicPartition = T0

@@ -49,9 +49,10 @@ class CommitRequest:
     """One OffsetCommit handled by a coordinator, or (`producer_id` >= 0) a TxnOffsetCommit.
 
     `errors` are the error codes in the order of the offsets; None if it was not handled.
-    `connected_at` is the time of its connection's first request. `put_off`: the error is retriable.
-    `done_at`: when it was handled, if that was later. `crowded`: the node handled another request
-    at the same moment, as a resumed node does with its backlog; the sender may be gone.
+    `connected_at` is the time of its connection's first request. `retriable_error`: the error is
+    retriable. `done_at`: when it was handled, if that was later. `in_backlog`: the node handled
+    another request at the same moment, as a resumed node does with its backlog; the sender may be
+    gone.
     """
 
     at: float
@@ -65,9 +66,9 @@ class CommitRequest:
     connection: int = 0
     connected_at: float = 0.0
     producer_id: int = -1
-    put_off: bool = False
+    retriable_error: bool = False
     done_at: float = 0.0
-    crowded: bool = False
+    in_backlog: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class PositionLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RejectedRequest:
     """A broker rejected a request with an error that without faults only a faulty client causes."""
 
     at: float
@@ -134,8 +135,9 @@ class Observed:
     `committed` are the final offsets by group, topic and partition. `members` are the remaining
     dynamic members: the group, and the client id. `joined` is the time of a client's first
     JoinGroup response, which has its member id. `left_behind` are tasks, sockets and timers after
-    closing everything; `unreadable` requests that brokers could not read; `refusals` requests
-    rejected as faulty; `crashes` unhandled task failures; `log_lines` and `reprs` texts for people.
+    closing everything; `unreadable` requests that brokers could not read; `rejected_requests`
+    requests rejected as faulty; `crashes` unhandled task failures; `log_lines` and `reprs` texts
+    for people.
     """
 
     logs: tuple[Log, ...] = ()
@@ -148,7 +150,7 @@ class Observed:
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None
-    refusals: tuple[Refusal, ...] | None = None
+    rejected_requests: tuple[RejectedRequest, ...] | None = None
     unreadable: tuple[str, ...] | None = None
     crashes: tuple[str, ...] | None = None
     log_lines: tuple[str, ...] | None = None

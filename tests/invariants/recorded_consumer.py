@@ -18,7 +18,6 @@ from aiokafkawire.types import (
 )
 from tests.invariants.events import (
     Assigned,
-    AssignedByHand,
     CallbackEnded,
     Closed,
     Committed,
@@ -27,11 +26,12 @@ from tests.invariants.events import (
     Lost,
     Offsets,
     Outcome,
+    PartitionsAssignedManually,
     Paused,
     Polled,
+    PositionSought,
     Resumed,
     Revoked,
-    Sought,
     Subscribed,
     Unsubscribed,
 )
@@ -171,7 +171,7 @@ class RecordedConsumer:
 
     def assign(self, *partitions: PartitionArgument) -> None:
         self.inner.assign(*partitions)
-        self._journal.note(AssignedByHand, tuple(parse_topic_partitions(partitions)))
+        self._journal.note(PartitionsAssignedManually, tuple(parse_topic_partitions(partitions)))
 
     def unsubscribe(self) -> None:
         self.inner.unsubscribe()
@@ -273,7 +273,7 @@ class RecordedConsumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.inner.seek(partition, offset)
-        self._journal.note(Sought, (TopicPartition(*partition),), offset)
+        self._journal.note(PositionSought, (TopicPartition(*partition),), offset)
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         await self._sought("beginning", partitions)
@@ -289,7 +289,7 @@ class RecordedConsumer:
         call = getattr(self.inner, f"seek_to_{where}")
         with self._journal.call(f"seek_to_{where}", self._api_s):
             # The position is invalid from the start of the call.
-            self._journal.note(Sought, tuple(chosen), where)
+            self._journal.note(PositionSought, tuple(chosen), where)
             await call(*partitions)
 
     # --- pausing ---

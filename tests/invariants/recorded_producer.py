@@ -19,17 +19,17 @@ from aiokafkawire.producer import Delivery, DetachedTransaction
 from aiokafkawire.types import RecordMetadata, TopicPartition
 from tests.invariants.events import (
     Acknowledged,
-    Began,
     Closed,
-    EndAsked,
-    Ended,
     Ending,
+    EndTxnRequested,
     Failed,
-    HandedOver,
     Offsets,
     OffsetsSent,
     OutcomeMissing,
+    RecordsBuffered,
     Sending,
+    TransactionBegan,
+    TransactionEnded,
     make_value,
 )
 from tests.invariants.recorder import MAX_TEXT, Journal, error_name, typed
@@ -195,7 +195,7 @@ class RecordedProducer:
         except BaseException as error:
             self._partly(send, values, error)
             raise
-        self._journal.note(HandedOver, send, self.config.delivery_timeout_ms / 1_000)
+        self._journal.note(RecordsBuffered, send, self.config.delivery_timeout_ms / 1_000)
         self._journal.look()
         recorded = [
             RecordedDelivery(delivery, self, send, value)
@@ -226,7 +226,7 @@ class RecordedProducer:
         return self._sends
 
     def _handed(self, send: int, value: bytes, delivery: Delivery) -> RecordedDelivery:
-        self._journal.note(HandedOver, send, self.config.delivery_timeout_ms / 1_000)
+        self._journal.note(RecordsBuffered, send, self.config.delivery_timeout_ms / 1_000)
         self._journal.look()
         recorded = RecordedDelivery(delivery, self, send, value)
         if len(self._open) < MAX_OPEN:
@@ -292,14 +292,14 @@ class RecordedProducer:
         try:
             yield
         except BaseException as raised:
-            self._journal.note(EndAsked, number, False)
+            self._journal.note(EndTxnRequested, number, False)
             try:
                 with self._journal.call("abort_transaction", self._block_s):
                     await scope.__aexit__(type(raised), raised, raised.__traceback__)
             finally:
                 self._ended(number, "aborted")
             raise
-        self._journal.note(EndAsked, number, True)
+        self._journal.note(EndTxnRequested, number, True)
         outcome: Ending = "unknown"
         try:
             with self._journal.call("commit_transaction", 2 * self._block_s):
@@ -320,7 +320,7 @@ class RecordedProducer:
         """As in the producer. Another call may report an outcome that is unknown now."""
         number = self._transaction
         if number is not None:
-            self._journal.note(EndAsked, number, True)
+            self._journal.note(EndTxnRequested, number, True)
         outcome: Ending | None = "unknown"
         try:
             with self._journal.call("commit_transaction", self._block_s):
@@ -337,7 +337,7 @@ class RecordedProducer:
     async def abort_transaction(self) -> None:
         number = self._transaction
         if number is not None:
-            self._journal.note(EndAsked, number, False)
+            self._journal.note(EndTxnRequested, number, False)
         try:
             with self._journal.call("abort_transaction", self._block_s):
                 await self.inner.abort_transaction()
@@ -372,13 +372,13 @@ class RecordedProducer:
     def _began(self) -> int:
         self._transactions += 1
         self._transaction = self._transactions
-        self._journal.note(Began, self._transactions)
+        self._journal.note(TransactionBegan, self._transactions)
         return self._transactions
 
     def _ended(self, number: int, outcome: Ending) -> None:
         if self._transaction == number and outcome != "unknown":
             self._transaction = None
-        self._journal.note(Ended, number, outcome)
+        self._journal.note(TransactionEnded, number, outcome)
         self.settle()
 
 

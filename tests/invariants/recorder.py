@@ -29,17 +29,17 @@ from tests.invariants.events import (
     Called,
     Closed,
     Crashed,
-    EndAsked,
-    Ended,
     Ending,
+    EndTxnRequested,
     Event,
     Fault,
-    Healed,
+    FaultsHealed,
+    GroupsStable,
     Opened,
     Returned,
-    Settled,
+    TopicCreated,
     TopicDeleted,
-    TopicMade,
+    TransactionEnded,
 )
 from tests.invariants.observed import Peak
 
@@ -227,7 +227,7 @@ class Recorder:
         """Call `end_detached_transaction` and record its end for the producer that detached it."""
         journal, number = self._detached[detached.to_json()]
         limit = options.get("default_api_timeout_ms", 60_000) / 1_000
-        journal.note(EndAsked, number, commit)
+        journal.note(EndTxnRequested, number, commit)
         outcome: Ending = "unknown"
         try:
             with journal.call("end_detached_transaction", limit):
@@ -240,7 +240,7 @@ class Recorder:
             outcome = "aborted"
             raise
         finally:
-            journal.note(Ended, number, outcome)
+            journal.note(TransactionEnded, number, outcome)
 
     def crashed(self, name: str) -> None:
         """Record that a client ended without closing, with its process or host."""
@@ -256,15 +256,15 @@ class Recorder:
         self.note(Fault(self.now(), "", text))
 
     def healed(self) -> None:
-        self.note(Healed(self.now(), ""))
+        self.note(FaultsHealed(self.now(), ""))
 
     def settled(self, *groups: str) -> None:
         """Record that these groups are stable: each partition has an owner."""
-        self.note(Settled(self.now(), "", groups))
+        self.note(GroupsStable(self.now(), "", groups))
 
-    def topic_made(self, topic: str, partitions: int) -> None:
+    def topic_created(self, topic: str, partitions: int) -> None:
         """A topic now exists with this number of partitions (created, recreated or grown)."""
-        self.note(TopicMade(self.now(), "", topic, partitions))
+        self.note(TopicCreated(self.now(), "", topic, partitions))
 
     def topic_deleted(self, topic: str) -> None:
         self.note(TopicDeleted(self.now(), "", topic))

@@ -16,13 +16,13 @@ from tests.invariants.events import (
     Crashed,
     Event,
     Failed,
-    HandedOver,
-    Healed,
+    FaultsHealed,
     Opened,
     OutcomeMissing,
+    RecordsBuffered,
     Sending,
+    TopicCreated,
     TopicDeleted,
-    TopicMade,
 )
 from tests.invariants.observed import Log, LogRecord, Observed
 
@@ -156,7 +156,7 @@ class Run:
     @cached_property
     def healed_at(self) -> float | None:
         """End of the last fault; None if unknown."""
-        healed = [event.at for event in self.of(Healed)]
+        healed = [event.at for event in self.of(FaultsHealed)]
         return healed[-1] if healed else None
 
     # --- topics ---
@@ -166,7 +166,7 @@ class Run:
         """Return the final number of partitions per topic."""
         found: dict[str, int] = {}
         for event in self.history:
-            if type(event) is TopicMade:
+            if type(event) is TopicCreated:
                 found[event.topic] = event.partitions
             elif type(event) is TopicDeleted:
                 found.pop(event.topic, None)
@@ -180,7 +180,7 @@ class Run:
         for event in self.history:
             if type(event) is TopicDeleted:
                 gone.add(event.topic)
-            elif type(event) is TopicMade and (event.topic in gone or event.topic not in found):
+            elif type(event) is TopicCreated and (event.topic in gone or event.topic not in found):
                 found.setdefault(event.topic, []).append(event.at)
                 gone.discard(event.topic)
         return found
@@ -223,7 +223,7 @@ class Run:
         for place, event in enumerate(self.history):
             if type(event) is Sending:
                 self._began(sends, place, event)
-            elif type(event) is HandedOver:
+            elif type(event) is RecordsBuffered:
                 for sent in sends.by_call.get((event.client, event.send), ()):
                     sent.over, sent.handed_at = place, event.at
                     sent.limit_s = event.limit_s

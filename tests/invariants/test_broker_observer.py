@@ -87,7 +87,7 @@ async def test_what_a_group_did_is_seen() -> None:
     assert joined_at <= assignment.at
     assert seen.unreadable == ()
     assert seen.crashes == ()
-    assert seen.refusals == ()
+    assert seen.rejected_requests == ()
 
 
 async def test_what_brokers_take_for_a_mistake() -> None:
@@ -104,9 +104,9 @@ async def test_what_brokers_take_for_a_mistake() -> None:
             async with Producer(bootstrap_servers=servers, client_id="q") as producer:
                 await producer.send_and_wait("t", b"1")
         watch.end()
-        refusals = watch.observed().refusals
-    assert refusals is not None
-    assert [(each.client, each.api, each.code) for each in refusals] == [
+        rejected_requests = watch.observed().rejected_requests
+    assert rejected_requests is not None
+    assert [(each.client, each.api, each.code) for each in rejected_requests] == [
         ("p", "PRODUCE", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
         ("q", "INIT_PRODUCER_ID", ErrorCode.INVALID_REQUEST),
     ]

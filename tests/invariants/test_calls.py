@@ -14,13 +14,13 @@ from tests.invariants.events import (
     Acknowledged,
     Crashed,
     Fault,
-    HandedOver,
-    Healed,
+    FaultsHealed,
     OutcomeMissing,
+    RecordsBuffered,
     Returned,
 )
 from tests.invariants.history_builder import HistoryBuilder, v
-from tests.invariants.observed import CommitRequest, Peak, Refusal
+from tests.invariants.observed import CommitRequest, Peak, RejectedRequest
 
 
 def numbers(found: list[tuple[int, str]]) -> list[int]:
@@ -28,12 +28,12 @@ def numbers(found: list[tuple[int, str]]) -> list[int]:
 
 
 def calling(limit_s: float | None, took_s: float) -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.consumer()
-    call = story.call("commit", limit_s)
-    story.time += took_s - 1.0
-    story.returned(call)
-    return story
+    builder = HistoryBuilder()
+    builder.consumer()
+    call = builder.call("commit", limit_s)
+    builder.time += took_s - 1.0
+    builder.returned(call)
+    return builder
 
 
 @pytest.mark.parametrize(
@@ -53,43 +53,43 @@ def test_how_late_a_call_may_be_is_for_the_scenario_to_say() -> None:
 
 
 def test_a_call_that_never_ends() -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    story.call("getmany", 5.0)
-    assert story.found(ended_at=story.time + 5) == []
-    assert numbers(story.found(ended_at=story.time + 6)) == [9]
-    story.add(Crashed, "c")
-    assert story.found(ended_at=story.time + 6) == []
+    builder = HistoryBuilder()
+    builder.consumer()
+    builder.call("getmany", 5.0)
+    assert builder.found(ended_at=builder.time + 5) == []
+    assert numbers(builder.found(ended_at=builder.time + 6)) == [9]
+    builder.add(Crashed, "c")
+    assert builder.found(ended_at=builder.time + 6) == []
 
 
 def test_waiting_for_data_may_take_for_ever() -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    story.call("anext")
-    assert story.found(ended_at=1e6) == []
+    builder = HistoryBuilder()
+    builder.consumer()
+    builder.call("anext")
+    assert builder.found(ended_at=1e6) == []
 
 
 def test_handing_over_ends_in_time() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.sending(v(1))
-    story.time += 61
-    assert numbers(story.found(ended_at=story.time)) == [9]
-    story.handed(v(1))
-    assert numbers(story.found()) == [9]
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.sending(v(1))
+    builder.time += 61
+    assert numbers(builder.found(ended_at=builder.time)) == [9]
+    builder.handed(v(1))
+    assert numbers(builder.found()) == [9]
 
 
 def test_a_record_has_its_outcome_in_time() -> None:
     def found_numbers(awaited_at: float | None, after_s: float) -> list[int]:
-        story = HistoryBuilder()
-        story.producer()
-        story.sending(v(1))
-        story.add(HandedOver, "p", 1, 120.0)
-        handed = story.time
-        story.time += after_s - 1.0
+        builder = HistoryBuilder()
+        builder.producer()
+        builder.sending(v(1))
+        builder.add(RecordsBuffered, "p", 1, 120.0)
+        handed = builder.time
+        builder.time += after_s - 1.0
         since = None if awaited_at is None else handed + awaited_at
-        story.add(Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
-        return [n for n in numbers(story.found()) if n == 9]
+        builder.add(Acknowledged, "p", 1, "t", 0, ((0, v(1)),), since)
+        return [n for n in numbers(builder.found()) if n == 9]
 
     assert found_numbers(0.0, 120.0) == []
     assert found_numbers(0.0, 121.0) == [9]
@@ -99,29 +99,29 @@ def test_a_record_has_its_outcome_in_time() -> None:
 
 
 def test_a_record_without_an_outcome() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.send(v(1))
-    story.closed("p")
-    story.add(OutcomeMissing, "p", 1, (v(1),))
-    assert numbers(story.found()) == [9]
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.send(v(1))
+    builder.closed("p")
+    builder.add(OutcomeMissing, "p", 1, (v(1),))
+    assert numbers(builder.found()) == [9]
 
 
 def test_what_is_left_behind() -> None:
-    story = calling(None, 1.0)
-    assert 10 in story.not_checked()
-    assert story.found(left_behind=()) == []
-    [(number, text)] = story.found(left_behind=("task reader", "timer at 7"))
+    builder = calling(None, 1.0)
+    assert 10 in builder.not_checked()
+    assert builder.found(left_behind=()) == []
+    [(number, text)] = builder.found(left_behind=("task reader", "timer at 7"))
     assert number == 10
     assert text == "2 things were left behind: task reader; timer at 7"
 
 
 def test_limits_that_are_passed() -> None:
-    story = calling(None, 1.0)
+    builder = calling(None, 1.0)
     kept = Peak("p", "bytes in the buffer", 100, 100)
     passed = Peak("p", "bytes in the buffer", 101, 100)
-    assert story.found(peaks=(kept,)) == []
-    assert numbers(story.found(peaks=(kept, passed))) == [10]
+    assert builder.found(peaks=(kept,)) == []
+    assert numbers(builder.found(peaks=(kept, passed))) == [10]
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_limits_that_are_passed() -> None:
     [(False, 0.0, True), (True, 10.0, False), (True, 40.0, True)],
 )
 def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -> None:
-    story = HistoryBuilder()
-    story.consumer()
+    builder = HistoryBuilder()
+    builder.consumer()
     if broken:
-        story.add(Fault, "", "cut")
-        story.add(Healed, "")
-    story.time += after_s
-    assert story.found(members=(("g", "c"), ("g", "else"))) == []
-    story.closed()
-    assert story.found(members=(("g", "else"),)) == []
-    assert numbers(story.found(members=(("g", "c"),))) == [10] * wrong
+        builder.add(Fault, "", "cut")
+        builder.add(FaultsHealed, "")
+    builder.time += after_s
+    assert builder.found(members=(("g", "c"), ("g", "else"))) == []
+    builder.closed()
+    assert builder.found(members=(("g", "else"),)) == []
+    assert numbers(builder.found(members=(("g", "c"),))) == [10] * wrong
 
 
 @pytest.mark.parametrize(
@@ -154,27 +154,27 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
 def test_a_cancelled_member_need_not_wait_for_its_member_id(
     cancelled: bool, answered_s: float | None, wrong: bool
 ) -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    began = story.time
-    story.closed(cancelled=cancelled)
-    assert story.time == began + 1.0
+    builder = HistoryBuilder()
+    builder.consumer()
+    began = builder.time
+    builder.closed(cancelled=cancelled)
+    assert builder.time == began + 1.0
     joined = () if answered_s is None else (("c", began + answered_s),)
-    assert numbers(story.found(members=(("g", "c"),), joined=joined)) == [10] * wrong
+    assert numbers(builder.found(members=(("g", "c"),), joined=joined)) == [10] * wrong
 
 
 def test_a_crashed_member_may_stay_in_the_group() -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    story.add(Crashed, "c")
-    assert story.found(members=(("g", "c"),)) == []
+    builder = HistoryBuilder()
+    builder.consumer()
+    builder.add(Crashed, "c")
+    assert builder.found(members=(("g", "c"),)) == []
 
 
 def failing(**named: Any) -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.consumer()
-    story.returned(story.call("getmany", 5.0), **named)
-    return story
+    builder = HistoryBuilder()
+    builder.consumer()
+    builder.returned(builder.call("getmany", 5.0), **named)
+    return builder
 
 
 def test_errors_that_callers_know() -> None:
@@ -183,65 +183,67 @@ def test_errors_that_callers_know() -> None:
 
 
 def test_nobody_is_blamed_for_what_he_did_not_do() -> None:
-    story = failing(error="MalformedMessage")
-    assert numbers(story.found()) == [12]
-    assert story.found(guarantees={"hostile": True}) == []
+    builder = failing(error="MalformedMessage")
+    assert numbers(builder.found()) == [12]
+    assert builder.found(guarantees={"hostile": True}) == []
 
 
 def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
-    story = failing(error="RequestTimedOut")
+    builder = failing(error="RequestTimedOut")
     line = "aiokafkawire.consumer: a response with correlation id 7 is repeated"
-    assert numbers(story.found(log_lines=(line,))) == [12]
-    assert story.found(log_lines=(line,), guarantees={"hostile": True}) == []
+    assert numbers(builder.found(log_lines=(line,))) == [12]
+    assert builder.found(log_lines=(line,), guarantees={"hostile": True}) == []
 
 
 @pytest.mark.parametrize(
-    ("after_s", "put_off", "found"),
+    ("after_s", "retriable_error", "found"),
     [(0.05, True, [12]), (0.05, False, []), (0.1, True, []), (0.0, True, [])],
 )
 def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
-    after_s: float, put_off: bool, found: list[int]
+    after_s: float, retriable_error: bool, found: list[int]
 ) -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    first = CommitRequest(1.0, "c", "g", "m", 1, (), None, put_off=put_off)
-    assert numbers(story.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
+    builder = HistoryBuilder()
+    builder.consumer()
+    first = CommitRequest(1.0, "c", "g", "m", 1, (), None, retriable_error=retriable_error)
+    assert numbers(builder.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
 
 
-@pytest.mark.parametrize(("crowded", "found"), [(True, []), (False, [12])])
-def test_errors_of_a_resuming_node_need_not_be_received(crowded: bool, found: list[int]) -> None:
-    story = HistoryBuilder()
-    story.consumer()
-    late = CommitRequest(1.0, "c", "g", "m", 1, (), None, node=1, put_off=True, crowded=crowded)
-    elsewhere = replace(late, at=1.05, node=2, crowded=False)
-    assert numbers(story.found(commits=(late, elsewhere))) == found
+@pytest.mark.parametrize(("in_backlog", "found"), [(True, []), (False, [12])])
+def test_errors_of_a_resuming_node_need_not_be_received(in_backlog: bool, found: list[int]) -> None:
+    builder = HistoryBuilder()
+    builder.consumer()
+    late = CommitRequest(
+        1.0, "c", "g", "m", 1, (), None, node=1, retriable_error=True, in_backlog=in_backlog
+    )
+    elsewhere = replace(late, at=1.05, node=2, in_backlog=False)
+    assert numbers(builder.found(commits=(late, elsewhere))) == found
 
 
 @pytest.mark.parametrize(("connected_at", "found"), [(0.5, []), (0.8, [12]), (0.9, [12])])
 def test_errors_on_an_abandoned_connection_are_not_received(
     connected_at: float, found: list[int]
 ) -> None:
-    story = HistoryBuilder()
-    story.consumer()
+    builder = HistoryBuilder()
+    builder.consumer()
     first = CommitRequest(1.0, "c", "g", "m", 1, (), None, connected_at=0.8)
-    late = replace(first, at=2.0, put_off=True, connected_at=connected_at)
+    late = replace(first, at=2.0, retriable_error=True, connected_at=connected_at)
     last = replace(first, at=2.05, connected_at=max(0.8, connected_at))
-    assert numbers(story.found(commits=(first, late, last))) == found
+    assert numbers(builder.found(commits=(first, late, last))) == found
 
 
 def test_a_send_that_fails_of_an_unknown_kind() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.sending(v(1))
-    story.fail(v(1), "KeyError", typed=False)
-    assert numbers(story.found()) == [12]
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.sending(v(1))
+    builder.fail(v(1), "KeyError", typed=False)
+    assert numbers(builder.found()) == [12]
 
 
 def test_failures_in_the_background() -> None:
-    story = calling(None, 1.0)
-    assert numbers(story.found(crashes=("task x failed",))) == [12]
-    assert numbers(story.found(unreadable=("node 1: connection 3: a length of -1",))) == [12]
-    assert story.found(crashes=(), unreadable=()) == []
+    builder = calling(None, 1.0)
+    assert numbers(builder.found(crashes=("task x failed",))) == [12]
+    assert numbers(builder.found(unreadable=("node 1: connection 3: a length of -1",))) == [12]
+    assert builder.found(crashes=(), unreadable=()) == []
 
 
 @pytest.mark.parametrize(
@@ -257,13 +259,15 @@ def test_failures_in_the_background() -> None:
 def test_requests_that_brokers_take_for_a_mistake(
     at: float, code: ErrorCode, in_flight: int, mistaken: bool
 ) -> None:
-    story = HistoryBuilder()
-    story.producer(max_in_flight_requests_per_connection=in_flight)
-    story.time = 20.0
-    story.add(Fault, "", "a node is killed")
-    refusals = (Refusal(at, "p", "PRODUCE", code),)
-    assert numbers(story.found(refusals=refusals)) == ([12] if mistaken else [])
-    assert story.found(refusals=(Refusal(at, "stranger", "PRODUCE", code),)) == []
+    builder = HistoryBuilder()
+    builder.producer(max_in_flight_requests_per_connection=in_flight)
+    builder.time = 20.0
+    builder.add(Fault, "", "a node is killed")
+    rejected_requests = (RejectedRequest(at, "p", "PRODUCE", code),)
+    assert numbers(builder.found(rejected_requests=rejected_requests)) == ([12] if mistaken else [])
+    assert (
+        builder.found(rejected_requests=(RejectedRequest(at, "stranger", "PRODUCE", code),)) == []
+    )
 
 
 def test_no_option_holds_a_secret_yet() -> None:
@@ -281,21 +285,21 @@ SECRET = "correct horse"
 )
 def test_a_secret_in_a_log_line_or_repr(shape: str) -> None:
     guarantees = {"secrets": (SECRET,)}
-    story = failing(error="AuthenticationFailed", text="no such user")
-    assert story.found(log_lines=("all is well",), reprs=(), guarantees=guarantees) == []
+    builder = failing(error="AuthenticationFailed", text="no such user")
+    assert builder.found(log_lines=("all is well",), reprs=(), guarantees=guarantees) == []
     for found_numbers in ({"log_lines": (f"x={shape}",)}, {"reprs": (f"<P {shape}>",)}):
-        assert numbers(story.found(guarantees=guarantees, **found_numbers)) == [13]
-    story = failing(error="AuthenticationFailed", text=f"refused {shape}")
-    assert numbers(story.found(log_lines=(), guarantees=guarantees)) == [13]
+        assert numbers(builder.found(guarantees=guarantees, **found_numbers)) == [13]
+    builder = failing(error="AuthenticationFailed", text=f"refused {shape}")
+    assert numbers(builder.found(log_lines=(), guarantees=guarantees)) == [13]
 
 
 def test_without_a_secret_none_is_looked_for() -> None:
-    story = failing()
-    assert "secret" in story.not_checked(log_lines=())[13]
-    assert "kept" in story.not_checked(guarantees={"secrets": (SECRET,)})[13]
+    builder = failing()
+    assert "secret" in builder.not_checked(log_lines=())[13]
+    assert "kept" in builder.not_checked(guarantees={"secrets": (SECRET,)})[13]
 
 
 def test_a_return_without_its_call_is_passed_over() -> None:
-    story = HistoryBuilder()
-    story.add(Returned, "c", 7)
-    assert story.found() == []
+    builder = HistoryBuilder()
+    builder.add(Returned, "c", 7)
+    assert builder.found() == []

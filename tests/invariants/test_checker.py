@@ -25,11 +25,11 @@ def test_of_nothing_nothing_is_said_but_why() -> None:
 
 
 def test_a_violation_shows_the_count_and_the_first_events() -> None:
-    story = HistoryBuilder()
-    story.made()
-    story.producer()
-    story.sent(*[v(number) for number in range(20)])
-    [violation] = check(story.history, Observed(logs=(log(),)), Guarantees())
+    builder = HistoryBuilder()
+    builder.made()
+    builder.producer()
+    builder.sent(*[v(number) for number in range(20)])
+    [violation] = check(builder.history, Observed(logs=(log(),)), Guarantees())
     assert str(violation).startswith("(1) 20 acknowledged records are not in the log: p-0|")
     assert violation.text.endswith(" and 15 more")
     assert len(violation.events) == 5

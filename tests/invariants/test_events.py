@@ -11,10 +11,10 @@ from tests.invariants.events import (
     Failed,
     Opened,
     Polled,
+    PositionSought,
     Sending,
-    Sought,
     Subscribed,
-    TopicMade,
+    TopicCreated,
     from_lines,
     kinds,
     make_value,
@@ -33,10 +33,10 @@ EVENTS: list[Event] = [
     Subscribed(2.0, "c", ("t",), None),
     Assigned(2.5, "c", (TP,)),
     Polled(3.0, "c", "t", 1, ((7, b"p-1|\xff"),), 8, "1"),
-    Sought(3.5, "c", (TP,), "beginning"),
+    PositionSought(3.5, "c", (TP,), "beginning"),
     Committing(4.0, "c", 5, ((TP, 8),)),
     Committing(4.5, "c", 6, None),
-    TopicMade(5.0, "", "t", 3),
+    TopicCreated(5.0, "", "t", 3),
 ]
 
 
@@ -50,8 +50,12 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
 
 
 def test_histories_are_merged_by_time_and_keep_their_own_order() -> None:
-    first = [TopicMade(1.0, "", "a", 1), TopicMade(2.0, "", "b", 1), TopicMade(2.0, "", "c", 1)]
-    second = [TopicMade(1.5, "", "d", 1), TopicMade(3.0, "", "e", 1)]
+    first = [
+        TopicCreated(1.0, "", "a", 1),
+        TopicCreated(2.0, "", "b", 1),
+        TopicCreated(2.0, "", "c", 1),
+    ]
+    second = [TopicCreated(1.5, "", "d", 1), TopicCreated(3.0, "", "e", 1)]
     assert [event.topic for event in merged([first, second])] == ["a", "d", "b", "c", "e"]
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from aiokafkawire.types import TopicPartition
 from tests.invariants.checks.groups import Owners
 from tests.invariants.events import (
-    AssignedByHand,
     Crashed,
     Fault,
-    Healed,
-    Settled,
+    FaultsHealed,
+    GroupsStable,
+    PartitionsAssignedManually,
     Subscribed,
     Unsubscribed,
 )
@@ -50,20 +50,20 @@ def commit(
 
 
 def found(
-    story: HistoryBuilder,
+    builder: HistoryBuilder,
     number: int,
     *commits: CommitRequest,
     assignments: tuple[Assignment, ...] = (),
     **rest: Any,
 ) -> list[str]:
-    texts = story.found(commits=commits, assignments=assignments, **rest)
+    texts = builder.found(commits=commits, assignments=assignments, **rest)
     return [text.split(": ")[0].partition(" ")[2] for n, text in texts if n == number]
 
 
 def member(**options: Any) -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.consumer(**(options or EAGER))
-    return story
+    builder = HistoryBuilder()
+    builder.consumer(**(options or EAGER))
+    return builder
 
 
 STRANGE = "partitions were committed by members that do not own them"
@@ -89,24 +89,24 @@ def test_only_the_owner_commits_a_partition() -> None:
 
 def test_a_cooperative_member_commits_what_it_gives_back() -> None:
     given = (answered(1, T0, T1), answered(2, T0))
-    story = member(**COOPERATIVE)
-    assert found(story, 7, commit(2, T0, T1), assignments=given) == []
+    builder = member(**COOPERATIVE)
+    assert found(builder, 7, commit(2, T0, T1), assignments=given) == []
     kept = GenerationAssigned(1.0, "g", 2, (("m-c", (T0,)), ("m-d", ())))
-    assert found(story, 7, commit(2, T1), assignments=given, generations=(kept,)) == []
+    assert found(builder, 7, commit(2, T1), assignments=given, generations=(kept,)) == []
     gone = GenerationAssigned(1.0, "g", 2, (("m-c", (T0,)), ("m-d", (T1,))))
-    assert found(story, 7, commit(2, T1), assignments=given, generations=(gone,)) == [STRANGE]
+    assert found(builder, 7, commit(2, T1), assignments=given, generations=(gone,)) == [STRANGE]
     later = (*given, answered(3, T0))
-    assert found(story, 7, commit(3, T1), assignments=later) == [STRANGE]
+    assert found(builder, 7, commit(3, T1), assignments=later) == [STRANGE]
 
 
 def test_a_cooperative_member_keeps_what_a_lost_answer_took_away() -> None:
-    story = member(**COOPERATIVE)
+    builder = member(**COOPERATIVE)
     lost = replace(answered(2, T0), received=False)
     given = (answered(1, T0, T1), lost, answered(3, T0))
-    assert found(story, 7, commit(3, T1), assignments=given) == []
+    assert found(builder, 7, commit(3, T1), assignments=given) == []
     for generation in (2, 3):
         gone = GenerationAssigned(1.0, "g", generation, (("m-c", (T0,)), ("m-d", (T1,))))
-        findings = found(story, 7, commit(3, T1), assignments=given, generations=(gone,))
+        findings = found(builder, 7, commit(3, T1), assignments=given, generations=(gone,))
         assert findings == [STRANGE]
 
 
@@ -120,10 +120,10 @@ def test_a_member_does_not_commit_as_if_it_were_none() -> None:
     given = (answered(1, T0),)
     alone = commit(-1, T0, member="")
     assert found(member(), 7, alone, assignments=given) == [OUTSIDE]
-    for left in (Unsubscribed, AssignedByHand):
-        story = member()
-        story.add(left, "c", *([(T0,)] if left is AssignedByHand else []))
-        assert found(story, 7, alone, assignments=given) == []
+    for left in (Unsubscribed, PartitionsAssignedManually):
+        builder = member()
+        builder.add(left, "c", *([(T0,)] if left is PartitionsAssignedManually else []))
+        assert found(builder, 7, alone, assignments=given) == []
 
 
 def test_generations_do_not_go_back_on_a_connection() -> None:
@@ -144,30 +144,30 @@ def test_offsets_of_transactions_name_their_member_too() -> None:
 
 
 def test_members_own_what_they_were_given() -> None:
-    story = member(**COOPERATIVE)
-    story.assigned(T0, T1)
+    builder = member(**COOPERATIVE)
+    builder.assigned(T0, T1)
     one = answered(1, T0, T1)
-    assert found(story, 7, assignments=(one,)) == []
-    story.revoked(T1)
-    story.assigned()
-    two = answered(2, T0, at=story.time - 1.5)
-    assert found(story, 7, assignments=(one, two)) == []
-    assert found(story, 7, assignments=(answered(1, T0), two)) == [KEPT]
-    assert found(story, 7, assignments=(one, answered(2, T1, at=two.at))) == [KEPT]
+    assert found(builder, 7, assignments=(one,)) == []
+    builder.revoked(T1)
+    builder.assigned()
+    two = answered(2, T0, at=builder.time - 1.5)
+    assert found(builder, 7, assignments=(one, two)) == []
+    assert found(builder, 7, assignments=(answered(1, T0), two)) == [KEPT]
+    assert found(builder, 7, assignments=(one, answered(2, T1, at=two.at))) == [KEPT]
     # The answer to the next question may arrive before the listener was called for this one.
-    three = answered(3, at=story.time - 0.5)
-    assert found(story, 7, assignments=(one, two, three)) == []
+    three = answered(3, at=builder.time - 0.5)
+    assert found(builder, 7, assignments=(one, two, three)) == []
 
 
 def test_members_that_keep_what_went() -> None:
-    story = member(**COOPERATIVE)
-    story.assigned(T0, T1)
-    story.assigned()
-    given = (answered(1, T0, T1), answered(2, T0, at=story.time - 0.5))
-    assert found(story, 7, assignments=given) == []  # it may be of the answer before
-    story.assigned()
-    third = answered(3, T0, at=story.time - 0.5)
-    assert found(story, 7, assignments=(*given, third)) == [KEPT]
+    builder = member(**COOPERATIVE)
+    builder.assigned(T0, T1)
+    builder.assigned()
+    given = (answered(1, T0, T1), answered(2, T0, at=builder.time - 0.5))
+    assert found(builder, 7, assignments=given) == []  # it may be of the answer before
+    builder.assigned()
+    third = answered(3, T0, at=builder.time - 0.5)
+    assert found(builder, 7, assignments=(*given, third)) == [KEPT]
 
 
 def test_without_requests_nobody_is_judged() -> None:
@@ -181,80 +181,80 @@ ONE_EACH = "partitions are not owned by one member each"
 
 
 def two_members() -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.made(partitions=2)
-    story.consumer("c")
-    story.consumer("d")
-    return story
+    builder = HistoryBuilder()
+    builder.made(partitions=2)
+    builder.consumer("c")
+    builder.consumer("d")
+    return builder
 
 
-def at_rest(story: HistoryBuilder) -> list[str]:
-    story.add(Settled, "", ("g",))
-    return [text for number, text in story.found() if number == 8]
+def at_rest(builder: HistoryBuilder) -> list[str]:
+    builder.add(GroupsStable, "", ("g",))
+    return [text for number, text in builder.found() if number == 8]
 
 
 def test_each_partition_has_an_owner() -> None:
-    story = two_members()
-    story.assigned(T0, client="c")
-    story.assigned(T1, client="d")
-    assert at_rest(story) == []
+    builder = two_members()
+    builder.assigned(T0, client="c")
+    builder.assigned(T1, client="d")
+    assert at_rest(builder) == []
 
 
 def test_a_partition_without_an_owner() -> None:
-    story = two_members()
-    story.assigned(T0, client="c")
-    [text] = at_rest(story)
+    builder = two_members()
+    builder.assigned(T0, client="c")
+    [text] = at_rest(builder)
     assert text == f"1 {ONE_EACH}: g: t-1 has no owner"
 
 
 def test_a_partition_with_two_owners() -> None:
-    story = two_members()
-    story.assigned(T0, T1, client="c")
-    story.assigned(T1, client="d")
-    [text] = at_rest(story)
+    builder = two_members()
+    builder.assigned(T0, T1, client="c")
+    builder.assigned(T1, client="d")
+    [text] = at_rest(builder)
     assert "t-1 has 2 owners" in text
 
 
 def test_those_who_left_own_nothing() -> None:
     for left in (Crashed, Unsubscribed):
-        story = two_members()
-        story.assigned(T0, T1, client="c")
-        story.add(left, "c")
-        story.assigned(T0, T1, client="d")
-        assert at_rest(story) == []
+        builder = two_members()
+        builder.assigned(T0, T1, client="c")
+        builder.add(left, "c")
+        builder.assigned(T0, T1, client="d")
+        assert at_rest(builder) == []
 
 
 def test_partitions_that_came_later_are_owned_too() -> None:
-    story = two_members()
-    story.assigned(T0, client="c")
-    story.assigned(T1, client="d")
-    story.made(partitions=3)
-    assert "t-2 has no owner" in at_rest(story)[0]
+    builder = two_members()
+    builder.assigned(T0, client="c")
+    builder.assigned(T1, client="d")
+    builder.made(partitions=3)
+    assert "t-2 has no owner" in at_rest(builder)[0]
 
 
 def test_topics_by_a_pattern() -> None:
-    story = HistoryBuilder()
-    story.made("t", 1)
-    story.made("u", 1)
-    story.consumer("c", topics=())
-    story.add(Subscribed, "c", (), "[t]")
-    story.assigned(T0)
-    assert at_rest(story) == []
-    story.add(Subscribed, "c", (), ".")
-    assert "u-0 has no owner" in at_rest(story)[0]
-    story.add(Subscribed, "c", ("u",))
-    assert "c owns t-0, to which it has not subscribed" in at_rest(story)[0]
+    builder = HistoryBuilder()
+    builder.made("t", 1)
+    builder.made("u", 1)
+    builder.consumer("c", topics=())
+    builder.add(Subscribed, "c", (), "[t]")
+    builder.assigned(T0)
+    assert at_rest(builder) == []
+    builder.add(Subscribed, "c", (), ".")
+    assert "u-0 has no owner" in at_rest(builder)[0]
+    builder.add(Subscribed, "c", ("u",))
+    assert "c owns t-0, to which it has not subscribed" in at_rest(builder)[0]
 
 
 def test_a_group_without_members_owns_nothing() -> None:
-    story = two_members()
+    builder = two_members()
     owners = Owners()
-    for event in story.history:
+    for event in builder.history:
         owners.happened(event)
     assert owners.groups == ["g"]
-    story.closed("c")
-    story.closed("d")
-    assert at_rest(story) == []
+    builder.closed("c")
+    builder.closed("d")
+    assert at_rest(builder) == []
 
 
 def test_a_leader_that_gives_a_partition_to_two() -> None:
@@ -268,88 +268,88 @@ def test_a_leader_that_gives_a_partition_to_two() -> None:
 # --- what is lost --------------------------------------------------------------------------------
 
 
-def loses(story: HistoryBuilder, **guarantees: Any) -> int:
-    story.lost(T0)
-    return len([1 for number, _ in story.found(guarantees=guarantees) if number == 8])
+def loses(builder: HistoryBuilder, **guarantees: Any) -> int:
+    builder.lost(T0)
+    return len([1 for number, _ in builder.found(guarantees=guarantees) if number == 8])
 
 
 def working() -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.made()
-    story.consumer(effective_session_timeout_ms=10_000, max_poll_interval_ms=60_000)
-    story.assigned(T0)
-    story.returned(story.call("getmany", 10.0))
-    return story
+    builder = HistoryBuilder()
+    builder.made()
+    builder.consumer(effective_session_timeout_ms=10_000, max_poll_interval_ms=60_000)
+    builder.assigned(T0)
+    builder.returned(builder.call("getmany", 10.0))
+    return builder
 
 
 def test_partitions_that_are_lost_without_a_reason() -> None:
-    story = working()
-    assert loses(story) == 1
+    builder = working()
+    assert loses(builder) == 1
     assert loses(working(), sessions_hold=False) == 0
 
 
 def test_an_application_that_stays_away_loses_its_partitions() -> None:
-    story = working()
-    story.time += 60
-    assert loses(story) == 0
-    story = working()
-    story.time += 50
-    assert loses(story) == 1
-    story = working()
-    story.time += 60
-    story.call("getmany", 10.0)
-    assert loses(story) == 0
-    story = working()
-    story.call("anext", None)
-    story.time += 60
-    assert loses(story) == 1
+    builder = working()
+    builder.time += 60
+    assert loses(builder) == 0
+    builder = working()
+    builder.time += 50
+    assert loses(builder) == 1
+    builder = working()
+    builder.time += 60
+    builder.call("getmany", 10.0)
+    assert loses(builder) == 0
+    builder = working()
+    builder.call("anext", None)
+    builder.time += 60
+    assert loses(builder) == 1
 
 
 def test_having_stayed_away_before_is_no_excuse() -> None:
-    story = working()
-    story.time += 60
-    story.returned(story.call("getmany", 10.0))
-    story.lost(T0)
-    story.assigned(T0)
-    assert loses(story) == 1
+    builder = working()
+    builder.time += 60
+    builder.returned(builder.call("getmany", 10.0))
+    builder.lost(T0)
+    builder.assigned(T0)
+    assert loses(builder) == 1
 
 
 def test_what_is_broken_ends_sessions() -> None:
-    story = working()
-    story.add(Fault, "", "cut")
-    story.call("anext", None)
-    story.time += 100
-    assert loses(story) == 0
-    story = working()
-    story.call("anext", None)
-    story.add(Fault, "", "cut")
-    story.add(Healed, "")
-    story.time += 15
-    assert loses(story) == 0
-    story = working()
-    story.call("anext", None)
-    story.add(Fault, "", "cut")
-    story.add(Healed, "")
-    story.time += 25
-    assert loses(story) == 1
+    builder = working()
+    builder.add(Fault, "", "cut")
+    builder.call("anext", None)
+    builder.time += 100
+    assert loses(builder) == 0
+    builder = working()
+    builder.call("anext", None)
+    builder.add(Fault, "", "cut")
+    builder.add(FaultsHealed, "")
+    builder.time += 15
+    assert loses(builder) == 0
+    builder = working()
+    builder.call("anext", None)
+    builder.add(Fault, "", "cut")
+    builder.add(FaultsHealed, "")
+    builder.time += 25
+    assert loses(builder) == 1
 
 
 def test_a_static_member_may_be_fenced() -> None:
-    story = HistoryBuilder()
-    story.consumer(group_instance_id="i")
-    story.assigned(T0)
-    assert loses(story) == 1
-    story = HistoryBuilder()
-    story.consumer(group_instance_id="i")
-    story.assigned(T0)
-    story.consumer("d", group_instance_id="i")
-    assert loses(story) == 0
+    builder = HistoryBuilder()
+    builder.consumer(group_instance_id="i")
+    builder.assigned(T0)
+    assert loses(builder) == 1
+    builder = HistoryBuilder()
+    builder.consumer(group_instance_id="i")
+    builder.assigned(T0)
+    builder.consumer("d", group_instance_id="i")
+    assert loses(builder) == 0
 
 
 def test_a_topic_that_is_deleted_is_lost() -> None:
-    story = working()
-    story.deleted()
-    assert loses(story) == 0
+    builder = working()
+    builder.deleted()
+    assert loses(builder) == 0
 
 
 def test_without_groups_there_is_nothing_to_look_at() -> None:

@@ -14,11 +14,11 @@ from tests.invariants.observed import Log
 
 
 def three_sent(**options: Any) -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.made(partitions=2)
-    story.producer(**options)
-    story.sent(v(1), v(2), v(3))
-    return story
+    builder = HistoryBuilder()
+    builder.made(partitions=2)
+    builder.producer(**options)
+    builder.sent(v(1), v(2), v(3))
+    return builder
 
 
 def numbers(found: list[tuple[int, str]]) -> list[int]:
@@ -26,8 +26,8 @@ def numbers(found: list[tuple[int, str]]) -> list[int]:
 
 
 def test_what_was_acknowledged_is_there() -> None:
-    story = three_sent()
-    assert story.found(log(v(1), v(2), v(3))) == []
+    builder = three_sent()
+    assert builder.found(log(v(1), v(2), v(3))) == []
 
 
 def test_a_batch_with_a_wrong_max_timestamp() -> None:
@@ -52,18 +52,18 @@ def test_a_record_is_not_at_its_acknowledged_offset() -> None:
 
 
 def test_a_record_in_another_partition_is_missing_from_its_own() -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.acknowledge(0, v(4), tp=T1)
-    assert numbers(story.found(log(v(1), v(2), v(3), v(4)), log(partition=1))) == [1]
+    builder = three_sent()
+    builder.send(v(4))
+    builder.acknowledge(0, v(4), tp=T1)
+    assert numbers(builder.found(log(v(1), v(2), v(3), v(4)), log(partition=1))) == [1]
 
 
 def test_a_record_without_an_acknowledged_offset_may_be_anywhere_in_its_partition() -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.acknowledge(-1, v(4))
-    assert story.found(log(v(1), v(2), v(3), None, v(4))) == []
-    assert numbers(story.found(log(v(1), v(2), v(3)))) == [1]
+    builder = three_sent()
+    builder.send(v(4))
+    builder.acknowledge(-1, v(4))
+    assert builder.found(log(v(1), v(2), v(3), None, v(4))) == []
+    assert numbers(builder.found(log(v(1), v(2), v(3)))) == [1]
 
 
 def test_what_retention_took_is_not_missing() -> None:
@@ -71,28 +71,28 @@ def test_what_retention_took_is_not_missing() -> None:
 
 
 def test_acks_of_the_leader_alone_promise_nothing() -> None:
-    story = three_sent(required_acks=1, idempotent=False)
-    assert story.found(log(v(1), v(3))) == []
+    builder = three_sent(required_acks=1, idempotent=False)
+    assert builder.found(log(v(1), v(3))) == []
 
 
 def test_brokers_that_lose_what_was_acknowledged_are_said_to() -> None:
-    story = three_sent()
+    builder = three_sent()
     lost = log(v(1))
-    assert numbers(story.found(lost)) == [1]
-    assert story.found(lost, guarantees={"durable": False}) == []
-    assert 1 in story.not_checked(lost, guarantees={"durable": False})
+    assert numbers(builder.found(lost)) == [1]
+    assert builder.found(lost, guarantees={"durable": False}) == []
+    assert 1 in builder.not_checked(lost, guarantees={"durable": False})
 
 
 def test_a_topic_that_was_deleted_takes_its_records_along() -> None:
-    story = three_sent()
-    story.deleted()
-    assert story.found(guarantees={"topics_remade": True}) == []
-    assert story.found(log(v(1), v(2), v(3)), guarantees={"topics_remade": True}) == []
-    story.made()
+    builder = three_sent()
+    builder.deleted()
+    assert builder.found(guarantees={"topics_remade": True}) == []
+    assert builder.found(log(v(1), v(2), v(3)), guarantees={"topics_remade": True}) == []
+    builder.made()
     second = log(incarnation=1)
-    assert story.found(second, guarantees={"topics_remade": True}) == []
+    assert builder.found(second, guarantees={"topics_remade": True}) == []
     # If the log of the deleted topic was kept, it is checked.
-    assert numbers(story.found(log(v(1)), second, guarantees={"topics_remade": True})) == [1]
+    assert numbers(builder.found(log(v(1)), second, guarantees={"topics_remade": True})) == [1]
 
 
 def test_a_record_that_stands_twice() -> None:
@@ -106,142 +106,142 @@ def test_a_record_in_two_partitions() -> None:
 
 
 def test_without_numbers_a_record_may_stand_twice() -> None:
-    story = three_sent(idempotent=False)
-    assert story.found(log(v(1), v(2), v(3), v(2))) == []
-    assert 2 in story.not_checked()
+    builder = three_sent(idempotent=False)
+    assert builder.found(log(v(1), v(2), v(3), v(2))) == []
+    assert 2 in builder.not_checked()
     assert three_sent().found(log(v(1), v(2), v(3), v(2)), guarantees={"numbers": False}) == []
 
 
 def test_a_record_in_a_topic_and_in_the_one_made_after_it() -> None:
-    story = three_sent()
-    story.deleted()
-    story.made()
+    builder = three_sent()
+    builder.deleted()
+    builder.made()
     logs = [log(v(1), v(2), v(3)), log(v(3), incarnation=1)]
-    assert story.found(*logs, guarantees={"topics_remade": True}) == []
+    assert builder.found(*logs, guarantees={"topics_remade": True}) == []
 
 
 def test_records_in_another_order_than_sent() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.send(v(1))
-    story.send(v(2))
-    [(number, text)] = story.found(log(v(2), v(1)))
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.send(v(1))
+    builder.send(v(2))
+    [(number, text)] = builder.found(log(v(2), v(1)))
     assert number == 3
     assert "p-1| at t-0@1 behind p-2|" in text
 
 
 def test_sends_at_the_same_time_have_no_order() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.sending(v(1))
-    story.sending(v(2))
-    story.handed(v(2))
-    story.handed(v(1))
-    assert story.found(log(v(1), v(2))) == []
-    assert story.found(log(v(2), v(1))) == []
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.sending(v(1))
+    builder.sending(v(2))
+    builder.handed(v(2))
+    builder.handed(v(1))
+    assert builder.found(log(v(1), v(2))) == []
+    assert builder.found(log(v(2), v(1))) == []
 
 
 def test_an_order_that_is_broken_further_back() -> None:
-    story = HistoryBuilder()
-    story.producer()
+    builder = HistoryBuilder()
+    builder.producer()
     for number in (1, 2, 3):
-        story.send(v(number))
-    assert numbers(story.found(log(v(2), v(3), v(1)))) == [3]
-    assert numbers(story.found(log(v(3), v(1), v(2)))) == [3]
+        builder.send(v(number))
+    assert numbers(builder.found(log(v(2), v(3), v(1)))) == [3]
+    assert numbers(builder.found(log(v(3), v(1), v(2)))) == [3]
 
 
 def test_records_of_one_call_have_an_order() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.send(v(1), v(2), v(3))
-    assert story.found(log(v(1), v(2), v(3))) == []
-    assert numbers(story.found(log(v(1), v(3), v(2)))) == [3]
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.send(v(1), v(2), v(3))
+    assert builder.found(log(v(1), v(2), v(3))) == []
+    assert numbers(builder.found(log(v(1), v(3), v(2)))) == [3]
 
 
 def test_partitions_and_producers_have_orders_of_their_own() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.producer("q")
-    story.send(v(1))
-    story.send(v(1, "q"), client="q")
-    story.send(v(2))
-    assert story.found(log(v(2), v(1, "q")), log(v(1), partition=1)) == []
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.producer("q")
+    builder.send(v(1))
+    builder.send(v(1, "q"), client="q")
+    builder.send(v(2))
+    assert builder.found(log(v(2), v(1, "q")), log(v(1), partition=1)) == []
 
 
 def test_an_unknown_outcome_does_not_excuse_another_order() -> None:
-    story = HistoryBuilder()
-    story.producer()
-    story.send(v(1))
-    story.fail(v(1), "DeliveryUnknown", unknown=True)
-    story.send(v(2))
-    assert story.found(log(v(1), v(2))) == []
-    assert numbers(story.found(log(v(2), v(1)))) == [3]
+    builder = HistoryBuilder()
+    builder.producer()
+    builder.send(v(1))
+    builder.fail(v(1), "DeliveryUnknown", unknown=True)
+    builder.send(v(2))
+    assert builder.found(log(v(1), v(2))) == []
+    assert numbers(builder.found(log(v(2), v(1)))) == [3]
 
 
 def test_one_request_in_flight_keeps_the_order_of_what_is_acknowledged() -> None:
-    story = HistoryBuilder()
-    story.producer(idempotent=False, max_in_flight_requests_per_connection=1)
-    story.send(v(1))
-    story.fail(v(1), "DeliveryUnknown", unknown=True)
-    story.sent(v(2), v(3))
-    assert story.found(log(v(2), v(3), v(2), v(1))) == []
-    story = HistoryBuilder()
-    story.producer(idempotent=False, max_in_flight_requests_per_connection=1)
-    story.sent(v(1), v(2))
-    assert 3 in numbers(story.found(log(v(2), v(1))))
+    builder = HistoryBuilder()
+    builder.producer(idempotent=False, max_in_flight_requests_per_connection=1)
+    builder.send(v(1))
+    builder.fail(v(1), "DeliveryUnknown", unknown=True)
+    builder.sent(v(2), v(3))
+    assert builder.found(log(v(2), v(3), v(2), v(1))) == []
+    builder = HistoryBuilder()
+    builder.producer(idempotent=False, max_in_flight_requests_per_connection=1)
+    builder.sent(v(1), v(2))
+    assert 3 in numbers(builder.found(log(v(2), v(1))))
 
 
 def test_without_any_promise_of_order_none_is_looked_for() -> None:
-    story = HistoryBuilder()
-    story.producer(idempotent=False)
-    story.send(v(1))
-    story.send(v(2))
-    assert story.found(log(v(2), v(1))) == []
-    assert 3 in story.not_checked()
+    builder = HistoryBuilder()
+    builder.producer(idempotent=False)
+    builder.send(v(1))
+    builder.send(v(2))
+    assert builder.found(log(v(2), v(1))) == []
+    assert 3 in builder.not_checked()
 
 
 def test_a_failed_record_that_appears() -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.fail(v(4))
-    [(number, text)] = story.found(log(v(1), v(2), v(3), v(4)))
+    builder = three_sent()
+    builder.send(v(4))
+    builder.fail(v(4))
+    [(number, text)] = builder.found(log(v(1), v(2), v(3), v(4)))
     assert number == 4
     assert "p-4| at t-0@3 after DeliveryTimedOut" in text
-    assert story.found(log(v(1), v(2), v(3))) == []
+    assert builder.found(log(v(1), v(2), v(3))) == []
 
 
 def test_a_record_may_fail_once_it_is_gone_with_its_topic() -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.deleted()
-    story.made()
-    story.fail(v(4))
+    builder = three_sent()
+    builder.send(v(4))
+    builder.deleted()
+    builder.made()
+    builder.fail(v(4))
     old = log(v(1), v(2), v(3), v(4))
-    assert story.found(old, log(incarnation=1)) == []
-    [(number, _)] = story.found(old, log(v(4), incarnation=1))
+    assert builder.found(old, log(incarnation=1)) == []
+    [(number, _)] = builder.found(old, log(v(4), incarnation=1))
     assert number == 4
 
 
 def test_a_record_of_unknown_outcome_may_appear() -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.fail(v(4), "DeliveryUnknown", unknown=True)
-    assert story.found(log(v(1), v(2), v(3), v(4))) == []
-    assert story.found(log(v(1), v(2), v(3))) == []
+    builder = three_sent()
+    builder.send(v(4))
+    builder.fail(v(4), "DeliveryUnknown", unknown=True)
+    assert builder.found(log(v(1), v(2), v(3), v(4))) == []
+    assert builder.found(log(v(1), v(2), v(3))) == []
 
 
 def test_a_record_without_any_outcome_may_appear() -> None:
-    story = three_sent()
-    story.sending(v(4))
-    assert story.found(log(v(1), v(2), v(3), v(4))) == []
+    builder = three_sent()
+    builder.sending(v(4))
+    assert builder.found(log(v(1), v(2), v(3), v(4))) == []
 
 
 @pytest.mark.parametrize(("fate", "wrong"), [("aborted", []), ("committed", [4]), ("none", [4])])
 def test_a_record_of_an_aborted_transaction(fate: Any, wrong: list[int]) -> None:
-    story = three_sent()
-    story.send(v(4))
-    story.fail(v(4), "TransactionAborted")
-    assert numbers(story.found(log(v(1), v(2), v(3), (v(4), fate)))) == wrong
+    builder = three_sent()
+    builder.send(v(4))
+    builder.fail(v(4), "TransactionAborted")
+    assert numbers(builder.found(log(v(1), v(2), v(3), (v(4), fate)))) == wrong
 
 
 def test_a_record_that_was_never_sent() -> None:
@@ -251,14 +251,14 @@ def test_a_record_that_was_never_sent() -> None:
 
 
 def test_a_record_in_another_topic_than_sent_to() -> None:
-    story = three_sent()
-    assert numbers(story.found(log(v(1), v(2), v(3)), log(v(1), topic="u"))) == [4]
+    builder = three_sent()
+    assert numbers(builder.found(log(v(1), v(2), v(3)), log(v(1), topic="u"))) == [4]
 
 
 def test_a_scenario_that_sends_a_value_twice_is_reported() -> None:
-    story = three_sent()
-    story.sending(v(3))
-    assert numbers(story.found(log(v(1), v(2), v(3)))) == [4]
+    builder = three_sent()
+    builder.sending(v(3))
+    assert numbers(builder.found(log(v(1), v(2), v(3)))) == [4]
 
 
 @settings(max_examples=60, deadline=None)
@@ -269,23 +269,23 @@ def test_a_scenario_that_sends_a_value_twice_is_reported() -> None:
 def test_whatever_a_right_producer_does_passes_and_each_change_of_it_is_found(
     outcomes: list[str], data: st.DataObject
 ) -> None:
-    story = HistoryBuilder()
-    story.producer()
+    builder = HistoryBuilder()
+    builder.producer()
     values: list[bytes] = []
     certain: list[int] = []
     for number, outcome in enumerate(outcomes):
-        story.send(v(number))
+        builder.send(v(number))
         if outcome == "ok":
-            story.acknowledge(len(values), v(number))
+            builder.acknowledge(len(values), v(number))
             certain.append(len(values))
         else:
-            story.fail(v(number), "E", unknown=outcome != "failed")
+            builder.fail(v(number), "E", unknown=outcome != "failed")
         if outcome in {"ok", "unknown there"}:
             values.append(v(number))
 
     def found(changed: list[bytes | None]) -> list[tuple[int, str]]:
         logs: Log = log(*changed)
-        return story.found(logs)
+        return builder.found(logs)
 
     assert found([*values]) == []
     if certain:

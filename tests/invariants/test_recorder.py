@@ -13,22 +13,22 @@ from aiokafkawire.broker import Broker
 from tests.invariants.events import (
     Acknowledged,
     Assigned,
-    Began,
     Called,
     Closed,
     Committed,
-    EndAsked,
-    Ended,
+    EndTxnRequested,
     Failed,
-    HandedOver,
     OffsetsSent,
     Opened,
     Polled,
+    PositionSought,
+    RecordsBuffered,
     Returned,
     Revoked,
     Sending,
-    Sought,
     Subscribed,
+    TransactionBegan,
+    TransactionEnded,
 )
 from tests.invariants.recorded_producer import RecordedProducer
 from tests.invariants.recorder import OwnError, Recorder
@@ -93,7 +93,7 @@ async def test_an_application_is_written_down() -> None:
         (values[1],),
         tuple(values[2:]),
     ]
-    assert [event.send for event in of(recorder, HandedOver)] == [1, 3]
+    assert [event.send for event in of(recorder, RecordsBuffered)] == [1, 3]
     acknowledged = [pair for event in of(recorder, Acknowledged) for pair in event.records]
     assert acknowledged == list(enumerate(values))
     assert not of(recorder, Failed)
@@ -105,7 +105,7 @@ async def test_an_application_is_written_down() -> None:
     assert [event.partitions for event in of(recorder, Revoked)] == [(tp,)]
     assert of(recorder, Subscribed)[0].topics == ("t",)
     assert [event.outcome for event in of(recorder, Committed)] == ["ok"]
-    assert [event.to for event in of(recorder, Sought)] == [1, "beginning"]
+    assert [event.to for event in of(recorder, PositionSought)] == [1, "beginning"]
     assert Counter(event.client for event in of(recorder, Closed)) == {"p": 1, "c": 1}
     assert {event.call for event in of(recorder, Called) if event.client == "c"} == {
         event.call for event in of(recorder, Returned) if event.client == "c"
@@ -140,8 +140,8 @@ async def test_transactions_are_written_down_with_how_they_ended() -> None:
             await producer.commit_transaction()
             await producer.begin_transaction()
             await producer.abort_transaction()
-    assert [event.transaction for event in of(recorder, Began)] == [1, 2, 3, 4]
-    assert [event.outcome for event in of(recorder, Ended)] == [
+    assert [event.transaction for event in of(recorder, TransactionBegan)] == [1, 2, 3, 4]
+    assert [event.outcome for event in of(recorder, TransactionEnded)] == [
         "committed",
         "aborted",
         "committed",
@@ -164,8 +164,10 @@ async def test_a_transaction_that_is_given_away_ends_as_its_producers() -> None:
             await producer.send("t", producer.value())
             detached = await producer.detach_transaction()
         await recorder.end_detached_transaction(detached, commit=True, bootstrap_servers=servers)
-    assert [(event.client, event.commit) for event in of(recorder, EndAsked)] == [("p", True)]
-    assert [event.outcome for event in of(recorder, Ended)] == ["committed"]
+    assert [(event.client, event.commit) for event in of(recorder, EndTxnRequested)] == [
+        ("p", True)
+    ]
+    assert [event.outcome for event in of(recorder, TransactionEnded)] == ["committed"]
 
 
 async def test_errors_are_written_down_with_their_kind() -> None:

@@ -14,20 +14,20 @@ def transaction(
     outcome: Any, *, commit: bool = True, ended: bool = True, **options: Any
 ) -> HistoryBuilder:
     """Records 1 and 2 in a transaction that ended so."""
-    story = HistoryBuilder()
-    story.made()
-    story.producer(transactional_id="x", **options)
-    story.began(1)
-    story.send(v(1), transaction=1)
-    story.send(v(2), transaction=1)
+    builder = HistoryBuilder()
+    builder.made()
+    builder.producer(transactional_id="x", **options)
+    builder.began(1)
+    builder.send(v(1), transaction=1)
+    builder.send(v(2), transaction=1)
     if ended:
-        story.end_asked(1, commit=commit)
-        story.ended(1, outcome)
-    return story
+        builder.end_txn_requested(1, commit=commit)
+        builder.ended(1, outcome)
+    return builder
 
 
-def fourteens(story: HistoryBuilder, *logs: Log, **rest: Any) -> list[str]:
-    found = story.found(*logs, **rest)
+def transaction_findings(builder: HistoryBuilder, *logs: Log, **rest: Any) -> list[str]:
+    found = builder.found(*logs, **rest)
     return [text.split(": ")[0].partition(" ")[2] for number, text in found if number == 14]
 
 
@@ -62,108 +62,108 @@ OFFSETS = "offsets are not those of the last transaction"
 def test_a_transaction_is_visible_whole_or_not_at_all(
     outcome: Any, first: Any, second: Any, wrong: list[str]
 ) -> None:
-    assert fourteens(transaction(outcome), both(first, second)) == wrong
+    assert transaction_findings(transaction(outcome), both(first, second)) == wrong
 
 
 def test_a_record_that_was_taken_after_the_end_of_its_transaction() -> None:
     late = "records were taken after the end of their transactions"
     for during, wrong in ((True, []), (False, [late])):
-        story = transaction("committed", ended=False)
-        story.sending(v(3), transaction=1)
+        builder = transaction("committed", ended=False)
+        builder.sending(v(3), transaction=1)
         if during:
-            story.handed(v(3))
-        story.end_asked(1, commit=True)
-        story.ended(1, "committed")
+            builder.handed(v(3))
+        builder.end_txn_requested(1, commit=True)
+        builder.ended(1, "committed")
         if not during:
-            story.handed(v(3))
+            builder.handed(v(3))
         rows = log((v(1), "committed"), (v(2), "committed"), (v(3), "committed"))
-        assert fourteens(story, rows) == wrong
+        assert transaction_findings(builder, rows) == wrong
 
 
 def test_a_record_of_a_committed_transaction_that_is_nowhere() -> None:
-    assert fourteens(transaction("committed"), log((v(1), "committed"))) == [MISSING]
-    assert fourteens(transaction("unknown"), log((v(1), "committed"))) == [PART]
-    assert fourteens(transaction("aborted"), log((v(1), "aborted"))) == []
+    assert transaction_findings(transaction("committed"), log((v(1), "committed"))) == [MISSING]
+    assert transaction_findings(transaction("unknown"), log((v(1), "committed"))) == [PART]
+    assert transaction_findings(transaction("aborted"), log((v(1), "aborted"))) == []
 
 
 def test_a_transaction_that_was_never_to_be_committed() -> None:
-    story = transaction(None, ended=False)
-    assert fourteens(story, both("aborted", "open")) == []
-    assert fourteens(story, both("committed", "committed")) == [VISIBLE]
-    story.end_asked(1)
-    assert fourteens(story, both("committed", "committed")) == []
-    story = transaction("aborted", commit=False)
-    assert fourteens(story, both("committed", "aborted")) == [VISIBLE]
+    builder = transaction(None, ended=False)
+    assert transaction_findings(builder, both("aborted", "open")) == []
+    assert transaction_findings(builder, both("committed", "committed")) == [VISIBLE]
+    builder.end_txn_requested(1)
+    assert transaction_findings(builder, both("committed", "committed")) == []
+    builder = transaction("aborted", commit=False)
+    assert transaction_findings(builder, both("committed", "aborted")) == [VISIBLE]
 
 
 def test_the_outcome_of_an_uncertain_commit_may_come_later() -> None:
-    story = transaction("unknown")
-    story.ended(1, "aborted")
-    assert fourteens(story, both("committed", "committed")) == []
-    story.ended(1, "committed")
-    assert fourteens(story, both("aborted", "aborted")) == [MISSING]
+    builder = transaction("unknown")
+    builder.ended(1, "aborted")
+    assert transaction_findings(builder, both("committed", "committed")) == []
+    builder.ended(1, "committed")
+    assert transaction_findings(builder, both("aborted", "aborted")) == [MISSING]
 
 
 def test_a_record_outside_of_its_transaction() -> None:
-    found = fourteens(transaction("committed"), both("committed", "none"))
+    found = transaction_findings(transaction("committed"), both("committed", "none"))
     assert found == ["records stand outside of their transactions"]
 
 
 def test_a_record_that_failed_and_its_transaction_did_not() -> None:
-    story = transaction("committed", ended=False)
-    story.fail(v(2))
-    story.end_asked(1)
-    story.ended(1, "committed")
-    found = fourteens(story, log((v(1), "committed")))
+    builder = transaction("committed", ended=False)
+    builder.fail(v(2))
+    builder.end_txn_requested(1)
+    builder.ended(1, "committed")
+    found = transaction_findings(builder, log((v(1), "committed")))
     assert found == ["records failed in transactions that were committed"]
 
 
 def test_a_record_that_was_never_handed_over_is_no_part() -> None:
-    story = transaction("committed", ended=False)
-    story.sending(v(3), transaction=1)
-    story.fail(v(3), "BufferFull")
-    story.end_asked(1)
-    story.ended(1, "committed")
-    assert fourteens(story, both("committed", "committed")) == []
+    builder = transaction("committed", ended=False)
+    builder.sending(v(3), transaction=1)
+    builder.fail(v(3), "BufferFull")
+    builder.end_txn_requested(1)
+    builder.ended(1, "committed")
+    assert transaction_findings(builder, both("committed", "committed")) == []
 
 
 def test_what_is_no_more_is_not_missing() -> None:
-    story = transaction("committed")
-    assert fourteens(story, log((v(2), "committed"), start=1)) == []
-    story.deleted()
-    story.made()
-    assert fourteens(story, log(incarnation=1)) == []
+    builder = transaction("committed")
+    assert transaction_findings(builder, log((v(2), "committed"), start=1)) == []
+    builder.deleted()
+    builder.made()
+    assert transaction_findings(builder, log(incarnation=1)) == []
 
 
 def test_reading_before_the_commit_was_asked_for() -> None:
-    story = transaction("committed", ended=False)
-    story.consumer(group_id=None, isolation_level="read_committed")
-    story.consumer("d", group_id=None)
-    story.polled((0, v(1)), client="d")
-    story.end_asked(1)
-    story.polled((0, v(1)), (1, v(2)))
-    story.ended(1)
-    assert fourteens(story, both("committed", "committed")) == []
-    story = transaction("committed", ended=False)
-    story.consumer(group_id=None, isolation_level="read_committed")
-    story.polled((0, v(1)), (1, v(2)))
-    story.end_asked(1)
-    story.ended(1)
-    assert fourteens(story, both("committed", "committed")) == [EARLY]
+    builder = transaction("committed", ended=False)
+    builder.consumer(group_id=None, isolation_level="read_committed")
+    builder.consumer("d", group_id=None)
+    builder.polled((0, v(1)), client="d")
+    builder.end_txn_requested(1)
+    builder.polled((0, v(1)), (1, v(2)))
+    builder.ended(1)
+    assert transaction_findings(builder, both("committed", "committed")) == []
+    builder = transaction("committed", ended=False)
+    builder.consumer(group_id=None, isolation_level="read_committed")
+    builder.polled((0, v(1)), (1, v(2)))
+    builder.end_txn_requested(1)
+    builder.ended(1)
+    assert transaction_findings(builder, both("committed", "committed")) == [EARLY]
 
 
 def test_reading_past_a_transaction_that_is_open() -> None:
     def read(*records: tuple[int, bytes], client: str = "c") -> list[str]:
-        story = transaction("committed", ended=False)
-        story.producer("q")
-        story.send(v(1, "q"), client="q")
-        story.consumer(group_id=None, isolation_level="read_committed")
-        story.consumer("d", group_id=None)
-        story.polled(*records, client=client)
-        story.end_asked(1)
-        story.ended(1)
+        builder = transaction("committed", ended=False)
+        builder.producer("q")
+        builder.send(v(1, "q"), client="q")
+        builder.consumer(group_id=None, isolation_level="read_committed")
+        builder.consumer("d", group_id=None)
+        builder.polled(*records, client=client)
+        builder.end_txn_requested(1)
+        builder.ended(1)
         there = log(v(1, "q"), (v(1), "committed"), (v(2), "committed"), v(1, "q"))
-        return fourteens(story, there)
+        return transaction_findings(builder, there)
 
     assert read((0, v(1, "q"))) == []
     assert read((3, v(1, "q"))) == [PASSED]
@@ -171,14 +171,14 @@ def test_reading_past_a_transaction_that_is_open() -> None:
 
 
 def sent_offsets(*ends: tuple[int, Any]) -> HistoryBuilder:
-    story = HistoryBuilder()
-    story.producer(transactional_id="x")
+    builder = HistoryBuilder()
+    builder.producer(transactional_id="x")
     for number, (offset, outcome) in enumerate(ends, 1):
-        story.began(number)
-        story.offsets_sent(number, offset)
-        story.end_asked(number, commit=outcome != "aborted")
-        story.ended(number, outcome)
-    return story
+        builder.began(number)
+        builder.offsets_sent(number, offset)
+        builder.end_txn_requested(number, commit=outcome != "aborted")
+        builder.ended(number, outcome)
+    return builder
 
 
 @pytest.mark.parametrize(
@@ -193,31 +193,33 @@ def sent_offsets(*ends: tuple[int, Any]) -> HistoryBuilder:
     ],
 )
 def test_offsets_count_with_their_transaction(ends: Any, right: set[int | None]) -> None:
-    story = sent_offsets(*ends)
+    builder = sent_offsets(*ends)
     for found in (None, 2, 4):
         committed = {"g": () if found is None else ((T0, found),)}
-        assert fourteens(story, committed=committed) == ([] if found in right else [OFFSETS])
+        assert transaction_findings(builder, committed=committed) == (
+            [] if found in right else [OFFSETS]
+        )
 
 
 def test_transactions_at_the_same_time_end_in_either_order() -> None:
-    story = HistoryBuilder()
+    builder = HistoryBuilder()
     for name in ("p", "q"):
-        story.producer(name, transactional_id=name)
-        story.began(1, name)
-    story.offsets_sent(1, 2, "p")
-    story.offsets_sent(1, 4, "q")
-    story.end_asked(1, client="p")
-    story.end_asked(1, client="q")
-    story.ended(1, client="q")
-    story.ended(1, client="p")
+        builder.producer(name, transactional_id=name)
+        builder.began(1, name)
+    builder.offsets_sent(1, 2, "p")
+    builder.offsets_sent(1, 4, "q")
+    builder.end_txn_requested(1, client="p")
+    builder.end_txn_requested(1, client="q")
+    builder.ended(1, client="q")
+    builder.ended(1, client="p")
     for found, wrong in ((2, []), (4, []), (3, [OFFSETS])):
-        assert fourteens(story, committed={"g": ((T0, found),)}) == wrong
+        assert transaction_findings(builder, committed={"g": ((T0, found),)}) == wrong
 
 
 def test_a_group_that_commits_otherwise_too_is_left_out() -> None:
-    story = sent_offsets((2, "committed"))
+    builder = sent_offsets((2, "committed"))
     plain = CommitRequest(1.0, "c", "g", "m", 1, ((T0, 3),), (0,))
-    assert fourteens(story, committed={"g": ((T0, 3),)}, commits=(plain,)) == []
+    assert transaction_findings(builder, committed={"g": ((T0, 3),)}, commits=(plain,)) == []
 
 
 def test_without_transactions_there_is_nothing_to_look_at() -> None:

@@ -28,8 +28,8 @@ __all__ = (
     "MAX_UNPACKED_BYTES",
     "THROTTLE",
     "draw_false_response",
+    "false_response_rule",
     "kinds_for_api",
-    "lie",
 )
 
 MAX_UNPACKED_BYTES = 256 * 1_024
@@ -346,7 +346,7 @@ def kinds_for_api(api: ApiKey) -> Iterator[str]:
     yield THROTTLE
 
 
-def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
+def false_response_rule(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
     """Return a rule for `Broker.on` that falsifies responses. Requests between nodes are spared."""
     outcome = Answer(CODES[kind]) if kind in CODES else FalseResponse(kind=kind)
 

@@ -117,12 +117,12 @@ class Harness:
 
     async def make_topic(self, topic: str, partitions: int) -> None:
         await self.broker.create_topic(topic, partitions=partitions)
-        self.recorder.topic_made(topic, partitions)
+        self.recorder.topic_created(topic, partitions)
 
     async def grow_topic(self, topic: str, partitions: int) -> None:
         """Grow a topic to this total number of partitions."""
         await self.broker.add_partitions(topic, partitions)
-        self.recorder.topic_made(topic, partitions)
+        self.recorder.topic_created(topic, partitions)
 
     async def delete_topic(self, topic: str) -> None:
         assert self._watch is not None

@@ -26,7 +26,7 @@ from aiokafkawire.wire import ApiKey
 from tests.simulation.byzantine_responses import APIS_WITH_FALSE_RESPONSES, kinds_for_api
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.scenarios.group_workers import COMMITS, host_of
-from tests.simulation.scenarios.liar import ASKED, SCENARIO, TOPIC
+from tests.simulation.scenarios.liar import CALLS, SCENARIO, TOPIC
 from tests.simulation.single_run import BACKENDS, play
 
 A_FEW, DOZENS = 3, 30
@@ -40,7 +40,7 @@ false_responses = st.sampled_from(APIS_WITH_FALSE_RESPONSES).flatmap(
 )
 
 
-class Lied(RuleBasedStateMachine):
+class ByzantineBrokerMachine(RuleBasedStateMachine):
     """Brokers that lie, and applications that call them meanwhile."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Lied(RuleBasedStateMachine):
     # --- what the broker does wrong next ---
 
     @rule(false_response=false_responses, times=st.integers(1, 3))
-    def lie(self, false_response: tuple[ApiKey, str], times: int) -> None:
+    def false_response_rule(self, false_response: tuple[ApiKey, str], times: int) -> None:
         api, kind = false_response
         self.step("lie", api=api.name, kind=kind, times=times)
 
@@ -96,7 +96,7 @@ class Lied(RuleBasedStateMachine):
     def flush(self) -> None:
         self.step("ask", client=SENDER, what="flush")
 
-    @rule(worker=st.sampled_from(WORKERS), what=st.sampled_from([w for w in ASKED if w != "flush"]))
+    @rule(worker=st.sampled_from(WORKERS), what=st.sampled_from([w for w in CALLS if w != "flush"]))
     def ask(self, worker: str, what: str) -> None:
         self.step("ask", client=worker, what=what)
 
@@ -130,7 +130,7 @@ def run(examples: int) -> None:
         derandomize=examples <= DOZENS,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(Lied, settings=run_settings)
+    run_state_machine_as_test(ByzantineBrokerMachine, settings=run_settings)
 
 
 def test_a_few_histories_of_lies() -> None:

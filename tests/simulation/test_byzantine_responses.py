@@ -24,8 +24,8 @@ from tests.simulation.byzantine_responses import (
     MAX_UNPACKED_BYTES,
     FalseResponse,
     draw_false_response,
+    false_response_rule,
     kinds_for_api,
-    lie,
 )
 
 
@@ -90,6 +90,6 @@ def test_answers_that_refuse_are_left_as_they_are() -> None:
 
 
 def test_nodes_do_not_lie_to_each_other() -> None:
-    assert lie("noise")(seen("broker-2")) is None
-    assert lie("noise")(seen()) == FalseResponse(kind="noise")
-    assert lie("a negative error")(seen()) == Answer(-7)
+    assert false_response_rule("noise")(seen("broker-2")) is None
+    assert false_response_rule("noise")(seen()) == FalseResponse(kind="noise")
+    assert false_response_rule("a negative error")(seen()) == Answer(-7)

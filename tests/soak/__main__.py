@@ -1,7 +1,7 @@
 """Run the proofs on three real nodes and print what they saw.
 
 python -m tests.soak                      # all: `make proofs`
-python -m tests.soak leader crowd
+python -m tests.soak leader churn
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "eager": partial(proofs.rebalances, strategy="range"),
     "cooperative": partial(proofs.rebalances, strategy="cooperative-sticky"),
     "outage": proofs.outage,
-    "crowd": partial(proofs.many_members, strategy="range"),
-    "crowd-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
+    "churn": partial(proofs.many_members, strategy="range"),
+    "churn-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
     "chain": chain,
     "chain-without": chain_without,
     "chain-short": partial(chain, messages=20_000, fault_plan=SHORT),
@@ -33,7 +33,7 @@ ALL = [name for name in PROOFS if name != "chain-short"]
 NODES = 3
 
 
-def prove(name: str, kafka: Kafka) -> bool:
+def run_proof(name: str, kafka: Kafka) -> bool:
     """Run one proof and return whether it found no problem. One that raises has failed."""
     print(f"{name}:", flush=True)
     began = time.monotonic()
@@ -63,7 +63,7 @@ def main() -> int:
     try:
         with Kafka(nodes=NODES) as kafka:
             print(f"Kafka {kafka.release.version}, {NODES} nodes", flush=True)
-            right = [prove(name, kafka) for name in options.proofs or ALL]
+            right = [run_proof(name, kafka) for name in options.proofs or ALL]
     except Unavailable as lack:
         print(lack, file=sys.stderr)
         return 1

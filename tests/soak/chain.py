@@ -99,7 +99,7 @@ class Stage:
             worker.kill()
 
 
-class Counting:
+class CountingConsumer:
     """Reads committed records of a topic in a thread, and counts the different ones."""
 
     def __init__(self, servers: str, topic: str) -> None:
@@ -135,8 +135,8 @@ class Counting:
 
 
 @contextmanager
-def counting(servers: str, topic: str) -> Iterator[Counting]:
-    found = Counting(servers, topic)
+def counting(servers: str, topic: str) -> Iterator[CountingConsumer]:
+    found = CountingConsumer(servers, topic)
     try:
         yield found
     finally:
@@ -185,7 +185,7 @@ def in_sync(servers: str) -> bool:
     )
 
 
-class Chaos:
+class FaultSchedule:
     """Kills workers and restarts brokers as drawn from the seed."""
 
     def __init__(self, kafka: Kafka, chain: list[Stage], fault_plan: FaultPlan) -> None:
@@ -274,7 +274,7 @@ def chain(
         stages(kafka, topics, manner) as workers,
         counting(kafka.bootstrap_servers, topics[-1]) as through,
     ):
-        chaos = Chaos(kafka, workers, fault_plan)
+        chaos = FaultSchedule(kafka, workers, fault_plan)
         try:
             while len(through.seen) < messages:
                 if time.monotonic() - began > fault_plan.limit_seconds:

@@ -14,7 +14,7 @@ SHOWN = 5
 """Number of examples that a problem lists."""
 
 
-class Place(NamedTuple):
+class PartitionOffset(NamedTuple):
     partition: int
     offset: int
 
@@ -33,7 +33,7 @@ def _some(found: Sequence[object]) -> str:
 
 
 def check_log(
-    acknowledged: Mapping[int, Place],
+    acknowledged: Mapping[int, PartitionOffset],
     unknown: Iterable[int],
     log: Mapping[int, Sequence[tuple[int, int]]],
 ) -> list[str]:
@@ -42,13 +42,13 @@ def check_log(
     Numbers were sent in ascending order. What is acknowledged must be there once and at its
     acknowledged offset; what has an unknown outcome may be there once; nothing else may be."""
     problems = []
-    found: dict[int, list[Place]] = defaultdict(list)
+    found: dict[int, list[PartitionOffset]] = defaultdict(list)
     for partition, entries in log.items():
         numbers = [number for _, number in entries]
         if numbers != sorted(numbers):
             problems.append(f"partition {partition} is not in the order in which it was sent")
         for offset, number in entries:
-            found[number].append(Place(partition, offset))
+            found[number].append(PartitionOffset(partition, offset))
     missing = sorted(acknowledged.keys() - found.keys())
     if missing:
         problems.append(f"{len(missing)} acknowledged and not there: {_some(missing)}")
@@ -128,7 +128,9 @@ def processed_again(spans: Iterable[Span]) -> int:
     return again
 
 
-def check_commits(history: Iterable[Place], in_doubt: Iterable[Place] = ()) -> list[str]:
+def check_commits(
+    history: Iterable[PartitionOffset], in_doubt: Iterable[PartitionOffset] = ()
+) -> list[str]:
     """Check that the committed offsets of each partition never went back.
 
     `history` is in the order in which the coordinator wrote it. Commits `in_doubt`, whose sender

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import confluent_kafka
 
-from tests.soak.checker import Place
+from tests.soak.checker import PartitionOffset
 
 QUIET_SECONDS = 30.0
 COMMITTED_SECONDS = 20.0
@@ -81,11 +81,11 @@ def messages(
         consumer.close()
 
 
-def _place(message: confluent_kafka.Message) -> Place:
+def _place(message: confluent_kafka.Message) -> PartitionOffset:
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
-    return Place(partition, offset)
+    return PartitionOffset(partition, offset)
 
 
 def records(
@@ -127,18 +127,18 @@ def committed_offsets(
     return {each.partition: None if each.offset < 0 else each.offset for each in found}
 
 
-def commits(servers: str, group: str, topic: str) -> list[Place]:
+def commits(servers: str, group: str, topic: str) -> list[PartitionOffset]:
     """Return every commit of a group for a topic, as `all_commits`."""
     return all_commits(servers).get((group, topic), [])
 
 
-def all_commits(servers: str) -> dict[tuple[str, str], list[Place]]:
+def all_commits(servers: str) -> dict[tuple[str, str], list[PartitionOffset]]:
     """Return every commit by group and topic, in the order in which its coordinator wrote them.
 
     They are read from __consumer_offsets, where a group has one partition. Commits of aborted
     transactions are left out.
     """
-    found: dict[tuple[str, str], list[Place]] = {}
+    found: dict[tuple[str, str], list[PartitionOffset]] = {}
     for message in messages(servers, "__consumer_offsets", committed=True):
         key, value = message.key(), message.value()
         if key is None or value is None:
@@ -150,7 +150,7 @@ def all_commits(servers: str) -> dict[tuple[str, str], list[Place]]:
         topic, position = _string(key, position)
         (partition,) = struct.unpack_from(">i", key, position)
         (offset,) = struct.unpack_from(">q", value, 2)
-        found.setdefault((group, topic), []).append(Place(partition, offset))
+        found.setdefault((group, topic), []).append(PartitionOffset(partition, offset))
     return found
 
 

@@ -12,7 +12,7 @@ import anyio.abc
 
 from aiokafkawire import Consumer, KafkaError, Producer, TopicPartition
 from aiokafkawire.errors import CommitFailed
-from tests.soak.checker import Place, Span, check_owners, check_processed, processed_again
+from tests.soak.checker import PartitionOffset, Span, check_owners, check_processed, processed_again
 
 POLL_MS = 100
 SETTLED_LOOKS = 10
@@ -40,10 +40,10 @@ class Plan:
 class ChurningMember:
     """A member that joins, works, and ends: by leaving or without, as planned."""
 
-    def __init__(self, name: str, plan: Plan, crowd: MemberChurn) -> None:
+    def __init__(self, name: str, plan: Plan, churn: MemberChurn) -> None:
         self.name = name
         self._plan = plan
-        self._crowd = crowd
+        self._churn = churn
         self._leaving = False
         self._consumer: Consumer | None = None
         self.scope = anyio.CancelScope()
@@ -86,26 +86,26 @@ class ChurningMember:
                 continue
             for tp, records in found.items():
                 assert records.first_offset is not None
-                self._crowd.spans.append(
+                self._churn.spans.append(
                     Span(tp.partition, records.first_offset, records.next_offset)
                 )
             await self._commit(consumer, {tp: records.next_offset for tp, records in found.items()})
 
     async def _commit(self, consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
-        places = {Place(tp.partition, offset) for tp, offset in ends.items()}
+        places = {PartitionOffset(tp.partition, offset) for tp, offset in ends.items()}
         known = False
         try:
             await consumer.commit(ends)
             known = True
         except CommitFailed:
-            self._crowd.refused += 1
+            self._churn.refused += 1
             known = True
         except KafkaError as error:
             if not error.retriable:
                 raise
         finally:
             if not known:
-                self._crowd.in_doubt |= places
+                self._churn.in_doubt |= places
 
 
 class MemberChurn:
@@ -117,7 +117,7 @@ class MemberChurn:
         self._rng = random.Random(plan.seed)
         self.present: list[ChurningMember] = []
         self.spans: list[Span] = []
-        self.in_doubt: set[Place] = set()
+        self.in_doubt: set[PartitionOffset] = set()
         self.joined = self.left = self.cut = self.refused = 0
 
     def join(self) -> None:
@@ -126,7 +126,7 @@ class MemberChurn:
         self.present.append(attendee)
         self._group.start_soon(attendee.work, name=attendee.name)
 
-    async def come_and_go(self) -> None:
+    async def change_members(self) -> None:
         plan, rng = self._plan, self._rng
         with anyio.move_on_after(plan.seconds):
             for _ in range(plan.members // 2):
@@ -171,7 +171,7 @@ class MemberChurn:
             await anyio.sleep(POLL_INTERVAL_S)
         return check_processed(self.spans, ends)
 
-    async def dismiss(self) -> None:
+    async def stop_all(self) -> None:
         for attendee in self.present:
             attendee.leave()
         for attendee in self.present:
@@ -207,23 +207,23 @@ class Load:
         await self._done.wait()
 
 
-async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[Place]]:
+async def run(plan: Plan, saw: Callable[[str], object]) -> tuple[list[str], set[PartitionOffset]]:
     """Return the problems, and the commits with unknown outcome."""
     async with anyio.create_task_group() as group:
-        load, crowd = Load(plan), MemberChurn(plan, group)
+        load, churn = Load(plan), MemberChurn(plan, group)
         group.start_soon(load.work)
-        await crowd.come_and_go()
+        await churn.change_members()
         saw(
-            f"seed {plan.seed}, {plan.strategy}: in {plan.seconds:.0f} s {crowd.joined} joined, "
-            f"{crowd.left} left, {crowd.cut} were cancelled; {crowd.refused} commits were refused"
+            f"seed {plan.seed}, {plan.strategy}: in {plan.seconds:.0f} s {churn.joined} joined, "
+            f"{churn.left} left, {churn.cut} were cancelled; {churn.refused} commits were refused"
         )
-        problems = await crowd.settle()
+        problems = await churn.settle()
         await load.stop()
-        problems += await crowd.processed(load.ends)
+        problems += await churn.processed(load.ends)
         saw(
             f"{sum(load.ends.values()):,} messages processed, "
-            f"{processed_again(crowd.spans):,} of them again; "
-            f"{plan.partitions} partitions owned by {len(crowd.present)} members"
+            f"{processed_again(churn.spans):,} of them again; "
+            f"{plan.partitions} partitions owned by {len(churn.present)} members"
         )
-        await crowd.dismiss()
-    return problems, crowd.in_doubt
+        await churn.stop_all()
+    return problems, churn.in_doubt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.soak.checker import Place, Span
+from tests.soak.checker import PartitionOffset, Span
 from tests.soak.reporters import ReportingProcess, WaitFailed, until
 
 
@@ -74,14 +74,14 @@ class Members:
             default=None,
         )
 
-    def in_doubt(self) -> set[Place]:
+    def in_doubt(self) -> set[PartitionOffset]:
         """Return commits that were sent and whose outcome the sender never learned."""
-        doubtful: set[Place] = set()
+        doubtful: set[PartitionOffset] = set()
         for member in self.all:
-            open_places: list[Place] = []
+            open_places: list[PartitionOffset] = []
             for event in list(member.events):
                 if event["what"] == "committing":
-                    open_places = [Place(*place) for place in event["places"]]
+                    open_places = [PartitionOffset(*place) for place in event["places"]]
                 elif event["what"] in {"committed", "refused"}:
                     open_places = []
                 elif event["what"] == "in doubt":

@@ -14,7 +14,7 @@ from tests.brokers import raw
 from tests.brokers.kafka import Kafka
 from tests.soak import confluent_reader
 from tests.soak.checker import (
-    Place,
+    PartitionOffset,
     check_commits,
     check_log,
     check_processed,
@@ -22,7 +22,7 @@ from tests.soak.checker import (
     processed_again,
 )
 from tests.soak.member_churn import Plan
-from tests.soak.member_churn import run as run_crowd
+from tests.soak.member_churn import run as run_member_churn
 from tests.soak.members import Member, Members, members
 from tests.soak.reporters import ReportingProcess, WaitFailed, until
 
@@ -51,13 +51,13 @@ class Report:
 class Source(ReportingProcess):
     """The producer's process."""
 
-    def outcomes(self) -> tuple[dict[int, Place], dict[int, str], dict[int, str]]:
+    def outcomes(self) -> tuple[dict[int, PartitionOffset], dict[int, str], dict[int, str]]:
         """Return acknowledged messages, those with unknown outcome, and failed ones."""
         acknowledged, unknown, failed = {}, {}, {}
         for event in list(self.events):
             if event["what"] == "outcomes":
                 for number, partition, offset in event["acknowledged"]:
-                    acknowledged[number] = Place(partition, offset)
+                    acknowledged[number] = PartitionOffset(partition, offset)
                 unknown.update(event["unknown"])
                 failed.update(event["failed"])
         return acknowledged, unknown, failed
@@ -302,7 +302,7 @@ def outage(kafka: Kafka, seconds: float = 60.0, partitions: int = 6, rate: int =
     return report
 
 
-# --- a crowd --------------------------------------------------------------------------------
+# --- members that join and leave ---
 
 
 def many_members(kafka: Kafka, strategy: str, seconds: float = 180.0, seed: int = 4) -> Report:
@@ -317,7 +317,7 @@ def many_members(kafka: Kafka, strategy: str, seconds: float = 180.0, seed: int 
         seconds=seconds,
         options={"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500},
     )
-    problems, in_doubt = anyio.run(run_crowd, plan, report.saw)
+    problems, in_doubt = anyio.run(run_member_churn, plan, report.saw)
     history = confluent_reader.commits(kafka.bootstrap_servers, plan.group, plan.topic)
     report.saw(f"{len(history):,} commits")
     report.problems += problems

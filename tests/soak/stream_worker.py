@@ -83,7 +83,7 @@ async def one_transaction(consumer: Consumer, producer: Producer, target: str) -
         emit("copied", count=sum(map(len, batches.values())))
 
 
-async def plainly(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
+async def without_transactions(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
     async with Producer(bootstrap_servers=job.servers) as producer:
         while not stop.is_set():
             batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
@@ -117,7 +117,7 @@ async def work(job: Job) -> None:
         if job.manner == "transactions":
             await in_transactions(consumer, job, stop)
         else:
-            await plainly(consumer, job, stop)
+            await without_transactions(consumer, job, stop)
     emit("left")
 
 

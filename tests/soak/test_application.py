@@ -13,9 +13,9 @@ from aiokafkawire.broker import Broker
 from tests.invariants.events import (
     Acknowledged,
     Closed,
-    Ended,
     Event,
     Polled,
+    TransactionEnded,
     from_line,
     make_value,
 )
@@ -33,7 +33,7 @@ from tests.soak.application import (
 RECORDS = 30
 
 
-class Notebook:
+class EventCollector:
     """Keeps the written events, and sets an event for an awaited one."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def job(broker: Broker, role: str, name: str, **facts: Any) -> Job:
 
 
 async def test_records_go_through_all_roles(broker: Broker) -> None:
-    notebook = Notebook()
+    notebook = EventCollector()
     attempts = [
         RoleContext(found, StreamingRecorder(notebook.write))
         for found in (
@@ -103,7 +103,9 @@ async def test_records_go_through_all_roles(broker: Broker) -> None:
     events = notebook.events
     sent = {v for e in events if isinstance(e, Acknowledged) for _, v in e.records}
     assert notebook.values("copies") <= notebook.values("orders") <= sent
-    assert any(isinstance(event, Ended) and event.outcome == "committed" for event in events)
+    assert any(
+        isinstance(event, TransactionEnded) and event.outcome == "committed" for event in events
+    )
     assert {event.client for event in events if isinstance(event, Closed)} == {
         "producer-1",
         "hand-1",

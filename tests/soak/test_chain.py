@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.soak import chain as chains
-from tests.soak.chain import Chaos, FaultPlan, Stage
+from tests.soak.chain import FaultPlan, FaultSchedule, Stage
 
 
 class FakeProcess:
@@ -64,7 +64,7 @@ def test_workers_are_killed_and_replaced_and_one_node_at_a_time_goes(clock: Cloc
     kafka: Any = FakeKafka()
     stages = [Stage(kafka, "a", "b", "transactions"), Stage(kafka, "b", "c", "transactions")]
     fault_plan = FaultPlan()
-    chaos = Chaos(kafka, stages, fault_plan)
+    chaos = FaultSchedule(kafka, stages, fault_plan)
     work = 0
     while not chaos.enough:
         assert chaos.kills + chaos.stops <= work / fault_plan.between_kills

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.soak.checker import (
-    Place,
+    PartitionOffset,
     Span,
     check_commits,
     check_copies,
@@ -18,7 +18,7 @@ from tests.soak.checker import (
     processed_again,
 )
 
-ACKNOWLEDGED = {number: Place(number % 2, number // 2) for number in range(10)}
+ACKNOWLEDGED = {number: PartitionOffset(number % 2, number // 2) for number in range(10)}
 LOG = {partition: [(offset, 2 * offset + partition) for offset in range(5)] for partition in (0, 1)}
 
 
@@ -77,9 +77,16 @@ def test_a_message_left_out_is_noticed(
 
 
 def test_commits_that_go_back_are_noticed() -> None:
-    history = [Place(0, 5), Place(1, 9), Place(0, 7), Place(0, 7), Place(1, 8), Place(0, 9)]
+    history = [
+        PartitionOffset(0, 5),
+        PartitionOffset(1, 9),
+        PartitionOffset(0, 7),
+        PartitionOffset(0, 7),
+        PartitionOffset(1, 8),
+        PartitionOffset(0, 9),
+    ]
     assert check_commits(history) == ["1 commits went back: partition 1 from 9 to 8"]
-    assert check_commits(history, in_doubt=[Place(1, 8)]) == []
+    assert check_commits(history, in_doubt=[PartitionOffset(1, 8)]) == []
     assert check_commits([place for place in history if place != (1, 8)]) == []
 
 

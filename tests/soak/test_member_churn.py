@@ -1,4 +1,4 @@
-"""The crowd in short, on the embedded broker."""
+"""A short run of joining and leaving members, on the embedded broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_members_join_and_leave_at_random(strategy: str) -> None:
         plan = Plan(
             broker.bootstrap_servers,
             topic="orders",
-            group="crowd",
+            group="churn",
             strategy=strategy,
             seed=4,
             seconds=SECONDS,

@@ -23,7 +23,7 @@ MORE = 4
 """Transactions committed between two restarts."""
 
 
-class Ledger:
+class CommitLoop:
     """Commits one transaction after the other."""
 
     def __init__(self, producer: Producer) -> None:
@@ -82,7 +82,7 @@ async def test_committed_records_are_stored_once_through_an_upgrade(path: tuple[
         options["bootstrap_servers"] = broker.bootstrap_servers
         with anyio.fail_after(WITHIN_S):
             async with Producer(**options) as producer, anyio.create_task_group() as tasks:
-                ledger = Ledger(producer)
+                ledger = CommitLoop(producer)
                 tasks.start_soon(ledger.run)
                 await ledger.more()
                 # The feature is finalized when all nodes are new; clients learn it in the second

@@ -74,7 +74,7 @@ def sync(group: str, member_id: str, generation: int) -> Request[Any]:
     )
 
 
-def beat(group: str, member_id: str, generation: int) -> Request[Any]:
+def heartbeat_request(group: str, member_id: str, generation: int) -> Request[Any]:
     return heartbeat.HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
 
 
@@ -162,7 +162,7 @@ async def group_requests_at_another_node(to: ConformanceClient) -> None:
     elsewhere = other(await to.coordinator("elsewhere"))
     await to.request(join("elsewhere"), node=elsewhere)
     await to.request(sync("elsewhere", STRANGER, 1), node=elsewhere)
-    await to.request(beat("elsewhere", STRANGER, 1), node=elsewhere)
+    await to.request(heartbeat_request("elsewhere", STRANGER, 1), node=elsewhere)
     await to.request(leave(to, "elsewhere", STRANGER), node=elsewhere)
     await to.request(describe("elsewhere"), node=elsewhere)
 
@@ -193,10 +193,10 @@ async def member_lifecycle(to: ConformanceClient) -> None:
     await to.request(describe(group), node=node)
     await to.request(sync(group, me, 1), node=node)
     await to.request(describe(group), node=node)
-    await to.request(beat(group, me, 1), node=node)
+    await to.request(heartbeat_request(group, me, 1), node=node)
     await to.request(commit(group, me, 1), node=node)
     await to.request(join(group, me), node=node)
-    await to.request(beat(group, me, 2), node=node)
+    await to.request(heartbeat_request(group, me, 2), node=node)
     await to.request(sync(group, me, 2), node=node)
     await to.request(leave(to, group, me), node=node)
     await to.request(describe(group), node=node)
@@ -258,11 +258,11 @@ async def sync_with_another_generation(to: ConformanceClient) -> None:
 @conformance_case(ApiKey.HEARTBEAT)
 async def heartbeat_with_another_generation(to: ConformanceClient) -> None:
     node = await to.coordinator("beat")
-    await to.request(beat("beat", STRANGER, 1), node=node)
+    await to.request(heartbeat_request("beat", STRANGER, 1), node=node)
     me = await joined(to, "beat", node)
-    await to.request(beat("beat", STRANGER, 1), node=node)
-    await to.request(beat("beat", me, 9), node=node)
-    await to.request(beat("beat", me, 1), node=node)
+    await to.request(heartbeat_request("beat", STRANGER, 1), node=node)
+    await to.request(heartbeat_request("beat", me, 9), node=node)
+    await to.request(heartbeat_request("beat", me, 1), node=node)
 
 
 @conformance_case(ApiKey.LEAVE_GROUP)

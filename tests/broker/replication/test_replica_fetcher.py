@@ -40,7 +40,7 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
 )
 
 from .logs import NODE, assignment, records, write
-from .test_replica_manager import Ledger
+from .test_replica_manager import IsrRecorder
 
 E = ErrorCode
 LEADER, OTHER = 2, 3
@@ -52,7 +52,7 @@ class Follower:
 
     def __init__(self) -> None:
         options = BrokerConfig(replica_fetch_wait_max_ms=WAIT_MS)
-        self.manager = ReplicaManager(NODE, options, MemoryStore(), Ledger())
+        self.manager = ReplicaManager(NODE, options, MemoryStore(), IsrRecorder())
         self.fetcher = ReplicaFetcher(self.manager, LEADER, options)
 
     def follow(self, *indexes: int, leader: int = LEADER, epoch: int = 0) -> None:

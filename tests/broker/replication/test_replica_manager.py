@@ -32,7 +32,7 @@ LAG_S = 10.0
 HERE = Address("here", 1)
 
 
-class Ledger:
+class IsrRecorder:
     """Records the appends of leaders; fails on request."""
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class Ledger:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def isr_recorder() -> IsrRecorder:
+    return IsrRecorder()
 
 
 @pytest.fixture
-def manager(ledger: Ledger) -> ReplicaManager:
+def manager(isr_recorder: IsrRecorder) -> ReplicaManager:
     options = BrokerConfig(replica_lag_time_max_ms=int(LAG_S * 1000))
-    return ReplicaManager(NODE, options, MemoryStore(), ledger)
+    return ReplicaManager(NODE, options, MemoryStore(), isr_recorder)
 
 
 def command(controller_epoch: int = 1, **changes: Any) -> LeaderAndIsrCommand:
@@ -179,36 +179,36 @@ def test_a_partition_that_is_deleted_is_gone_with_its_records(manager: ReplicaMa
 
 
 def test_followers_enter_the_isr_when_that_is_recorded(
-    manager: ReplicaManager, ledger: Ledger
+    manager: ReplicaManager, isr_recorder: IsrRecorder
 ) -> None:
     manager.become_leader_or_follower(command(isr=(NODE,), epoch=1), 0.0)
     replica = manager.replica("t", 0)
-    ledger.accepts = False
+    isr_recorder.accepts = False
     manager.update_follower_fetch_state(replica, 2, 0, 1.0)
     assert replica.isr == [NODE]
-    ledger.accepts = True
+    isr_recorder.accepts = True
     manager.update_follower_fetch_state(replica, 2, 0, 2.0)
     assert replica.isr == [NODE, 2]
-    assert ledger.written == [(KEY, NODE, 1, (NODE, 2))] * 2
+    assert isr_recorder.written == [(KEY, NODE, 1, (NODE, 2))] * 2
 
 
-def test_slow_followers_leave_the_isr(manager: ReplicaManager, ledger: Ledger) -> None:
+def test_slow_followers_leave_the_isr(manager: ReplicaManager, isr_recorder: IsrRecorder) -> None:
     manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
     manager.update_follower_fetch_state(replica, 2, 0, LAG_S)
     manager.maybe_shrink_isrs(LAG_S)
-    assert ledger.written == []
+    assert isr_recorder.written == []
     manager.maybe_shrink_isrs(LAG_S + 1)
     assert replica.isr == [NODE, 2]
 
 
 def test_a_follower_is_not_asked_how_far_others_are(
-    manager: ReplicaManager, ledger: Ledger
+    manager: ReplicaManager, isr_recorder: IsrRecorder
 ) -> None:
     manager.become_leader_or_follower(command(leader=2), 0.0)
     manager.update_follower_fetch_state(manager.replica("t", 0), 3, 0, 1.0)
     manager.maybe_shrink_isrs(99.0)
-    assert ledger.written == []
+    assert isr_recorder.written == []
 
 
 def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager) -> None:
@@ -267,12 +267,12 @@ def test_min_isr_semantics_follow_the_release(
 
 
 def test_leftovers_of_an_earlier_topic_with_the_name_are_deleted(
-    manager: ReplicaManager, ledger: Ledger
+    manager: ReplicaManager, isr_recorder: IsrRecorder
 ) -> None:
     manager.become_leader_or_follower(command(), 0.0)
     write(manager.replica("t", 0).log, 3)
     manager.crash()
-    ledger.known_as = UUID(int=2)
+    isr_recorder.known_as = UUID(int=2)
     manager.become_leader_or_follower(command(), 0.0)
     assert manager.replica("t", 0).log.end_offset == 0
 

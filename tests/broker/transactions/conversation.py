@@ -72,7 +72,7 @@ def protocols(as_of: str) -> list[str]:
     return ["classic", "newest"] if get_release(as_of, HANDLERS).since("4.0") else ["classic"]
 
 
-class Dialogue:
+class Conversation:
     """`notes` are what was done and what came of it. Ids of producers count from the first."""
 
     def __init__(self, client: RawClient, release: Release, protocol: str) -> None:
@@ -271,7 +271,7 @@ def _plain(value: Any) -> Any:
 
 async def talk(client: RawClient, as_of: str, protocol: str, short_ms: int) -> list[Note]:
     """All of it, in one protocol, with a broker that has a topic `t` of two partitions."""
-    talking = Dialogue(client, get_release(as_of, HANDLERS), protocol)
+    talking = Conversation(client, get_release(as_of, HANDLERS), protocol)
     await talking.found((f"{protocol}-tx", 1), (talking.group("g"), 0))
     await _beginning(talking)
     await _committing(talking)
@@ -282,7 +282,7 @@ async def talk(client: RawClient, as_of: str, protocol: str, short_ms: int) -> l
     return talking.notes
 
 
-async def _beginning(talking: Dialogue) -> None:
+async def _beginning(talking: Conversation) -> None:
     tx = talking.producer("tx")
     for timeout_ms in (0, -1, 900_001):
         talking.note("a timeout", timeout_ms, E(await tx.init(timeout_ms=timeout_ms)))
@@ -317,7 +317,7 @@ async def _beginning(talking: Dialogue) -> None:
         talking.note("another ends", E(await stranger.end(commit=True)))
 
 
-async def _committing(talking: Dialogue) -> None:
+async def _committing(talking: Conversation) -> None:
     tx = talking.producer("tx")
     await talking.settled(tx.init)
     start = (await talking.ends())[1]
@@ -365,7 +365,7 @@ async def _committing(talking: Dialogue) -> None:
     talking.note("aborted", await talking.read(isolated=False, offset=start))
 
 
-async def _fencing(talking: Dialogue) -> None:
+async def _fencing(talking: Conversation) -> None:
     older, newer = talking.producer("tx"), talking.producer("tx")
     await talking.settled(older.init)
     start = (await talking.ends())[1]
@@ -391,7 +391,7 @@ async def _fencing(talking: Dialogue) -> None:
     talking.note("after it", await talking.read(isolated=True, offset=start))
 
 
-async def _offsets(talking: Dialogue) -> None:
+async def _offsets(talking: Conversation) -> None:
     tx = talking.producer("tx")
     group = talking.group("g")
     await talking.settled(tx.init)
@@ -420,7 +420,7 @@ async def _offsets(talking: Dialogue) -> None:
         talking.note("ended", await talking.stable(group))
 
 
-async def _bumping(talking: Dialogue) -> None:
+async def _bumping(talking: Conversation) -> None:
     tx = talking.producer("tx")
     if tx.versions["init"] < 3:
         return
@@ -439,7 +439,7 @@ async def _bumping(talking: Dialogue) -> None:
     await talking.settled(tx.init)
 
 
-async def _timing_out(talking: Dialogue, short_ms: int) -> None:
+async def _timing_out(talking: Conversation, short_ms: int) -> None:
     tx = talking.producer("late")
     await talking.found((tx.name, 1))
     start = (await talking.ends())[1]

@@ -12,7 +12,7 @@ from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import Acknowledged, Called, Failed, Fault, Returned
 from tests.invariants.run import Client, Run
 
-__all__ = ("calls_end", "errors_are_typed", "no_secret_is_logged", "nothing_leaks")
+__all__ = ("calls_end_in_time", "errors_are_typed", "no_secret_is_logged", "nothing_leaks")
 
 PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecord"}
 """Errors that no peer causes which keeps the protocol."""
@@ -24,7 +24,7 @@ UNEXPECTED = "a response with correlation id"
 """Log text of a client that receives a response it does not wait for."""
 
 
-def calls_end(run: Run) -> Iterator[Violation]:
+def calls_end_in_time(run: Run) -> Iterator[Violation]:
     """(9) Every call ends by its deadline, and so does the outcome of every record that was
     awaited.
 
@@ -115,7 +115,7 @@ def _leftover_members(run: Run) -> Iterator[Finding]:
 
     A member without a member id cannot leave, and a cancelled one does not wait for its id.
     """
-    begin = well_since(run)
+    begin = fault_free_since(run)
     joined = dict(run.observed.joined)
     for group, client_id in run.observed.members or ():
         client = run.by_client_id.get(client_id)
@@ -124,7 +124,7 @@ def _leftover_members(run: Run) -> Iterator[Finding]:
         nameless = joined.get(client_id, NEVER) > client.ended_at - run.guarantees.slack_s
         if client.cancelled and nameless:
             continue
-        if begin == 0.0 or client.ended_at > begin + grace_s(client):
+        if begin == 0.0 or client.ended_at > begin + recovery_s(client):
             yield f"{client.name} in {group}", client
 
 
@@ -167,20 +167,20 @@ def _retried_without_pause(run: Run) -> Iterator[Finding]:
     its whole backlog. A client that moved to another node or a newer connection does not receive
     those errors.
     """
-    put_off: dict[str, float] = {}
+    retriable_error: dict[str, float] = {}
     newest: dict[str, float] = {}
     for request in run.observed.commits or ():
         client = run.by_client_id.get(request.client)
         if client is None or request.producer_id >= 0:
             continue
         pause_s = client.seconds("retry_backoff_ms", 100) * SHORTEST_PAUSE
-        before = put_off.pop(request.client, None)
+        before = retriable_error.pop(request.client, None)
         if before is not None and 0 < request.at - before < pause_s:
             yield f"{request.client} after {request.at - before:.3f} s", request
         newest[request.client] = max(newest.get(request.client, 0.0), request.connected_at)
-        received = request.connected_at == newest[request.client] and not request.crowded
-        if request.put_off and received:
-            put_off[request.client] = request.at
+        received = request.connected_at == newest[request.client] and not request.in_backlog
+        if request.retriable_error and received:
+            retriable_error[request.client] = request.at
 
 
 def _blamed_brokers(run: Run) -> Iterator[Finding]:
@@ -191,7 +191,7 @@ def _blamed_brokers(run: Run) -> Iterator[Finding]:
 
 def _rejected_requests(run: Run) -> Iterator[Finding]:
     begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
-    for refusal in run.observed.refusals or ():
+    for refusal in run.observed.rejected_requests or ():
         client = run.by_client_id.get(refusal.client)
         if refusal.at >= begin or client is None:
             continue
@@ -236,7 +236,7 @@ def _lines_with(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
             yield line[:80], line
 
 
-def well_since(run: Run) -> float | None:
+def fault_free_since(run: Run) -> float | None:
     """Return the time after which there was no fault; None if there was none, or it is unknown."""
     last = max((event.at for event in run.of(Fault)), default=None)
     if last is None:
@@ -245,7 +245,7 @@ def well_since(run: Run) -> float | None:
     return healed if healed is not None and healed >= last else None
 
 
-def grace_s(client: Client) -> float:
+def recovery_s(client: Client) -> float:
     """Return how long after the heal earlier faults may still affect a client: requests in flight
     time out, and a new connection is made."""
     return client.seconds("request_timeout_ms", 30_000) + 5.0

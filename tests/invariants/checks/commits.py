@@ -10,33 +10,33 @@ from itertools import accumulate
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.calls import grace_s, well_since
+from tests.invariants.checks.calls import fault_free_since, recovery_s
 from tests.invariants.checks.committed_offsets import Committed
 from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.checks.groups import follow
 from tests.invariants.checks.reading import Visible, visible
 from tests.invariants.events import (
     Assigned,
-    AssignedByHand,
     Called,
     Closed,
     Committing,
-    EndAsked,
-    Ended,
+    EndTxnRequested,
     Event,
     Fault,
     Lost,
     OffsetsSent,
+    PartitionsAssignedManually,
     Polled,
+    PositionSought,
     Revoked,
-    Sought,
     TopicDeleted,
+    TransactionEnded,
 )
 from tests.invariants.events import Committed as CommitOutcome
 from tests.invariants.observed import CommitRequest
 from tests.invariants.run import Client, Run
 
-__all__ = ("commits_are_right",)
+__all__ = ("commits_are_correct",)
 
 ANYWHERE = 2**62
 """Highest allowed commit where the position is unknown."""
@@ -51,7 +51,7 @@ HARMLESS = ("leave", "upgrade", "grow")
 Key = tuple[str, TopicPartition]
 
 
-def commits_are_right(run: Run) -> Iterator[Violation]:
+def commits_are_correct(run: Run) -> Iterator[Violation]:
     """(6) Committed offsets never go back and never pass processed records.
 
     Exceptions for going back: a seek, a reset, or a commit of the same member that overtook
@@ -68,10 +68,10 @@ def commits_are_right(run: Run) -> Iterator[Violation]:
     seen = _Seen(run)
     left: dict[Key, int] = {}
     yield from group_findings(6, "commits pass what was processed", list(_passing(run, seen, left)))
-    forgotten = list(_forgotten(run, seen, left))
+    forgotten = list(_not_committed_at_end(run, seen, left))
     yield from group_findings(6, "what members processed was not committed as they left", forgotten)
-    yield from group_findings(6, "commits told as kept are not", list(_untrue(run)))
-    kept = list(_kept_back(run, seen))
+    yield from group_findings(6, "commits told as kept are not", list(_commits_not_stored(run)))
+    kept = list(_not_auto_committed(run, seen))
     yield from group_findings(6, "what members processed was not committed as it was revoked", kept)
 
 
@@ -106,7 +106,7 @@ class _Reasons:
         for event in run.of(TopicDeleted):
             self._deleted[event.topic].append(event.at)
         self._moved: dict[tuple[str, TopicPartition], list[float]] = defaultdict(list)
-        for sought in run.of(Sought):
+        for sought in run.of(PositionSought):
             for tp in sought.partitions:
                 self._moved[sought.client, tp].append(sought.at)
         for lost in run.observed.positions_lost or ():
@@ -155,16 +155,22 @@ def _transactions_going_back(run: Run) -> Iterator[Finding]:
     surely ended before are compared.
     """
     asked: dict[tuple[str, int], float] = {}
-    for event in run.of(EndAsked):
+    for event in run.of(EndTxnRequested):
         asked.setdefault((event.client, event.transaction), event.at)
-    over = {(e.client, e.transaction): e.at for e in run.of(Ended) if e.outcome == "committed"}
+    over = {
+        (e.client, e.transaction): e.at
+        for e in run.of(TransactionEnded)
+        if e.outcome == "committed"
+    }
     by_partition: dict[Key, list[tuple[float, float, int, OffsetsSent]]] = defaultdict(list)
     for sent in run.of(OffsetsSent):
         key = (sent.client, sent.transaction)
         for tp, offset in sent.offsets if key in over else ():
             entry = (asked.get(key, sent.at), over[key], offset, sent)
             by_partition[sent.group, tp].append(entry)
-    moved = {tp for each in run.of(Sought) if each.to != "committed" for tp in each.partitions}
+    moved = {
+        tp for each in run.of(PositionSought) if each.to != "committed" for tp in each.partitions
+    }
     for (group, tp), entries in by_partition.items():
         if tp in moved or len(run.made_at.get(tp.topic, ())) > 1:
             continue
@@ -244,10 +250,10 @@ class _Progress:
                 reading = self.readings.setdefault(tp, _Reading())
                 reading.given.clear()
                 self._begin(reading, tp, since, event.at)
-        elif type(event) is AssignedByHand:
+        elif type(event) is PartitionsAssignedManually:
             for tp in event.partitions:
                 self._begin(self.readings.setdefault(tp, _Reading()), tp, event.at, event.at)
-        elif type(event) is Sought:
+        elif type(event) is PositionSought:
             for tp in event.partitions:
                 reading = self.reading(tp)
                 reading.position = event.to if isinstance(event.to, int) else ANYWHERE
@@ -305,7 +311,7 @@ def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
     """Return commits beyond the processed records. `left` collects the processed offsets of members
     that left."""
     committed = Committed(run)
-    well = well_since(run)
+    well = fault_free_since(run)
     requests: dict[str, list[CommitRequest]] = defaultdict(list)
     for request in run.observed.commits or ():
         client = run.by_client_id.get(request.client)
@@ -324,14 +330,14 @@ def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
                 request = next(waiting, None)
             progress.happened(event)
             if _leaves_group(event) and well is not None and event.at >= well:
-                progress.leaves(left if _left_well(run, client) else {})
+                progress.leaves(left if _left_in_good_order(run, client) else {})
         while request is not None:
             yield from _judge(request, progress, seen)
             request = next(waiting, None)
         for tp, reading in progress.readings.items():
             key = (client.group, tp)
             caps[key] = max(caps.get(key, 0), reading.cap, min(reading.position, ANYWHERE))
-    yield from _in_the_end(run, caps, seen)
+    yield from _final_commits(run, caps, seen)
 
 
 def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator[Finding]:
@@ -342,7 +348,7 @@ def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator
             yield text, request
 
 
-def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding]:
+def _final_commits(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding]:
     """Check that the final offset of a group is not beyond the records given to its members."""
     transactional = {event.group for event in run.of(OffsetsSent)}
     for group, offsets in (run.observed.committed or {}).items():
@@ -359,14 +365,14 @@ def _leaves_group(event: Event) -> bool:
     return type(event) is Called and event.name == "stop" and bool(event.task)
 
 
-def _left_well(run: Run, client: Client) -> bool:
+def _left_in_good_order(run: Run, client: Client) -> bool:
     """Return whether a member uses auto-commit and closing it raised nothing."""
     closed = [event for event in run.by_client[client.name] if type(event) is Closed]
     automatic = bool(client.options.get("enable_auto_commit"))
     return automatic and len(closed) == 1 and closed[0].error is None
 
 
-def _untrue(run: Run) -> Iterator[Finding]:
+def _commits_not_stored(run: Run) -> Iterator[Finding]:
     """Find acknowledged commits of explicit offsets that are not stored."""
     if run.observed.commits is None:
         return
@@ -388,18 +394,18 @@ def _untrue(run: Run) -> Iterator[Finding]:
                 yield f"{outcome.client} {tp}: {offset}", outcome
 
 
-def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
+def _not_auto_committed(run: Run, seen: _Seen) -> Iterator[Finding]:
     """Find processed offsets of revoked partitions that auto-commit did not store before the next
     assignment. Only without faults."""
     committed = Committed(run)
     broken_at = min((event.at for event in run.of(Fault) if _breaks(event)), default=run.ended_at)
-    well = well_since(run)
+    well = fault_free_since(run)
     for client in run.clients.values():
         automatic = client.group is not None and client.options.get("enable_auto_commit")
         if client.kind != "consumer" or not automatic or client.crashed:
             continue
         progress = _Progress(run, client, committed)
-        begin = run.ended_at if well is None else well + grace_s(client)
+        begin = run.ended_at if well is None else well + recovery_s(client)
         processed: dict[TopicPartition, int] = {}
         moved: set[TopicPartition] = set()
         for event in run.by_client.get(client.name, ()):
@@ -411,7 +417,7 @@ def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
                     if tp not in moved and seen.between(tp, found, offset):
                         yield f"{client.name} {tp}: {found}, processed was {offset}", event
                 processed = {}
-            elif type(event) is Sought:
+            elif type(event) is PositionSought:
                 moved.update(event.partitions)
             progress.happened(event)
 
@@ -420,10 +426,10 @@ def _breaks(fault: Fault) -> bool:
     return not any(f" {kind}(" in fault.text for kind in HARMLESS)
 
 
-def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
+def _not_committed_at_end(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
     if run.observed.committed is None:
         return
-    moved = {tp for event in run.of(Sought) for tp in event.partitions}
+    moved = {tp for event in run.of(PositionSought) for tp in event.partitions}
     for (group, tp), processed in left.items():
         # A commit that went back is reported as such: a request of an abandoned connection may be
         # handled after one of the next connection.

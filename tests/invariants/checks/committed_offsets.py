@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aiokafkawire.types import TopicPartition
-from tests.invariants.events import EndAsked, Ended, OffsetsSent
+from tests.invariants.events import EndTxnRequested, OffsetsSent, TransactionEnded
 from tests.invariants.run import Client, Run
 
 __all__ = ("Commit", "Committed")
@@ -48,11 +48,11 @@ class Committed:
     def _add_transactions(self, found: dict[tuple[str, TopicPartition], list[Commit]]) -> None:
         """Transactional offsets commit at some time between EndTxn and its response."""
         asked: dict[tuple[str, int], float] = {}
-        ended: dict[tuple[str, int], Ended] = {}
-        for event in self._run.of(EndAsked):
+        ended: dict[tuple[str, int], TransactionEnded] = {}
+        for event in self._run.of(EndTxnRequested):
             if event.commit:
                 asked.setdefault((event.client, event.transaction), event.at)
-        for end in self._run.of(Ended):
+        for end in self._run.of(TransactionEnded):
             if end.outcome == "committed":
                 ended[end.client, end.transaction] = end
         for sent in self._run.of(OffsetsSent):

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
-from tests.invariants.checks.calls import grace_s, well_since
+from tests.invariants.checks.calls import fault_free_since, recovery_s
 from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
-    AssignedByHand,
     Called,
-    EndAsked,
+    EndTxnRequested,
+    PartitionsAssignedManually,
     Polled,
     Returned,
     Subscribed,
 )
 from tests.invariants.run import Client, Run
 
-__all__ = ("all_is_consumed",)
+__all__ = ("everything_is_consumed",)
 
 OWN_DOING = {
     "BufferFull",
@@ -44,14 +44,14 @@ SHORT_BY_CHOICE = {"flush"}
 """Calls with an explicit deadline, which raise after it."""
 
 
-def all_is_consumed(run: Run) -> Iterator[Violation]:
+def everything_is_consumed(run: Run) -> Iterator[Violation]:
     """(11) After the heal every complete reader consumes everything in time, sends succeed, and no
     call fails as if the cluster were down.
 
     A client has one request timeout to notice the end of the faults.
     """
     readers = [*run.guarantees.complete_groups, *run.guarantees.complete_readers]
-    begin = well_since(run)
+    begin = fault_free_since(run)
     if not readers and begin is None:
         raise NotChecked("nobody promised to read everything, and it was never said to be healed")
     for group in run.guarantees.complete_groups:
@@ -114,7 +114,7 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
         for tp in run.logs:
             if tp.topic in subscribed.topics or (pattern and pattern.fullmatch(tp.topic)):
                 found[tp] = None
-    for by_hand in run.of(AssignedByHand):
+    for by_hand in run.of(PartitionsAssignedManually):
         if by_hand.client in names:
             found |= dict.fromkeys(by_hand.partitions)
     made = run.made_at
@@ -129,7 +129,7 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
 def _commits_asked(run: Run) -> dict[tuple[str, int], float]:
     """Return the time of EndTxn of each transaction."""
     found: dict[tuple[str, int], float] = {}
-    for event in run.of(EndAsked):
+    for event in run.of(EndTxnRequested):
         found[event.client, event.transaction] = event.at
     return found
 
@@ -160,7 +160,7 @@ def _failures(run: Run, begin: float) -> tuple[list[Finding], list[Finding]]:
         client = run.clients.get(sent.client)
         if failed is None or client is None or failed.error in OWN_DOING:
             continue
-        if sent.sending.at <= begin + grace_s(client) or sent.sending.topic in remade | gone:
+        if sent.sending.at <= begin + recovery_s(client) or sent.sending.topic in remade | gone:
             continue
         sends.append((f"{sent.value.decode('latin-1')}: {failed.error}: {failed.text}", failed))
     calls: list[Finding] = []
@@ -173,7 +173,7 @@ def _failures(run: Run, begin: float) -> tuple[list[Finding], list[Finding]]:
             client = run.clients.get(event.client)
             if call is None or client is None or call.name in SHORT_BY_CHOICE or remade:
                 continue
-            if call.at > begin + grace_s(client):
+            if call.at > begin + recovery_s(client):
                 text = f"{call.name} of {event.client}: {event.error}: {event.text}"
                 calls.append((text, event))
     return sends, calls

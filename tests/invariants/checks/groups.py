@@ -12,21 +12,21 @@ from tests.invariants.check_result import Violation
 from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
     Assigned,
-    AssignedByHand,
     Called,
     Closed,
     Crashed,
     Event,
     Fault,
-    Healed,
+    FaultsHealed,
+    GroupsStable,
     Lost,
     Opened,
+    PartitionsAssignedManually,
     Returned,
     Revoked,
-    Settled,
     Subscribed,
+    TopicCreated,
     TopicDeleted,
-    TopicMade,
     Unsubscribed,
 )
 from tests.invariants.observed import Assignment, CommitRequest
@@ -103,7 +103,7 @@ class _Owning:
             }
         self._chosen: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in run.history:
-            if type(event) in {Subscribed, AssignedByHand, Unsubscribed}:
+            if type(event) in {Subscribed, PartitionsAssignedManually, Unsubscribed}:
                 self._chosen[event.client].append((event.at, type(event) is Subscribed))
 
     def is_member(self, client: Client, at: float) -> bool:
@@ -181,7 +181,7 @@ def follow(owned: set[TopicPartition], event: Event) -> None:
         owned.update(event.partitions)
     elif type(event) is Revoked or type(event) is Lost:
         owned.difference_update(event.partitions)
-    elif type(event) in {Unsubscribed, AssignedByHand, Closed, Crashed}:
+    elif type(event) in {Unsubscribed, PartitionsAssignedManually, Closed, Crashed}:
         owned.clear()
 
 
@@ -196,8 +196,8 @@ class Owners:
 
     def happened(self, event: Event) -> None:
         kind = type(event)
-        if kind is TopicMade:
-            assert isinstance(event, TopicMade)
+        if kind is TopicCreated:
+            assert isinstance(event, TopicCreated)
             self._partitions[event.topic] = event.partitions
         elif kind is TopicDeleted:
             assert isinstance(event, TopicDeleted)
@@ -211,7 +211,7 @@ class Owners:
             follow(self._owned[event.client], event)
             if isinstance(event, Subscribed):
                 self._wanted[event.client] = event
-            elif kind in {Unsubscribed, AssignedByHand, Closed, Crashed}:
+            elif kind in {Unsubscribed, PartitionsAssignedManually, Closed, Crashed}:
                 self._wanted.pop(event.client, None)
 
     @property
@@ -249,7 +249,7 @@ class Owners:
 def every_partition_is_owned(run: Run) -> Iterator[Violation]:
     """(8) Each partition of a stable group has one owner, no leader assigns a partition twice, and
     a member loses partitions only if its application does not poll in time, or during a fault."""
-    settled = any(True for _ in run.of(Settled))
+    settled = any(True for _ in run.of(GroupsStable))
     if not settled and not run.observed.generations and not any(True for _ in run.of(Lost)):
         raise NotChecked("no group came to rest")
     owners = Owners()
@@ -257,7 +257,7 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
     if settled:
         for event in run.history:
             owners.happened(event)
-            if type(event) is Settled:
+            if type(event) is GroupsStable:
                 for group in event.groups:
                     found += [(f"{group}: {text}", event) for text in owners.unsettled(group)]
     yield from group_findings(8, "partitions are not owned by one member each", found)
@@ -277,21 +277,25 @@ def _lost(run: Run) -> Iterator[Finding]:
     if not run.guarantees.sessions_hold:
         return
     broken = sorted(event.at for event in run.of(Fault))
-    healed = sorted(event.at for event in run.of(Healed))
+    healed = sorted(event.at for event in run.of(FaultsHealed))
     deleted = {event.topic for event in run.of(TopicDeleted)}
     for event in run.of(Lost):
         client = run.clients.get(event.client)
         kept = [tp for tp in event.partitions if tp.topic not in deleted]
         if client is None or not kept:
             continue
-        if _shaken(client, event.at, broken, healed) or _fenced(run, client, event.at):
+        if _fault_may_expire_session(client, event.at, broken, healed) or _fenced(
+            run, client, event.at
+        ):
             continue
-        if _stayed_away(run, client, event):
+        if _exceeded_poll_interval(run, client, event):
             continue
         yield f"{event.client} {_names(kept)} at {event.at:.3f} s", event
 
 
-def _shaken(client: Client, at: float, broken: list[float], healed: list[float]) -> bool:
+def _fault_may_expire_session(
+    client: Client, at: float, broken: list[float], healed: list[float]
+) -> bool:
     """Return whether a fault is active, or ended so recently that the session could still
     expire."""
     place = bisect_right(broken, at)
@@ -314,7 +318,7 @@ def _fenced(run: Run, client: Client, at: float) -> bool:
     )
 
 
-def _stayed_away(run: Run, client: Client, lost: Lost) -> bool:
+def _exceeded_poll_interval(run: Run, client: Client, lost: Lost) -> bool:
     """Return whether the application exceeded its poll interval since it got the partitions."""
     interval_s = client.seconds("max_poll_interval_ms", 300_000) * NEARLY
     open_: set[int] = set()

@@ -11,7 +11,7 @@ from tests.invariants.events import parse_value
 from tests.invariants.observed import Log, LogRecord
 from tests.invariants.run import Run, Sent
 
-__all__ = ("acknowledged_is_readable", "in_order", "nothing_failed_appears", "nothing_twice")
+__all__ = ("acknowledged_is_readable", "failed_records_are_absent", "in_order", "no_duplicates")
 
 ABORTED = "TransactionAborted"
 """Error of records that may be in the log, where no `read_committed` consumer sees them."""
@@ -76,7 +76,7 @@ def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
     return any(sent.offset < log.start_offset for log in logs)
 
 
-def nothing_twice(run: Run) -> Iterator[Violation]:
+def no_duplicates(run: Run) -> Iterator[Violation]:
     """(2) With idempotence, no record is in a topic twice, in any partition."""
     if not _numbered(run):
         raise NotChecked("no producer is idempotent")
@@ -167,7 +167,7 @@ def _name(sent: Sent) -> str:
     return sent.value.decode("latin-1")
 
 
-def nothing_failed_appears(run: Run) -> Iterator[Violation]:
+def failed_records_are_absent(run: Run) -> Iterator[Violation]:
     """(4) A failed record is not in the log, unless its outcome is unknown.
 
     A record of an aborted transaction may be there, where no `read_committed` consumer sees it. A

@@ -15,21 +15,21 @@ from tests.invariants.checks.committed_offsets import Committed
 from tests.invariants.checks.finding import Finding, NotChecked, group_findings
 from tests.invariants.events import (
     Assigned,
-    AssignedByHand,
     Event,
     Lost,
+    PartitionsAssignedManually,
     Paused,
     Polled,
+    PositionSought,
     Resumed,
     Revoked,
-    Sought,
     Subscribed,
     Unsubscribed,
 )
 from tests.invariants.observed import Log
 from tests.invariants.run import Client, Run
 
-__all__ = ("Visible", "reading_goes_on", "visible")
+__all__ = ("Visible", "reading_is_continuous", "visible")
 
 OUT_OF_RANGE = 1
 """Error code that always ends a position; others do where topics are recreated."""
@@ -84,7 +84,7 @@ class _Position:
     paused: bool = False
 
 
-def reading_goes_on(run: Run) -> Iterator[Violation]:
+def reading_is_continuous(run: Run) -> Iterator[Violation]:
     """(5) No poll skips records or goes back without a seek, a reset or a rebalance.
 
     A poll returns the records of the log from the position on. After a rebalance the position is
@@ -144,7 +144,7 @@ class _Judge:
                 everything = None if member else event.at
                 for position in positions.values():
                     position.at = position.at if member else None
-            elif type(event) is AssignedByHand:
+            elif type(event) is PartitionsAssignedManually:
                 member, everything = False, None
                 positions = self._by_hand(client, event, positions)
             else:
@@ -153,7 +153,7 @@ class _Judge:
     def _by_hand(
         self,
         client: Client,
-        event: AssignedByHand,
+        event: PartitionsAssignedManually,
         before: dict[TopicPartition, _Position],
     ) -> dict[TopicPartition, _Position]:
         """Partitions that stay keep their position, or look it up again."""
@@ -172,7 +172,7 @@ class _Judge:
                 positions.pop(tp, None)
         elif type(event) is Unsubscribed:
             positions.clear()
-        elif type(event) is Sought:
+        elif type(event) is PositionSought:
             for tp in event.partitions:
                 if tp in positions:
                     positions[tp].at = _sought(event)
@@ -311,7 +311,7 @@ class _Judge:
         self.found[kind].append((f"{text}: {more}" if more else text, event))
 
 
-def _sought(event: Sought) -> int | Start | None:
+def _sought(event: PositionSought) -> int | Start | None:
     if isinstance(event.to, int):
         return event.to
     if event.to == "committed":

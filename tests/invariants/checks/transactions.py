@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from aiokafkawire.types import TopicPartition
 from tests.invariants.check_result import Violation
 from tests.invariants.checks.finding import Finding, NotChecked, group_findings
-from tests.invariants.events import Began, EndAsked, Ended, Ending, OffsetsSent, Polled
+from tests.invariants.events import (
+    Ending,
+    EndTxnRequested,
+    OffsetsSent,
+    Polled,
+    TransactionBegan,
+    TransactionEnded,
+)
 from tests.invariants.run import Run, Sent
 
 __all__ = ("transactions_are_whole",)
@@ -24,7 +31,7 @@ class _Transaction:
 
     client: str
     number: int
-    began: Began
+    began: TransactionBegan
     asked_at: float | None = None
     outcome: Ending | None = None
     ended_at: float | None = None
@@ -34,7 +41,7 @@ class _Transaction:
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.client}"
 
-    def ended(self, event: Ended) -> None:
+    def ended(self, event: TransactionEnded) -> None:
         """Once a commit is in doubt, only its success may be reported later."""
         if self.outcome == "unknown" and event.outcome != "committed":
             return
@@ -70,14 +77,14 @@ def transactions_are_whole(run: Run) -> Iterator[Violation]:
 def _transactions(run: Run) -> dict[Key, _Transaction]:
     found: dict[Key, _Transaction] = {}
     for event in run.history:
-        if type(event) is Began:
+        if type(event) is TransactionBegan:
             key = (event.client, event.transaction)
             found[key] = _Transaction(*key, event)
-        elif type(event) is EndAsked and event.commit:
+        elif type(event) is EndTxnRequested and event.commit:
             asked = found.get((event.client, event.transaction))
             if asked is not None and asked.asked_at is None:
                 asked.asked_at = event.at
-        elif type(event) is Ended:
+        elif type(event) is TransactionEnded:
             ended = found.get((event.client, event.transaction))
             if ended is not None:
                 ended.ended(event)

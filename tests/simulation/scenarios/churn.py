@@ -47,7 +47,7 @@ PATIENT: Mapping[str, Any] = {
 """Options of a member that stays in the group without a timely rejoin, and goes on polling."""
 
 LATER_S = 1.5
-ASKED = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
+REBALANCE_APIS = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
 """Requests of a member to its coordinator during a rebalance."""
 
 UPGRADE: Sequence[Sequence[str]] = (
@@ -205,11 +205,11 @@ async def miss(
         if seen.client_id != life.name:
             return None
         if seen.api_key is ApiKey.JOIN_GROUP and not received_at:
-            received_at.update(dict.fromkeys(ASKED, harness.now() + for_s + LATER_S))
+            received_at.update(dict.fromkeys(REBALANCE_APIS, harness.now() + for_s + LATER_S))
             received_at[ApiKey.JOIN_GROUP] -= LATER_S
         return Close() if harness.now() < received_at.get(seen.api_key, 0.0) else None
 
-    rules = [harness.broker.on(api, inject) for api in ASKED]
+    rules = [harness.broker.on(api, inject) for api in REBALANCE_APIS]
     await group_workers.leave(other, 0.3)
     await anyio.sleep(for_s + 2 * LATER_S)
     for each in rules:

@@ -17,7 +17,7 @@ from tests.simulation.byzantine_responses import (
     MAX_UNPACKED_BYTES,
     THROTTLE,
     draw_false_response,
-    lie,
+    false_response_rule,
 )
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.harness import Harness
@@ -33,7 +33,7 @@ from tests.simulation.scenarios.group_workers import (
     host_of,
 )
 
-__all__ = ("ASKED", "GROUP", "SCENARIO", "TOPIC")
+__all__ = ("CALLS", "GROUP", "SCENARIO", "TOPIC")
 
 TOPIC, GROUP = "orders", "billing"
 TO_S = 8.0
@@ -94,7 +94,7 @@ async def run(harness: Harness) -> None:
         asked[client].append(what)
 
     async def send_false_responses(api: str, kind: str, times: int) -> None:
-        rule = harness.broker.on(ApiKey[api], lie(kind), times=times)
+        rule = harness.broker.on(ApiKey[api], false_response_rule(kind), times=times)
         await anyio.sleep(BELIEVED_S)
         rule.remove()
 
@@ -145,7 +145,7 @@ async def send(harness: Harness, client: PlannedClient, asked: deque[str]) -> No
                     if rng.random() < 0.2:
                         await delivery
                     if asked:
-                        await ASKED[asked.popleft()](sender)
+                        await CALLS[asked.popleft()](sender)
                     await anyio.sleep(rng.uniform(0, 2 * TO_S / harness.plan.records))
         except KafkaError as error:
             harness.note(f"{name}: {error}")
@@ -181,7 +181,7 @@ async def work(life: WorkerLife, asked: Mapping[str, deque[str]]) -> None:
                 await life.handle(len(batch))
                 await life.commit(worker, batch)
             if asked_here:
-                await ASKED[asked_here.popleft()](worker)
+                await CALLS[asked_here.popleft()](worker)
 
 
 def read_again(life: WorkerLife, worker: Any, error: CorruptRecord) -> None:
@@ -194,7 +194,7 @@ def read_again(life: WorkerLife, worker: Any, error: CorruptRecord) -> None:
     worker.seek(TopicPartition(error.topic, error.partition), error.offset)
 
 
-ASKED: Mapping[str, Callable[[Any], Awaitable[Any]]] = {
+CALLS: Mapping[str, Callable[[Any], Awaitable[Any]]] = {
     "flush": lambda sender: sender.flush(),
     "commit": lambda worker: worker.commit(),
     "ends": lambda worker: worker.end_offsets(TopicPartition(TOPIC, 0)),

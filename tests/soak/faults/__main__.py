@@ -60,7 +60,7 @@ def say(line: str) -> None:
     print(f"  {time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
-def conduct(options: argparse.Namespace, place: Path) -> int:
+def perform(options: argparse.Namespace, place: Path) -> int:
     """Perform the run."""
     faulthandler.register(signal.SIGUSR1)  # faulthandler shows where a hanging process is
     sandboxed = sandbox.inside()
@@ -73,7 +73,7 @@ def conduct(options: argparse.Namespace, place: Path) -> int:
         with kafka:
             print(f"Kafka {kafka.release.version}, {NODES} nodes, seed {options.seed}", flush=True)
             run = Run(kafka, histories, say)
-            run.conduct(faults, options.minutes * 60, outcome)
+            run.perform(faults, options.minutes * 60, outcome)
     except Exception as error:
         traceback.print_exc()
         outcome.problems.append(f"{type(error).__name__}: {error}")
@@ -94,15 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         if options.folder is not None:
-            return conduct(options, options.folder)
+            return perform(options, options.folder)
         release = RELEASES[DEFAULT_VERSION]
         java_for(release)
         fetch(release)  # inside there is no network for a download
         with folder() as place:
-            if (lack := sandbox.lack()) is None:
+            if (missing_requirement := sandbox.missing_requirement()) is None:
                 return sandbox.run(["-m", MODULE, *given, "--folder", str(place)])
-            print(f"without dropped packets and full disks: {lack}")
-            return conduct(options, place)
+            print(f"without dropped packets and full disks: {missing_requirement}")
+            return perform(options, place)
     except Unavailable as missing:
         print(missing, file=sys.stderr)
         return 1

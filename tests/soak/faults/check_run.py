@@ -18,19 +18,19 @@ from tests.invariants.events import (
     Committed,
     Committing,
     Crashed,
-    Ended,
     Event,
     Failed,
     Opened,
     Polled,
     Returned,
+    TransactionEnded,
     from_lines,
     merged,
 )
 from tests.invariants.observed import Log, LogRecord, Observed
 from tests.soak import confluent_reader, own_reader
 from tests.soak.application import original
-from tests.soak.checker import Place, check_commits
+from tests.soak.checker import PartitionOffset, check_commits
 from tests.soak.faults.load import COPIES, FINALS, GROUPS, ORDERS, PARTITIONS, TOPICS, Killed
 
 SLACK_SECONDS = 5.0
@@ -59,19 +59,19 @@ def history_of(folder: Path, killed: Iterable[Killed], world: Sequence[Event]) -
 
 
 @dataclass(slots=True)
-class Held:
+class FinalContents:
     """Final contents of the brokers, read with another client, and the problems found."""
 
     records: dict[str, Records] = field(default_factory=dict)
     committed_records: dict[str, Records] = field(default_factory=dict)
-    group_commits: dict[str, list[Place]] = field(default_factory=dict)
+    group_commits: dict[str, list[PartitionOffset]] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
     problems: list[str] = field(default_factory=list)
 
 
-def held(servers: str) -> Held:
+def read_contents(servers: str) -> FinalContents:
     """Read all contents; our own consumer must read the same."""
-    found = Held()
+    found = FinalContents()
     for topic in TOPICS:
         for committed, into in ((False, found.records), (True, found.committed_records)):
             by_other = confluent_reader.records(servers, topic, committed=committed)
@@ -94,7 +94,7 @@ def held(servers: str) -> Held:
     return found
 
 
-def _logs(found: Held, ends: Mapping[str, Mapping[int, int]]) -> Iterable[Log]:
+def _logs(found: FinalContents, ends: Mapping[str, Mapping[int, int]]) -> Iterable[Log]:
     for topic in TOPICS:
         for partition in range(PARTITIONS):
             visible = {o for o, _ in found.committed_records[topic].get(partition, ())}
@@ -135,14 +135,14 @@ def check_chain(source: Records, copy: Records, name: str) -> list[str]:
     return problems
 
 
-def in_doubt(history: Iterable[Event], group: str) -> set[Place]:
+def in_doubt(history: Iterable[Event], group: str) -> set[PartitionOffset]:
     """Find commits of a group's members with unknown outcome."""
-    doubtful: set[Place] = set()
-    asked: dict[tuple[str, int], set[Place]] = {}
+    doubtful: set[PartitionOffset] = set()
+    asked: dict[tuple[str, int], set[PartitionOffset]] = {}
     for event in history:
         if isinstance(event, Committing) and group_of(event) == group:
             asked[event.client, event.call] = {
-                Place(tp.partition, offset) for tp, offset in event.offsets or ()
+                PartitionOffset(tp.partition, offset) for tp, offset in event.offsets or ()
             }
         elif isinstance(event, Committed):
             places = asked.pop((event.client, event.call), set())
@@ -151,7 +151,7 @@ def in_doubt(history: Iterable[Event], group: str) -> set[Place]:
     return doubtful.union(*asked.values())
 
 
-def check_stored_commits(history: Sequence[Event], found: Held) -> dict[str, list[str]]:
+def check_stored_commits(history: Sequence[Event], found: FinalContents) -> dict[str, list[str]]:
     """Check that the offsets stored by the coordinators never went back, by group."""
     return {
         group: check_commits(places, in_doubt(history, group))
@@ -159,7 +159,7 @@ def check_stored_commits(history: Sequence[Event], found: Held) -> dict[str, lis
     }
 
 
-def check_result(history: Sequence[Event], found: Held) -> CheckResult:
+def check_result(history: Sequence[Event], found: FinalContents) -> CheckResult:
     guarantees = Guarantees(complete_groups=tuple(GROUPS), slack_s=SLACK_SECONDS)
     return judge(history, found.observed, guarantees)
 
@@ -197,7 +197,7 @@ def counts_of(history: Iterable[Event]) -> Counts:
             before = reached.get(place, 0)
             found.again[group] += sum(offset < before for offset, _ in event.records)
             reached[place] = max(before, event.next_offset)
-        elif isinstance(event, Ended):
+        elif isinstance(event, TransactionEnded):
             found.transactions[event.outcome] += 1
         elif isinstance(event, Committed):
             found.commits[event.outcome] += 1
@@ -251,7 +251,7 @@ def group_of(event: Event) -> str:
     return event.client.partition("-")[0]
 
 
-def check_copies(found: Held) -> list[str]:
+def check_copies(found: FinalContents) -> list[str]:
     """Check the whole chain: the records of the first topic are in the last one once."""
     visible = found.committed_records
     return [

@@ -32,7 +32,7 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class InjectedFault:
     """An injected fault: its start and end, and when all replicas were in sync again."""
 
     fault: Fault
@@ -51,7 +51,7 @@ class FaultInjector:
         self._load = load
         self._doers: dict[Kind, Callable[[Fault], tuple[str, str]]] = {
             Kind.KILL: self._kill,
-            Kind.FREEZE: self._freeze,
+            Kind.FREEZE: self._pause,
             Kind.ROLL: self._roll,
             Kind.CUT: lambda fault: self._cut(fault, Direction.BOTH),
             Kind.DEAF: lambda fault: self._cut(fault, Direction.TO),
@@ -61,14 +61,14 @@ class FaultInjector:
             Kind.WORKER: self._worker,
         }
 
-    def carry_out(self, fault: Fault) -> Happened:
+    def inject(self, fault: Fault) -> InjectedFault:
         """Inject one fault: wait before it, and until all replicas are in sync after it."""
         self.pause(fault.calm_seconds)
         began = time.monotonic()
         whom, remark = self._doers[fault.kind](fault)
         mended = time.monotonic()
         self.settle()
-        return Happened(fault, whom, began, mended, time.monotonic(), remark)
+        return InjectedFault(fault, whom, began, mended, time.monotonic(), remark)
 
     def pause(self, seconds: float) -> None:
         """Sleep, unless an application exits."""
@@ -100,7 +100,7 @@ class FaultInjector:
         self._kafka.start_node(node)
         return name, ""
 
-    def _freeze(self, fault: Fault) -> tuple[str, str]:
+    def _pause(self, fault: Fault) -> tuple[str, str]:
         node, name = self._node(fault)
         node.suspend()
         try:

@@ -77,8 +77,8 @@ def _faults(outcome: Outcome) -> list[str]:
 
 
 def _load(outcome: Outcome, counts: Counts) -> list[str]:
-    stored = outcome.held.records
-    committed = outcome.held.committed_records
+    stored = outcome.read_contents.records
+    committed = outcome.read_contents.committed_records
     rows: list[list[object]] = []
     for topic, by_partition in stored.items():
         visible = sum(map(len, committed[topic].values()))
@@ -91,7 +91,7 @@ def _load(outcome: Outcome, counts: Counts) -> list[str]:
     for group in GROUPS:
         again = f"{counts.again[group]:,} of them again"
         rows.append([f"{group}: records given", counts.delivered[group], again])
-    for group, places in outcome.held.group_commits.items():
+    for group, places in outcome.read_contents.group_commits.items():
         rows.append([f"{group}: offsets that coordinators stored", len(places), ""])
     rows += [[f"commits by hand: {kind}", count, ""] for kind, count in counts.commits.items()]
     rows += [[f"transactions: {kind}", count, ""] for kind, count in counts.transactions.items()]

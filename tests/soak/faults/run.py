@@ -13,7 +13,7 @@ from tests.invariants.events import Event
 from tests.invariants.recorder import Recorder
 from tests.soak import confluent_reader
 from tests.soak.faults import check_run, disks
-from tests.soak.faults.fault_injector import FaultInjector, Happened
+from tests.soak.faults.fault_injector import FaultInjector, InjectedFault
 from tests.soak.faults.load import GROUPS, ORDERS, PARTITIONS, TOPICS, Applications, jobs
 from tests.soak.faults.plan import Fault
 from tests.soak.reporters import WaitFailed, until
@@ -32,9 +32,9 @@ POLL_INTERVAL_S = 0.5
 class Outcome:
     """Outcome of a run, for the report."""
 
-    happened: list[Happened] = field(default_factory=list)
+    happened: list[InjectedFault] = field(default_factory=list)
     history: list[Event] = field(default_factory=list)
-    held: check_run.Held = field(default_factory=check_run.Held)
+    read_contents: check_run.FinalContents = field(default_factory=check_run.FinalContents)
     check_result: CheckResult | None = None
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -60,12 +60,12 @@ class Run:
         self._say = say
         self._world = Recorder(time.monotonic)
 
-    def conduct(self, faults: Iterable[Fault], seconds: float, outcome: Outcome) -> None:
+    def perform(self, faults: Iterable[Fault], seconds: float, outcome: Outcome) -> None:
         """Inject faults until the time is over or none is left, and check."""
         began = time.monotonic()
         for topic in TOPICS:
             self._kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
-            self._world.topic_made(topic, PARTITIONS)
+            self._world.topic_created(topic, PARTITIONS)
         applications = Applications(jobs(self._kafka.bootstrap_servers, self._histories))
         try:
             until("everybody has begun", applications.entered, BEGIN_SECONDS)
@@ -89,7 +89,7 @@ class Run:
             if time.monotonic() >= end:
                 break
             self._world.fault(f"{fault.kind.value}: {fault.target}, {fault.seconds} s")
-            happened = fault_injector.carry_out(fault)
+            happened = fault_injector.inject(fault)
             outcome.happened.append(happened)
             self._say(f"{happened.whom}: {fault.kind.value}")
         fault_injector.pause(1.0)
@@ -127,7 +127,7 @@ class Run:
 
     def _judge(self, outcome: Outcome) -> None:
         self._say("reading all logs")
-        outcome.held = found = check_run.held(self._kafka.bootstrap_servers)
+        outcome.read_contents = found = check_run.read_contents(self._kafka.bootstrap_servers)
         self._say("judging")
         outcome.problems += found.problems
         outcome.problems += check_run.check_copies(found)

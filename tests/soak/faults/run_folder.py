@@ -22,22 +22,22 @@ def folder(within: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(leftover)
     while True:
         made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        if (held := _lock(made)) is not None:
+        if (read_contents := _lock(made)) is not None:
             break
         # Another run took it for a leftover before it was locked.
     try:
         yield made
     finally:
         shutil.rmtree(made)
-        os.close(held)
+        os.close(read_contents)
 
 
 def leftovers(parent: Path) -> list[Path]:
     """Return directories of ended runs."""
     found = []
     for each in sorted(parent.glob(f"{PREFIX}*")):
-        if (held := _lock(each)) is not None:
-            os.close(held)
+        if (read_contents := _lock(each)) is not None:
+            os.close(read_contents)
             found.append(each)
     return found
 

@@ -41,7 +41,7 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join((os.environ["PATH"], *TOOLS_ELSEWHERE)))
 
 
-def lack() -> str | None:
+def missing_requirement() -> str | None:
     """Return the reason why no sandbox is possible here; None if one is."""
     if missing := [name for name in TOOLS if tool(name) is None]:
         return f"there is no {', '.join(missing)}"

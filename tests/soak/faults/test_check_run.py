@@ -14,19 +14,19 @@ from tests.invariants.events import (
     Committed,
     Committing,
     Crashed,
-    Ended,
     Event,
     Failed,
     Fault,
     Opened,
     Polled,
     Returned,
+    TransactionEnded,
     make_value,
     to_line,
 )
-from tests.soak.checker import Place
+from tests.soak.checker import PartitionOffset
 from tests.soak.faults.check_run import (
-    Held,
+    FinalContents,
     Silences,
     check_chain,
     check_stored_commits,
@@ -88,11 +88,15 @@ def test_commits_of_unknown_outcome_are_in_doubt_and_no_others() -> None:
         *commit(4, 40, None),
         *commit(5, 50, "unknown", client="auto-1"),
     ]
-    assert in_doubt(history, "hand") == {Place(0, 20), Place(0, 40)}
+    assert in_doubt(history, "hand") == {PartitionOffset(0, 20), PartitionOffset(0, 40)}
 
 
 def test_stored_commits_that_went_back_are_noticed() -> None:
-    found = Held(group_commits={"hand": [Place(0, 10), Place(0, 30), Place(0, 20)]})
+    found = FinalContents(
+        group_commits={
+            "hand": [PartitionOffset(0, 10), PartitionOffset(0, 30), PartitionOffset(0, 20)]
+        }
+    )
     assert check_stored_commits(commit(2, 20, "unknown"), found) == {"hand": []}
     assert check_stored_commits(commit(2, 20, "ok"), found) == {
         "hand": ["1 commits went back: partition 0 from 30 to 20"]
@@ -127,7 +131,7 @@ HISTORY: list[Event] = [
     Acknowledged(3.0, "first-1.producer.1", 1, "copies", 0, ((0, b"c"),)),
     Failed(3.0, "producer-1", 2, (b"x",), "DeliveryUnknown", True),
     Polled(7.0, "hand-2", "orders", 0, ((1, b"b"), (2, b"d")), 3),
-    Ended(7.5, "first-1.producer.1", 1, "committed"),
+    TransactionEnded(7.5, "first-1.producer.1", 1, "committed"),
     Called(8.0, "hand-2", 1, "commit", 60.0),
     Returned(9.0, "hand-2", 1, "CommitFailed"),
     Acknowledged(9.0, "producer-1", 3, "orders", 0, ((1, b"b"),)),

@@ -103,7 +103,7 @@ EXPECTED = {
 @pytest.mark.parametrize("kind", Kind)
 def test_each_fault_is_injected_and_reverted(kind: Kind, scene: Scene) -> None:
     lasts = 0.0 if kind in (Kind.ROLL, Kind.WORKER) else 10.0
-    happened = scene.fault_injector.carry_out(Fault(kind, 1, lasts, calm_seconds=3.0))
+    happened = scene.fault_injector.inject(Fault(kind, 1, lasts, calm_seconds=3.0))
     assert scene.done == EXPECTED[kind]
     assert happened.began == pytest.approx(3.0)
     assert happened.mended == pytest.approx(3.0 + lasts)
@@ -113,7 +113,7 @@ def test_each_fault_is_injected_and_reverted(kind: Kind, scene: Scene) -> None:
 def test_an_interrupted_fault_is_reverted(kind: Kind, scene: Scene) -> None:
     scene.ended_at = 6.0
     with pytest.raises(WaitFailed, match="somebody ended"):
-        scene.fault_injector.carry_out(Fault(kind, 1, 10.0, calm_seconds=3.0))
+        scene.fault_injector.inject(Fault(kind, 1, 10.0, calm_seconds=3.0))
     mended = {Kind.FREEZE: "resume 2", Kind.CUT: "joined", Kind.FULL: "empty /node-2/data"}
     assert scene.done[-1] == mended[kind]
 
@@ -121,15 +121,15 @@ def test_an_interrupted_fault_is_reverted(kind: Kind, scene: Scene) -> None:
 def test_a_node_that_stopped_on_a_full_disk_is_reported(scene: Scene) -> None:
     scene.nodes[0].process.returncode = 1
     scene.fault_injector.settle()
-    assert scene.fault_injector.carry_out(Fault(Kind.FULL, 0, 1.0)).remark.endswith(
+    assert scene.fault_injector.inject(Fault(Kind.FULL, 0, 1.0)).remark.endswith(
         "gave up by itself"
     )
-    assert scene.fault_injector.carry_out(Fault(Kind.FULL, 1, 1.0)).remark.endswith("was killed")
+    assert scene.fault_injector.inject(Fault(Kind.FULL, 1, 1.0)).remark.endswith("was killed")
 
 
 def test_the_next_fault_waits_for_all_replicas(scene: Scene) -> None:
     scene.whole_at = 20.0
-    happened = scene.fault_injector.carry_out(Fault(Kind.KILL, 0, 4.0, calm_seconds=1.0))
+    happened = scene.fault_injector.inject(Fault(Kind.KILL, 0, 4.0, calm_seconds=1.0))
     assert happened.in_sync == pytest.approx(20.0)
     scene.whole_at = 1_000.0
     with pytest.raises(WaitFailed, match="not all replicas in sync"):

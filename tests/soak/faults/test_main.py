@@ -23,21 +23,23 @@ def test_a_short_run_has_fixed_faults_and_a_long_one_those_of_its_seed() -> None
 class Calls:
     """Fake sandbox and run that record their calls."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, lack: str | None) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, missing_requirement: str | None) -> None:
         self.inside: list[list[str]] = []
         self.conducted: list[Path] = []
         monkeypatch.setattr(main, "java_for", lambda release: None)
         monkeypatch.setattr(main, "fetch", lambda release: None)
-        monkeypatch.setattr("tests.soak.faults.sandbox.lack", lambda: lack)
+        monkeypatch.setattr(
+            "tests.soak.faults.sandbox.missing_requirement", lambda: missing_requirement
+        )
         monkeypatch.setattr("tests.soak.faults.sandbox.run", self.run)
-        monkeypatch.setattr(main, "conduct", self.conduct)
+        monkeypatch.setattr(main, "perform", self.perform)
         monkeypatch.setattr("signal.signal", lambda *_: None)
 
     def run(self, arguments: list[str]) -> int:
         self.inside.append(arguments)
         return 5
 
-    def conduct(self, options: object, place: Path) -> int:
+    def perform(self, options: object, place: Path) -> int:
         assert place.is_dir()
         self.conducted.append(place)
         return 6

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.invariants.checker import CheckResult, Violation
-from tests.invariants.events import Acknowledged, Polled, TopicMade
-from tests.soak.checker import Place
-from tests.soak.faults.check_run import Held
-from tests.soak.faults.fault_injector import Happened
+from tests.invariants.events import Acknowledged, Polled, TopicCreated
+from tests.soak.checker import PartitionOffset
+from tests.soak.faults.check_run import FinalContents
+from tests.soak.faults.fault_injector import InjectedFault
 from tests.soak.faults.plan import Fault, Kind
 from tests.soak.faults.report import GUARANTEES, SHOWN_PROBLEMS, lines
 from tests.soak.faults.run import Outcome
@@ -16,19 +16,19 @@ def outcome(*violations: Violation) -> Outcome:
     records = {0: [(0, b"a"), (1, b"b")]}
     return Outcome(
         happened=[
-            Happened(Fault(Kind.FREEZE, 1, 5.0), "node 2", 110.0, 115.0, 117.0),
-            Happened(Fault(Kind.FULL, 0, 5.0), "node 1", 120.0, 125.0, 130.0, "9 MiB taken"),
+            InjectedFault(Fault(Kind.FREEZE, 1, 5.0), "node 2", 110.0, 115.0, 117.0),
+            InjectedFault(Fault(Kind.FULL, 0, 5.0), "node 1", 120.0, 125.0, 130.0, "9 MiB taken"),
         ],
         history=[
-            TopicMade(100.0, "", "orders", 6),
+            TopicCreated(100.0, "", "orders", 6),
             Acknowledged(112.0, "producer-1", 1, "orders", 0, ((0, b"a"),)),
             Acknowledged(118.0, "producer-1", 2, "orders", 0, ((1, b"b"),)),
             Polled(119.0, "hand-1", "orders", 0, ((0, b"a"), (1, b"b")), 2),
         ],
-        held=Held(
+        read_contents=FinalContents(
             {"orders": records, "copies": records},
             {"orders": records, "copies": {0: [(0, b"a")]}},
-            {"hand": [Place(0, 2)]},
+            {"hand": [PartitionOffset(0, 2)]},
         ),
         check_result=CheckResult(violations, {7: "requests are not known"}),
         problems=[str(violation) for violation in violations],

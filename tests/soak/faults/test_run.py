@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.invariants.checker import CheckResult, Violation
-from tests.invariants.events import Healed, Settled, TopicMade
+from tests.invariants.events import FaultsHealed, GroupsStable, TopicCreated
 from tests.soak.faults import run as runs
-from tests.soak.faults.check_run import Held
+from tests.soak.faults.check_run import FinalContents
 from tests.soak.faults.plan import Fault, Kind
 from tests.soak.faults.run import Outcome, Run
 from tests.soak.reporters import WaitFailed
@@ -41,11 +41,14 @@ class Scene:
             "confluent_reader": self,
         }.items():
             monkeypatch.setattr(runs, name, fake)
-        monkeypatch.setattr("tests.soak.faults.check_run.held", lambda servers: Held())
         monkeypatch.setattr(
-            "tests.soak.faults.check_run.check_result", lambda history, held: self.check_result
+            "tests.soak.faults.check_run.read_contents", lambda servers: FinalContents()
         )
-        monkeypatch.setattr("tests.soak.faults.check_run.check_copies", lambda held: [])
+        monkeypatch.setattr(
+            "tests.soak.faults.check_run.check_result",
+            lambda history, read_contents: self.check_result,
+        )
+        monkeypatch.setattr("tests.soak.faults.check_run.check_copies", lambda read_contents: [])
 
     def monotonic(self) -> float:
         return self.now
@@ -79,7 +82,7 @@ class Scene:
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
-    def carry_out(self, fault: Fault) -> Any:
+    def inject(self, fault: Fault) -> Any:
         self.now += 10.0
         return SimpleNamespace(fault=fault, whom="node 1")
 
@@ -98,28 +101,28 @@ def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scene:
 
 def test_faults_come_until_the_time_is_over_then_all_is_ended_and_judged(scene: Scene) -> None:
     scene.check_result = CheckResult((Violation(1, "lost"),), {})
-    scene.run.conduct([Fault(Kind.KILL)] * 9, 25.0, scene.outcome)
+    scene.run.perform([Fault(Kind.KILL)] * 9, 25.0, scene.outcome)
     assert len(scene.outcome.happened) == 3, "the last begins before the time is over"
     assert scene.done[:3] == ["orders", "copies", "finals"]
     ends = [scene.done.index(what) for what in ("producers ended", "workers ended", "closed")]
     assert ends == sorted(ends)
     assert scene.outcome.problems == ["(1) lost"]
     assert scene.outcome.began_again == 2
-    assert isinstance(scene.outcome.history[0], TopicMade)
+    assert isinstance(scene.outcome.history[0], TopicCreated)
     healed, settled = scene.outcome.history[-2:]
-    assert isinstance(healed, Healed)
-    assert isinstance(settled, Settled)
+    assert isinstance(healed, FaultsHealed)
+    assert isinstance(settled, GroupsStable)
 
 
 def test_it_waits_until_each_group_has_all(scene: Scene) -> None:
     scene.committed = [{0: 4, 1: None}, {0: 3, 1: 6}]
-    scene.run.conduct([], 1.0, scene.outcome)
+    scene.run.perform([], 1.0, scene.outcome)
     assert scene.outcome.consumed_after == pytest.approx(1.0)
 
 
 def test_a_group_that_stands_still_is_named(scene: Scene) -> None:
     scene.committed = [{0: 4, 1: None}] * 1_000
     with pytest.raises(WaitFailed, match="hand has not consumed all"):
-        scene.run.conduct([], 1.0, scene.outcome)
+        scene.run.perform([], 1.0, scene.outcome)
     assert scene.done[-1] == "closed"
     assert scene.outcome.history, "what was written down is there for the report"

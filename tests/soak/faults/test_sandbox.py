@@ -20,8 +20,8 @@ GONE_WITHIN_SECONDS = 10.0
 
 @pytest.fixture(scope="module")
 def sandboxed() -> None:
-    if (lack := sandbox.lack()) is not None:
-        pytest.skip(f"no sandbox: {lack}")
+    if (missing_requirement := sandbox.missing_requirement()) is not None:
+        pytest.skip(f"no sandbox: {missing_requirement}")
 
 
 def outcome_of(script: str, *arguments: object) -> int:
@@ -148,4 +148,4 @@ def test_nothing_is_cut_or_mounted_outside(tmp_path: Path) -> None:
 
 def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "tool", lambda name: None if name == "tc" else f"/bin/{name}")
-    assert sandbox.lack() == "there is no tc"
+    assert sandbox.missing_requirement() == "there is no tc"

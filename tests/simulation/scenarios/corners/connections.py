@@ -31,7 +31,7 @@ NOTICED_S = 8.0
 """Four request timeouts of these clients: the time to replace a dead connection."""
 
 
-async def connections_fall_silent(harness: Harness) -> None:
+async def silent_connections(harness: Harness) -> None:
     """After an idle time the nodes drop the connections of a sender and a reader without notice."""
     async with (
         a_producer(harness, "sender", HOST, linger_ms=0) as sender,
@@ -56,7 +56,7 @@ def check_duration(harness: Harness, what: str, since: float) -> None:
         harness.violated(11, f"{what} {harness.now() - since:.1f} s after connections fell silent")
 
 
-def draw_quiet(rng: random.Random) -> dict[str, Any]:
+def draw_idle_time(rng: random.Random) -> dict[str, Any]:
     return {"quiet_s": rng.choice((0.0, round(rng.uniform(1, 30), 3)))}
 
 
@@ -65,7 +65,7 @@ def draw_quiet(rng: random.Random) -> dict[str, Any]:
 OUTAGES = 6
 
 
-async def outages_follow_each_other(harness: Harness) -> None:
+async def repeated_outages(harness: Harness) -> None:
     """No node is reachable for a moment, repeatedly. Each time the clients recover soon: earlier
     failures are forgotten."""
     options = {"linger_ms": 0, "reconnect_backoff_max_ms": 30_000}
@@ -88,7 +88,7 @@ async def outages_follow_each_other(harness: Harness) -> None:
                 harness.violated(11, text)
 
 
-async def metadata_cannot_be_had(harness: Harness) -> None:
+async def metadata_unavailable(harness: Harness) -> None:
     """An unknown topic is requested while no node is reachable."""
     options = {"linger_ms": 0, "max_block_ms": 40_000, "metadata_max_age_ms": 300_000}
     async with a_producer(harness, "sender", HOST, **options) as sender:
@@ -127,7 +127,7 @@ def draw_outage(rng: random.Random) -> dict[str, Any]:
 CALLS = 5
 
 
-async def a_connection_ends_while_calls_wait(harness: Harness) -> None:
+async def connection_lost_while_throttled(harness: Harness) -> None:
     """Calls wait because of a throttle, and the connection breaks."""
     await fill(harness, 3)
     async with a_consumer(harness, "reader", HOST, TOPIC) as reader:
@@ -153,11 +153,11 @@ async def a_connection_ends_while_calls_wait(harness: Harness) -> None:
             harness.violated(12, "a broker was asked that had asked for silence")
 
 
-def draw_silence(rng: random.Random) -> dict[str, Any]:
+def draw_throttle(rng: random.Random) -> dict[str, Any]:
     return {"silence_ms": rng.randint(1_000, 3_000), "after_s": round(rng.uniform(0.05, 0.8), 3)}
 
 
-async def impatient_calls(harness: Harness) -> None:
+async def cancelled_calls(harness: Harness) -> None:
     """Calls are cancelled while their responses are on the way: no connection is closed for
     that."""
     await fill(harness, 3)
@@ -177,13 +177,11 @@ async def impatient_calls(harness: Harness) -> None:
 
 
 CORNERS: Mapping[str, CornerCase] = {
-    "connections fall silent": CornerCase(connections_fall_silent, draw_quiet),
-    "outages follow each other": CornerCase(outages_follow_each_other),
-    "metadata cannot be had": CornerCase(
-        metadata_cannot_be_had, draw_outage, topics={TOPIC: 1, "refunds": 1}
+    "silent connections": CornerCase(silent_connections, draw_idle_time),
+    "repeated outages": CornerCase(repeated_outages),
+    "metadata unavailable": CornerCase(
+        metadata_unavailable, draw_outage, topics={TOPIC: 1, "refunds": 1}
     ),
-    "a connection ends while calls wait": CornerCase(
-        a_connection_ends_while_calls_wait, draw_silence
-    ),
-    "impatient calls": CornerCase(impatient_calls),
+    "connection lost while throttled": CornerCase(connection_lost_while_throttled, draw_throttle),
+    "cancelled calls": CornerCase(cancelled_calls),
 }

@@ -25,10 +25,10 @@ __all__ = (
     "CornerCase",
     "RequestLog",
     "Throttled",
+    "committed_offsets",
+    "draw_nothing",
     "drop_connections",
     "fill",
-    "kept",
-    "nothing",
 )
 
 TOPIC, GROUP = "orders", "billing"
@@ -36,7 +36,7 @@ P0, P1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 HOST, OTHER_HOST, FILLER_HOST = "10.0.1.1", "10.0.1.2", "10.0.1.9"
 
 
-def nothing(rng: random.Random) -> dict[str, Any]:
+def draw_nothing(rng: random.Random) -> dict[str, Any]:
     """Draw nothing."""
     return {}
 
@@ -50,7 +50,7 @@ class CornerCase:
     """
 
     run: Callable[[Harness], Awaitable[None]]
-    draw: Callable[[random.Random], dict[str, Any]] = nothing
+    draw: Callable[[random.Random], dict[str, Any]] = draw_nothing
     broker: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 1})
     resets: bool = False
@@ -100,7 +100,7 @@ async def fill(harness: Harness, count: int, partition: int = 0, payload_bytes: 
             await sender.send_and_wait(TOPIC, value, partition=partition)
 
 
-def kept(harness: Harness, group: str = GROUP) -> dict[TopicPartition, int]:
+def committed_offsets(harness: Harness, group: str = GROUP) -> dict[TopicPartition, int]:
     """Return the committed offsets of a group, as its coordinator has them now."""
     offsets = harness.broker._running.group_coordinator.offsets.committed(group)
     return {TopicPartition(*tp): found.offset for tp, found in offsets.items()}

@@ -22,8 +22,8 @@ from tests.simulation.scenarios.corners.corner_case import (
     CornerCase,
     RequestLog,
     Throttled,
+    committed_offsets,
     fill,
-    kept,
 )
 from tests.simulation.scenarios.group_workers import a_consumer, a_producer
 
@@ -42,7 +42,7 @@ async def until(reader: Any, done: Callable[[], bool]) -> None:
 # --- commits ---
 
 
-async def commits_overtake_each_other(harness: Harness) -> None:
+async def overlapping_commits(harness: Harness) -> None:
     """A commit is requested while an older one is in flight: each returns when it is stored."""
     await fill(harness, 12)
     async with a_consumer(harness, "reader", HOST, TOPIC, **BY_HAND) as reader:
@@ -53,7 +53,7 @@ async def commits_overtake_each_other(harness: Harness) -> None:
 
         async def commit(offset: int) -> None:
             await reader.commit({P0: offset})
-            found = kept(harness).get(P0, -1)
+            found = committed_offsets(harness).get(P0, -1)
             if found < offset:
                 harness.violated(6, f"{offset} was told as kept, and {found} is")
 
@@ -61,8 +61,8 @@ async def commits_overtake_each_other(harness: Harness) -> None:
             for offset in harness.plan.options["offsets"]:
                 commits.start_soon(commit, offset)
                 await anyio.sleep(0.1)
-    if kept(harness)[P0] != harness.plan.options["offsets"][-1]:
-        harness.violated(6, f"{kept(harness)[P0]} is kept in the end")
+    if committed_offsets(harness)[P0] != harness.plan.options["offsets"][-1]:
+        harness.violated(6, f"{committed_offsets(harness)[P0]} is kept in the end")
 
 
 def draw_commits(rng: random.Random) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def draw_commits(rng: random.Random) -> dict[str, Any]:
     }
 
 
-async def offsets_are_asked_for_where_they_were(harness: Harness) -> None:
+async def offset_fetch_during_coordinator_move(harness: Harness) -> None:
     """A client outside the group requests its offsets while its coordinator moves."""
     await fill(harness, 3)
     async with a_consumer(harness, "reader", HOST, **BY_HAND) as reader:
@@ -97,7 +97,7 @@ def draw_moves(rng: random.Random) -> dict[str, Any]:
 # --- places ---
 
 
-async def a_coordinator_moves_while_all_is_quiet(harness: Harness) -> None:
+async def coordinator_moves_while_idle(harness: Harness) -> None:
     """Members can learn it from heartbeats only: they find the coordinator, and stay in the
     group."""
     names = ("member-0", "member-1")
@@ -121,13 +121,13 @@ async def a_coordinator_moves_while_all_is_quiet(harness: Harness) -> None:
         if sum(map(len, joined)) > joins:
             harness.violated(8, "members joined again as their coordinator moved")
         for each in asked:
-            wrong = [seen for seen in each.seen if is_elsewhere(seen)]
+            wrong = [seen for seen in each.seen if wait_for_coordinator_move(seen)]
             if len(wrong) > 3:
                 harness.violated(12, f"{len(wrong)} heartbeats went to where the group was")
         tasks.cancel_scope.cancel()
 
 
-def is_elsewhere(seen: SeenRequest) -> bool:
+def wait_for_coordinator_move(seen: SeenRequest) -> bool:
     return getattr(seen.response, "error_code", 0) == ErrorCode.NOT_COORDINATOR
 
 
@@ -136,7 +136,7 @@ async def read_on(reader: Any) -> None:
         await reader.getmany(timeout_ms=300)
 
 
-async def a_static_member_is_restarted(harness: Harness) -> None:
+async def static_member_restarts(harness: Harness) -> None:
     """A static member restarts: its partitions wait for it, and the others see no rebalance."""
     options = {**BY_HAND, "session_timeout_ms": 12_000}
     joined = RequestLog(harness, ApiKey.JOIN_GROUP, "stays")
@@ -176,7 +176,7 @@ def draw_restart(rng: random.Random) -> dict[str, Any]:
 ASKS_AFTER_S = 1.5
 
 
-async def a_rebalance_waits_for_somebody(harness: Harness) -> None:
+async def rebalance_waits_for_busy_member(harness: Harness) -> None:
     """A member works for longer than the request timeout: a joining member waits, while its other
     requests to the coordinator are answered.
 
@@ -227,7 +227,7 @@ def draw_busy(rng: random.Random) -> dict[str, Any]:
     return {"works_s": round(rng.uniform(5, 12), 3), "silence_ms": rng.choice((0, 300))}
 
 
-async def what_is_there_lasts_for_long(harness: Harness) -> None:
+async def buffered_records_last_for_long(harness: Harness) -> None:
     """A member is given fetched records one by one, for longer than the poll interval: each call
     counts as a poll."""
     joined = RequestLog(harness, ApiKey.JOIN_GROUP, "reader")
@@ -255,7 +255,7 @@ HELD = 20
 """Records of half a batch; the member works on them for twice the poll interval."""
 
 
-async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
+async def commit_during_rebalance(harness: Harness) -> None:
     """A member commits all its records while the group completes a generation without it,
     because another member joins before it learned of its generation. In the next generation it
     does not own its partitions of the first."""
@@ -286,7 +286,9 @@ async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
             tasks.start_soon(come, "comes")
             tasks.start_soon(until, has, lambda: len(has.assignment()) < 3)
             # It joined with its second JoinGroup.
-            await harness.broker.wait_for_request(ApiKey.JOIN_GROUP, count=3, matching=is_of_has)
+            await harness.broker.wait_for_request(
+                ApiKey.JOIN_GROUP, count=3, matching=is_from_first_member
+            )
             harness.broker.on(
                 ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1
             )
@@ -301,7 +303,7 @@ async def a_commit_comes_into_a_rebalance(harness: Harness) -> None:
                     harness.violated(7, f"a commit of generation {generation} was made later")
 
 
-def is_of_has(seen: SeenRequest) -> bool:
+def is_from_first_member(seen: SeenRequest) -> bool:
     return seen.client_id == "has"
 
 
@@ -378,7 +380,7 @@ async def subscriptions_change(harness: Harness) -> None:
         members.cancel_scope.cancel()
 
 
-def draw_turns(rng: random.Random) -> dict[str, Any]:
+def draw_subscriptions(rng: random.Random) -> dict[str, Any]:
     return {
         "turns": rng.randint(1, 5),
         "members": rng.randint(1, 3),
@@ -417,7 +419,7 @@ async def at_once() -> None:
     """Do nothing before."""
 
 
-async def a_copier_loses_its_place_in_a_transaction(harness: Harness) -> None:
+async def membership_lost_in_transaction(harness: Harness) -> None:
     """The coordinator forgets a member, which joins again during a transaction: it must not
     commit the records of its former membership."""
     await fill(harness, 4)
@@ -449,7 +451,7 @@ def draw_after(rng: random.Random) -> dict[str, Any]:
     return {"after_s": round(rng.uniform(0.2, 1), 3)}
 
 
-async def a_copier_follows_another(harness: Harness) -> None:
+async def copier_follows_copier(harness: Harness) -> None:
     """A copier leaves after its commit, whose markers are not in the logs yet: the next one must
     not start at the earlier offset."""
     await fill(harness, 4)
@@ -470,31 +472,27 @@ async def a_copier_follows_another(harness: Harness) -> None:
 
 
 CORNERS: Mapping[str, CornerCase] = {
-    "commits overtake each other": CornerCase(commits_overtake_each_other, draw_commits),
-    "offsets are asked for where they were": CornerCase(
-        offsets_are_asked_for_where_they_were, draw_moves
+    "overlapping commits": CornerCase(overlapping_commits, draw_commits),
+    "offset fetch during coordinator move": CornerCase(
+        offset_fetch_during_coordinator_move, draw_moves
     ),
-    "a coordinator moves while all is quiet": CornerCase(
-        a_coordinator_moves_while_all_is_quiet, topics={TOPIC: 2}
+    "coordinator moves while idle": CornerCase(coordinator_moves_while_idle, topics={TOPIC: 2}),
+    "static member restarts": CornerCase(static_member_restarts, draw_restart, topics={TOPIC: 2}),
+    "rebalance waits for busy member": CornerCase(
+        rebalance_waits_for_busy_member, draw_busy, topics={TOPIC: 2}
     ),
-    "a static member is restarted": CornerCase(
-        a_static_member_is_restarted, draw_restart, topics={TOPIC: 2}
-    ),
-    "a rebalance waits for somebody": CornerCase(
-        a_rebalance_waits_for_somebody, draw_busy, topics={TOPIC: 2}
-    ),
-    "what is there lasts for long": CornerCase(what_is_there_lasts_for_long),
-    "a commit comes into a rebalance": CornerCase(
-        a_commit_comes_into_a_rebalance, draw_crossing, topics={TOPIC: 3}
+    "buffered records last for long": CornerCase(buffered_records_last_for_long),
+    "commit during rebalance": CornerCase(
+        commit_during_rebalance, draw_crossing, topics={TOPIC: 3}
     ),
     "subscriptions change": CornerCase(
-        subscriptions_change, draw_turns, topics={TOPIC: 2, OTHER: 2}
+        subscriptions_change, draw_subscriptions, topics={TOPIC: 2, OTHER: 2}
     ),
-    "a copier loses its place in a transaction": CornerCase(
-        a_copier_loses_its_place_in_a_transaction, draw_after, topics={TOPIC: 1, COPIES: 1}
+    "membership lost in transaction": CornerCase(
+        membership_lost_in_transaction, draw_after, topics={TOPIC: 1, COPIES: 1}
     ),
-    "a copier follows another": CornerCase(
-        a_copier_follows_another,
+    "copier follows copier": CornerCase(
+        copier_follows_copier,
         broker={"transaction_marker_delay_ms": 1_500},
         topics={TOPIC: 1, COPIES: 1},
     ),

@@ -21,8 +21,8 @@ from tests.simulation.scenarios.corners.corner_case import (
     ChangedResponse,
     CornerCase,
     RequestLog,
+    committed_offsets,
     fill,
-    kept,
 )
 from tests.simulation.scenarios.group_workers import a_consumer, a_producer
 
@@ -31,7 +31,7 @@ __all__ = ("CORNERS",)
 COUNT = 40
 
 
-async def what_several_fetches_brought(harness: Harness) -> None:
+async def several_fetches_in_one_poll(harness: Harness) -> None:
     """One poll returns the records of several fetches; commits happen during the work."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 600, "auto_commit_interval_ms": 100}
@@ -49,18 +49,20 @@ def draw_work(rng: random.Random) -> dict[str, Any]:
     return {"work_s": round(rng.uniform(0.3, 1), 3)}
 
 
-async def going_back(harness: Harness) -> None:
+async def seek_back_and_leave(harness: Harness) -> None:
     """A member with auto-commit seeks back and leaves: the next owner starts there."""
     await fill(harness, 10)
     to = harness.plan.options["to"]
     options = {"auto_commit_interval_ms": 200}
     async with a_consumer(harness, "reader", HOST, TOPIC, group_id=GROUP, **options) as reader:
-        while kept(harness).get(P0) != 10:
+        while committed_offsets(harness).get(P0) != 10:
             await reader.getmany(timeout_ms=200)
         reader.seek(P0, to)
         await anyio.sleep(harness.plan.options["after_s"])
-    if kept(harness)[P0] != to:
-        harness.violated(6, f"{kept(harness)[P0]} is committed though the application went to {to}")
+    if committed_offsets(harness)[P0] != to:
+        harness.violated(
+            6, f"{committed_offsets(harness)[P0]} is committed though the application went to {to}"
+        )
 
 
 def draw_back(rng: random.Random) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def draw_back(rng: random.Random) -> dict[str, Any]:
 BEGINNING, MIDDLE, END = 2, 5, 10
 
 
-async def seeks_follow_each_other(harness: Harness) -> None:
+async def concurrent_seeks(harness: Harness) -> None:
     """Seeks of all kinds, most of them cancelled before their response: the last one counts."""
     await fill(harness, END)
     harness.broker.delete_records(TOPIC, 0, BEGINNING)
@@ -110,7 +112,7 @@ def draw_rounds(rng: random.Random) -> dict[str, Any]:
 BATCH = 10
 
 
-async def into_the_middle_of_a_batch(harness: Harness) -> None:
+async def seek_into_a_batch(harness: Harness) -> None:
     """Reading starts within a batch, and continues in any manner."""
     for number, compression in enumerate(("gzip", "none", "gzip")):
         options = {"linger_ms": 50, "compression_type": compression}
@@ -147,7 +149,7 @@ CUT_BYTES = 200
 """A fetch may end with a truncated batch, which is fetched again."""
 
 
-async def a_log_loses_what_comes_next(harness: Harness) -> None:
+async def retention_passes_the_position(harness: Harness) -> None:
     """Retention overtakes a slow reader: its buffered records are returned before the reset."""
     await fill(harness, COUNT, payload_bytes=100)
     options = {"max_partition_fetch_bytes": 700, "max_poll_records": 1}
@@ -195,7 +197,7 @@ class OutOfRange(ChangedResponse):
 RACKS = ("north", "south", "east")
 
 
-async def a_follower_lacks_an_offset(harness: Harness) -> None:
+async def follower_lacks_the_offset(harness: Harness) -> None:
     """A reader is sent to the follower in its rack, which lags behind the leader."""
     broker = harness.broker
     leader = broker.leader(TOPIC, 0)
@@ -228,7 +230,7 @@ async def a_follower_lacks_an_offset(harness: Harness) -> None:
 FETCHES_AT_MOST = 30
 
 
-async def a_paused_partition_has_records(harness: Harness) -> None:
+async def paused_partition_with_records(harness: Harness) -> None:
     """A paused partition is not fetched, its records are not returned, and no call is shortened
     because of it."""
     broker = harness.broker
@@ -271,13 +273,15 @@ async def a_paused_partition_has_records(harness: Harness) -> None:
 
 
 CORNERS: Mapping[str, CornerCase] = {
-    "what several fetches brought": CornerCase(what_several_fetches_brought, draw_work),
-    "going back": CornerCase(going_back, draw_back),
-    "seeks follow each other": CornerCase(seeks_follow_each_other, draw_rounds, resets=True),
-    "into the middle of a batch": CornerCase(into_the_middle_of_a_batch),
-    "a log loses what comes next": CornerCase(a_log_loses_what_comes_next, draw_loss, resets=True),
-    "a follower lacks an offset": CornerCase(
-        a_follower_lacks_an_offset, draw_rounds, broker={"racks": RACKS}
+    "several fetches in one poll": CornerCase(several_fetches_in_one_poll, draw_work),
+    "seek back and leave": CornerCase(seek_back_and_leave, draw_back),
+    "concurrent seeks": CornerCase(concurrent_seeks, draw_rounds, resets=True),
+    "seek into a batch": CornerCase(seek_into_a_batch),
+    "retention passes the position": CornerCase(
+        retention_passes_the_position, draw_loss, resets=True
     ),
-    "a paused partition has records": CornerCase(a_paused_partition_has_records, topics={TOPIC: 2}),
+    "follower lacks the offset": CornerCase(
+        follower_lacks_the_offset, draw_rounds, broker={"racks": RACKS}
+    ),
+    "paused partition with records": CornerCase(paused_partition_with_records, topics={TOPIC: 2}),
 }

@@ -31,7 +31,7 @@ KNOWN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Behind(ChangedResponse):
+class StaleMetadata(ChangedResponse):
     """Metadata of a node that does not know the last leader change."""
 
     leader: int = -1
@@ -55,7 +55,7 @@ def draw_move(rng: random.Random) -> dict[str, Any]:
     return {"behind": rng.random() < 0.5, "pause_s": rng.choice((0.01, 0.03))}
 
 
-async def a_leader_moves(harness: Harness) -> None:
+async def leader_moves(harness: Harness) -> None:
     """One of two partitions that a node leads moves; some nodes may not know it. A client that
     knows the new leader does not write to the old one."""
     broker = harness.broker
@@ -76,7 +76,7 @@ async def a_leader_moves(harness: Harness) -> None:
 
     async with a_producer(harness, "sender", HOST, **options) as sender:
         await send_on(sender, 1.0)
-        before = Behind(leader=old, epoch=broker.leader_epoch(TOPIC, 0))
+        before = StaleMetadata(leader=old, epoch=broker.leader_epoch(TOPIC, 0))
         if harness.plan.options["behind"]:
             for node in broker.nodes:
                 if node != new:
@@ -113,11 +113,11 @@ WAITING = 120
 SOON_S = 2.0
 
 
-def draw_crowd(rng: random.Random) -> dict[str, Any]:
+def draw_senders(rng: random.Random) -> dict[str, Any]:
     return {"cancelled": rng.choice((0.0, 0.3)), "held_s": round(rng.uniform(0.5, 1.5), 3)}
 
 
-async def many_wait_for_room(harness: Harness) -> None:
+async def many_sends_wait_for_memory(harness: Harness) -> None:
     """Many calls wait for buffer memory, and some are cancelled. When a large batch completes
     there is memory for all: no call waits until the others have responses."""
     options = {"buffer_memory_bytes": BUFFER_BYTES, "linger_ms": 0, "max_block_ms": 20_000}
@@ -158,7 +158,7 @@ def draw_death(rng: random.Random) -> dict[str, Any]:
     return {"lag_s": rng.choice((0.2, 0.4)), "for_s": round(rng.uniform(0.5, 2), 3)}
 
 
-async def a_leader_dies_before_its_followers_have_all(harness: Harness) -> None:
+async def leader_dies_before_replication(harness: Harness) -> None:
     """Acknowledged records survive the death of a leader whose followers are slightly behind."""
     lag_s = harness.plan.options["lag_s"]
     link = NetworkOptions(min_delay_s=lag_s, max_delay_s=lag_s)
@@ -190,7 +190,7 @@ LARGEST_BYTES = 900
 """Batch limit of the broker; a batch of several records exceeds it, a single record does not."""
 
 
-async def batches_are_too_large(harness: Harness) -> None:
+async def batches_too_large(harness: Harness) -> None:
     """Batches above the broker's limit are split; later batches of the partition follow."""
     rng = harness.rng("sender")
     options = {"linger_ms": 20, "batch_size_bytes": 4_000, "enable_idempotence": True}
@@ -204,7 +204,7 @@ async def batches_are_too_large(harness: Harness) -> None:
                 await delivery
 
 
-async def records_are_refused_for_good(harness: Harness) -> None:
+async def records_rejected_for_good(harness: Harness) -> None:
     """Now and then a record is rejected for good. The next ones are accepted."""
     rng = harness.rng("sender")
     options = {"linger_ms": 0, "max_in_flight_requests_per_connection": 1}
@@ -232,7 +232,7 @@ def draw_rounds(rng: random.Random) -> dict[str, Any]:
 EXPIRES_MS = 3_000
 
 
-async def an_aborted_record_is_still_under_way(harness: Harness) -> None:
+async def aborted_record_still_in_flight(harness: Harness) -> None:
     """A record expires while its second attempt is delayed, and its transaction is aborted.
 
     The record must not get into the log behind the end of its transaction. Brokers since 2.5 reject
@@ -267,7 +267,7 @@ def draw_expiry(rng: random.Random) -> dict[str, Any]:
     return {"held_s": round(rng.uniform(1.1, 1.6), 3)}
 
 
-async def a_record_waits_longer_than_its_transaction(harness: Harness) -> None:
+async def send_outlives_its_transaction(harness: Harness) -> None:
     """A send waits while another task ends the transaction and begins the next."""
     options = {"transactional_id": "sender", "linger_ms": 0, "max_block_ms": 20_000}
     for_s = harness.plan.options["for_s"]
@@ -304,7 +304,7 @@ def draw_wait(rng: random.Random) -> dict[str, Any]:
     }
 
 
-async def a_record_fails_while_its_transaction_is_committed(harness: Harness) -> None:
+async def record_fails_during_commit(harness: Harness) -> None:
     """On commit the pending records are sent, and some are rejected for good: none is committed.
     The next transaction is."""
     options = {"transactional_id": "sender", "linger_ms": 2_000, "max_block_ms": 20_000}
@@ -334,24 +334,24 @@ REPLICATED: Mapping[str, Any] = {
 }
 
 CORNERS: Mapping[str, CornerCase] = {
-    "a leader moves": CornerCase(a_leader_moves, draw_move, topics={TOPIC: 2}),
-    "many wait for room": CornerCase(many_wait_for_room, draw_crowd),
-    "a leader dies before its followers have all": CornerCase(
-        a_leader_dies_before_its_followers_have_all, draw_death, broker=REPLICATED
+    "leader moves": CornerCase(leader_moves, draw_move, topics={TOPIC: 2}),
+    "many sends wait for memory": CornerCase(many_sends_wait_for_memory, draw_senders),
+    "leader dies before replication": CornerCase(
+        leader_dies_before_replication, draw_death, broker=REPLICATED
     ),
-    "batches are too large": CornerCase(
-        batches_are_too_large, draw_rounds, broker={"max_message_bytes": LARGEST_BYTES}
+    "batches too large": CornerCase(
+        batches_too_large, draw_rounds, broker={"max_message_bytes": LARGEST_BYTES}
     ),
-    "records are refused for good": CornerCase(records_are_refused_for_good, draw_rounds),
-    "an aborted record is still under way": CornerCase(
-        an_aborted_record_is_still_under_way, draw_expiry, broker={"as_of": "2.3"}
+    "records rejected for good": CornerCase(records_rejected_for_good, draw_rounds),
+    "aborted record still in flight": CornerCase(
+        aborted_record_still_in_flight, draw_expiry, broker={"as_of": "2.3"}
     ),
-    "a record waits longer than its transaction": CornerCase(
-        a_record_waits_longer_than_its_transaction,
+    "send outlives its transaction": CornerCase(
+        send_outlives_its_transaction,
         draw_wait,
         topics={TOPIC: 1, "refunds": 1},
     ),
-    "a record fails while its transaction is committed": CornerCase(
-        a_record_fails_while_its_transaction_is_committed, draw_rounds, topics={TOPIC: 2}
+    "record fails during commit": CornerCase(
+        record_fails_during_commit, draw_rounds, topics={TOPIC: 2}
     ),
 }
