@@ -1,4 +1,4 @@
-"""A group of two workers that commit what they have finished."""
+"""A group of two workers that commit the offsets of processed records."""
 
 from __future__ import annotations
 

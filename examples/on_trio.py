@@ -1,4 +1,4 @@
-"""The same clients under trio."""
+"""Producer and Consumer under trio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two workers that read orders and write invoices: each order gives one, whatever goes wrong."""
+"""Two workers that read orders and write invoices: exactly one per order, despite failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS = 1_000
 
 
 class PrinterJammed(Exception):
-    """What may happen while an invoice is written."""
+    """An error of the application while it writes an invoice."""
 
 
 def invoice(order: bytes) -> bytes:
@@ -38,7 +38,7 @@ async def work(name: str, bootstrap_servers: str) -> None:
         ) as producer,
     ):
         while True:
-            # Between transactions, so that partitions come and go with nothing half done.
+            # Call it between transactions: a rebalance then never interrupts one.
             batches = await consumer.getmany(timeout_ms=1_000)
             if not batches:
                 continue
@@ -51,7 +51,7 @@ async def work(name: str, bootstrap_servers: str) -> None:
                             )
                     await producer.send_offsets_to_transaction(consumer)
             except (TransactionFailed, CommitFailed, PrinterJammed) as error:
-                print(f"{name}: aborted, again from what is committed: {error!r}")
+                print(f"{name}: aborted, back to the committed offsets: {error!r}")
                 await consumer.seek_to_committed()
 
 

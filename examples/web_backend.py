@@ -1,8 +1,8 @@
-"""One producer for the life of a web application.
+"""One producer for the lifetime of a web application.
 
 The application is plain ASGI, so any server runs it: `app = App("localhost:9092")` in a module, and
 `uvicorn module:app`. Here it is called directly, with an embedded broker behind it. With a
-framework it is shorter: see docs/recipes/fastapi.md and docs/recipes/django.md.
+framework the code is shorter: see docs/recipes/fastapi.md and docs/recipes/django.md.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY_BYTES = 1024 * 1024
-"""What `max_request_size_bytes` lets through; a larger body is refused by the producer."""
+"""Default of `max_request_size_bytes`; the producer rejects a larger body."""
 
 
 class App:
-    """POST a body to /orders: it is in Kafka when the answer says 201.
+    """POST a body to /orders: status 201 means that Kafka has acknowledged it.
 
-    GET /health/live asks nobody, GET /health/ready the leaders of the topic.
+    GET /health/live sends no request to Kafka, GET /health/ready asks the leaders of the topic.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -57,7 +57,7 @@ class App:
         await receive()
         async with Producer(
             bootstrap_servers=self.bootstrap_servers,
-            connect_on_start=False,  # the service starts before Kafka does
+            connect_on_start=False,  # the service may start before Kafka
             max_block_ms=3_000,
             request_timeout_ms=4_000,
             delivery_timeout_ms=10_000,
@@ -74,8 +74,8 @@ class App:
             message = await receive()
             order += message.get("body", b"")
             more = message.get("more_body", False)
-        receipt = await self.producer.send_and_wait("orders", value=order)
-        return {"partition": receipt.partition, "offset": receipt.offset}
+        metadata = await self.producer.send_and_wait("orders", value=order)
+        return {"partition": metadata.partition, "offset": metadata.offset}
 
     async def ready(self) -> dict[str, Any]:
         assert self.producer is not None
@@ -87,11 +87,11 @@ async def main() -> None:
     async with Broker() as broker, anyio.create_task_group() as server:
         app = App(broker.bootstrap_servers)
         to_app, events = anyio.create_memory_object_stream[Message](1)
-        from_app, told = anyio.create_memory_object_stream[Message](1)
-        with to_app, events, from_app, told:
+        from_app, sent = anyio.create_memory_object_stream[Message](1)
+        with to_app, events, from_app, sent:
             server.start_soon(app, {"type": "lifespan"}, events.receive, from_app.send)
             await to_app.send({"type": "lifespan.startup"})
-            print((await told.receive())["type"])
+            print((await sent.receive())["type"])
 
             async def body() -> Message:
                 return {"type": "http.request", "body": b'{"book": 1}'}
@@ -102,7 +102,7 @@ async def main() -> None:
             for method, path in (("POST", "/orders"), ("GET", "/health/ready")):
                 await app({"type": "http", "method": method, "path": path}, body, show)
             await to_app.send({"type": "lifespan.shutdown"})
-            print((await told.receive())["type"])
+            print((await sent.receive())["type"])
 
 
 if __name__ == "__main__":

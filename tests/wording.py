@@ -58,7 +58,6 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/consumer": 0,
     "aiokafkawire/runtime": 76,
     "docs": 11,
-    "examples": 40,
     "pyspark_aiokafkawire": 1,
     "tests": 269,
 }

@@ -1,9 +1,9 @@
-"""The pipeline as a Spark Declarative Pipeline: what there is to be, and not how it is run.
+"""The pipeline as a Spark Declarative Pipeline.
 
     PYTHONPATH=$PWD spark-pipelines --remote 'local[2]' run --spec spark-pipeline.yaml
 
-Works off what the topic `events` has, and ends. The topics `page-counts`, `sessions` and
-`dead-letters` must be there.
+Processes all records of the topic `events`, and ends. The topics `page-counts`, `sessions` and
+`dead-letters` must exist.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from pyspark.sql import DataFrame, SparkSession
 
 spark = SparkSession.active()
 SERVERS = spark.conf.get("pipeline.servers")
-ROWS_OF_A_BATCH = spark.conf.get("pipeline.rows-of-a-batch", "")
+BATCH_ROWS = spark.conf.get("pipeline.batch-rows", "")
 
 
 def raw(group: str) -> DataFrame:
-    """The raw events; the group's lag shows how far behind this is."""
+    """Return the raw events. The group's lag shows the progress."""
     reader = spark.readStream.format("aiokafkawire").option("subscribe", "events")
     reader = reader.option("kafka.bootstrap.servers", SERVERS)
     reader = reader.option("kafka.group.id", f"pipeline-{group}")
-    if ROWS_OF_A_BATCH:
-        reader = reader.option("maxOffsetsPerTrigger", ROWS_OF_A_BATCH)
+    if BATCH_ROWS:
+        reader = reader.option("maxOffsetsPerTrigger", BATCH_ROWS)
     return reader.option("startingOffsets", "earliest").load()
 
 
 def topic(name: str) -> None:
-    """A topic as a sink, which gets each row exactly once."""
+    """Create a sink that writes each row to a topic exactly once."""
     options = {"kafka.bootstrap.servers": SERVERS, "topic": name, "exactlyOnce": "true"}
     dp.create_sink(f"{name.replace('-', '_')}_topic", "aiokafkawire", options)
 
 
-@dp.table(comment="What was read of each page in each window")
+@dp.table(comment="Events and words per page and window")
 def page_counts() -> DataFrame:
     return logic.counts(logic.events(raw("page-counts")))
 
 
-@dp.table(comment="What each user read without a pause")
+@dp.table(comment="Reading sessions per user")
 def sessions() -> DataFrame:
     return logic.sessions(logic.events(raw("sessions")))
 

@@ -1,7 +1,7 @@
-"""What becomes of the raw events: the same expressions for both forms of the pipeline.
+"""The transformations of the raw events, shared by both forms of the pipeline.
 
-They are Spark's own and no Python functions, so that nothing of this has to be sent to the workers,
-and a session over Spark Connect takes them as well.
+They are Spark expressions instead of Python functions, so nothing is sent to Python workers, and
+they also work over Spark Connect.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pyspark.sql import functions as f
 __all__ = ("as_records", "counts", "dead_letters", "events", "sessions")
 
 EVENT = "user string, page string, words int, time timestamp"
-"""What a raw event must be, as JSON. Without one of the fields it is none."""
+"""Schema of an event in JSON. All fields are required."""
 
-DELAY = "10 minutes"
-"""How far behind the youngest event another one may be for sure."""
+WATERMARK_DELAY = "10 minutes"
+"""Delay of the watermark behind the latest event."""
 
 WINDOW = "10 minutes"
-GAP = "10 minutes"
-"""After so long without an event of a user, the next one begins a session."""
+SESSION_GAP = "10 minutes"
+"""A session ends after this time without an event of its user."""
 
 
 def _parsed(raw: DataFrame) -> DataFrame:
@@ -35,12 +35,12 @@ def _is_event() -> f.Column:
 
 
 def events(raw: DataFrame) -> DataFrame:
-    """What parses, with a watermark: later than that, an event may be left out."""
-    return _parsed(raw).where(_is_event()).select("event.*").withWatermark("time", DELAY)
+    """Return the valid events, with a watermark: later ones may be dropped."""
+    return _parsed(raw).where(_is_event()).select("event.*").withWatermark("time", WATERMARK_DELAY)
 
 
 def dead_letters(raw: DataFrame) -> DataFrame:
-    """What does not parse, as records that bear where it was found."""
+    """Return the invalid records, with their source in headers."""
 
     def header(name: str) -> f.Column:
         value = f.col(name).cast("string").cast("binary")
@@ -51,7 +51,7 @@ def dead_letters(raw: DataFrame) -> DataFrame:
 
 
 def counts(timely: DataFrame) -> DataFrame:
-    """How much of each page was read in each window, once the watermark has passed its end."""
+    """Return events and words per page and window, once the watermark has passed its end."""
     window = f.window("time", WINDOW).alias("window")
     found = timely.groupBy(window, "page").agg(
         f.count("*").alias("events"), f.sum("words").alias("words")
@@ -66,8 +66,8 @@ def counts(timely: DataFrame) -> DataFrame:
 
 
 def sessions(timely: DataFrame) -> DataFrame:
-    """How long each user read without a pause of `GAP`, which is part of the session."""
-    session = f.session_window("time", GAP).alias("session")
+    """Return the reading sessions per user; each ends with a pause of `SESSION_GAP`."""
+    session = f.session_window("time", SESSION_GAP).alias("session")
     found = timely.groupBy(session, "user").agg(
         f.count("*").alias("events"), f.sum("words").alias("words")
     )
@@ -81,5 +81,5 @@ def sessions(timely: DataFrame) -> DataFrame:
 
 
 def as_records(rows: DataFrame, key: str) -> DataFrame:
-    """Rows as JSON, keyed by one of their columns."""
+    """Return rows as JSON, keyed by one of their columns."""
     return rows.select(f.col(key).alias("key"), f.to_json(f.struct("*")).alias("value"))

@@ -1,4 +1,4 @@
-"""What the pipeline has written: out of topics, out of Parquet, and out of Spark's checkpoints."""
+"""Read the pipeline's results from topics, Parquet files and Spark's checkpoints."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import anyio
 import pyarrow.parquet as pq
-from straight import Cut, Row
+from without_spark import BatchEnds, Row
 
 from aiokafkawire import Consumer
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("cut_of", "dead_letter", "parquet_rows", "row", "table_files", "topic_rows")
+__all__ = ("dead_letter", "parquet_rows", "read_batch_ends", "row", "table_files", "topic_rows")
 
 READ_S = 60.0
 
@@ -24,7 +24,7 @@ _Seen = TypeVar("_Seen", bound=Hashable)
 
 
 async def topic_rows(servers: str, topic: str, seen: Callable[[Any], _Seen]) -> Counter[_Seen]:
-    """What a reader of committed records makes of a whole topic."""
+    """Count the records of a topic that a `read_committed` consumer reads."""
     found: Counter[_Seen] = Counter()
     async with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -40,25 +40,25 @@ async def topic_rows(servers: str, topic: str, seen: Callable[[Any], _Seen]) -> 
 
 
 def row(record: Any) -> Row:
-    """A row of `page-counts` or `sessions`, whose key is one of its columns."""
+    """Parse a record of `page-counts` or `sessions`; its key is one of the columns."""
     return _row(json.loads(record.value), record.key.decode())
 
 
 def dead_letter(record: Any) -> tuple[int, int, bytes]:
-    """Where it was found, and what."""
+    """Parse a dead letter: source partition, source offset, value."""
     source = dict(record.headers)
     return int(source["source.partition"]), int(source["source.offset"]), record.value
 
 
 def parquet_rows(files: Path | Iterable[Path], key: str) -> Counter[Row]:
-    """A folder of files, or some files."""
+    """Count the rows of Parquet files, or of a folder of them."""
     paths = [files] if isinstance(files, Path) else list(files)
     rows = (one for path in paths for one in pq.read_table(path).to_pylist())
     return Counter(_row(one, one[key]) for one in rows)
 
 
 def table_files(table: Path) -> list[Path]:
-    """The files of a table that a stream has written. A task that died may have left others."""
+    """Return the committed files of a table; a task that failed may have left others."""
     logs = [path for path in (table / "_spark_metadata").iterdir() if path.name[0].isdigit()]
     named = {
         json.loads(line)["path"] for path in logs for line in path.read_text().splitlines()[1:]
@@ -74,13 +74,13 @@ def _row(given: Mapping[str, Any], key: str) -> Row:
 def _ms(time: str | datetime) -> int:
     if isinstance(time, str):
         time = datetime.fromisoformat(time)
-    # Parquet has times without a zone.
+    # Times in Parquet have no time zone.
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return round(time.timestamp() * 1000)
 
 
-def cut_of(checkpoint: Path, topic: str) -> Cut:
-    """Where each batch of a query ended."""
+def read_batch_ends(checkpoint: Path, topic: str) -> BatchEnds:
+    """Return the end offsets of each batch of a query."""
     files = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()]
     files.sort(key=lambda path: int(path.name))
     ends = [json.loads(path.read_text().splitlines()[2])[topic] for path in files]

@@ -1,6 +1,6 @@
-"""Real text as events: readers go through files, line by line, and each line read is an event.
+"""Generate events from real text: readers go through files, and each line read is an event.
 
-The same input gives the same events each time. Some come late, and some are damaged on their way.
+The same input gives the same events. Some arrive late, and some are damaged.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ("PARTITIONS", "RawEvent", "raw_events")
 PARTITIONS = 4
 
 BEGINNING_MS = int(datetime(2026, 3, 1, 8, tzinfo=UTC).timestamp() * 1000)
-EVENTS_OF_A_READER = 5_000
-LEAST_READERS = 4
+EVENTS_PER_READER = 5_000
+MIN_READERS = 4
 
 PAUSES_MS = (60_000, 40 * 60_000)
-"""Between two files of a reader, most of which begin a session."""
+"""Pause between two files of a reader; most of them end a session."""
 
-ON_THE_WAY_MS = 2 * 60_000
-"""How long a timely event may take, in which others overtake it."""
+MAX_DELAY_MS = 2 * 60_000
+"""Longest delay of a timely event; others may overtake it."""
 
-LATE = 0.02
-"""So many events are late, by up to half of the time in which all happen."""
+LATE_SHARE = 0.02
+"""Share of late events; they are late by up to half of the total time."""
 
-DAMAGED = 0.005
+DAMAGED_SHARE = 0.005
 
 CLOSING_MS = 24 * 3_600_000
-"""The last event is so much younger than all others that the watermark passes them."""
+"""Distance of the last event to all others, so that the watermark passes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class RawEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """One line that somebody read."""
+class _LineRead:
+    """One line that a reader read."""
 
     time_ms: int
     user: str
@@ -68,26 +68,26 @@ class _Read:
 
 
 def raw_events(files: Sequence[Path], limit: int, seed: int = 1) -> list[RawEvent]:
-    """At most `limit` events of these files, in the order of their arrival, and a closing one."""
+    """Return at most `limit` events, in the order of their arrival, and a closing one."""
     rng = random.Random(seed)
-    reads = list(islice(_reads(files, limit, rng), limit))
+    reads = list(islice(_line_reads(files, limit, rng), limit))
     first, last = reads[0].time_ms, reads[-1].time_ms
     arrivals = []
     for number, read in enumerate(reads):
-        on_the_way = rng.randrange(ON_THE_WAY_MS)
-        if rng.random() < LATE:
-            on_the_way += rng.randrange((last - first) // 2 + 1)
-        arrivals.append((read.time_ms + on_the_way, number, _record(read, rng)))
+        delay_ms = rng.randrange(MAX_DELAY_MS)
+        if rng.random() < LATE_SHARE:
+            delay_ms += rng.randrange((last - first) // 2 + 1)
+        arrivals.append((read.time_ms + delay_ms, number, _record(read, rng)))
     arrivals.sort(key=lambda arrival: arrival[:2])
-    closing = _Read(last + CLOSING_MS, "nobody", "closing", 0)
+    closing = _LineRead(last + CLOSING_MS, "nobody", "closing", 0)
     return [record for _, _, record in arrivals] + [_record(closing)]
 
 
-def _reads(files: Sequence[Path], limit: int, rng: random.Random) -> Iterator[_Read]:
-    """Lines as they are read, in the order of time, by readers who take one file after another."""
+def _line_reads(files: Sequence[Path], limit: int, rng: random.Random) -> Iterator[_LineRead]:
+    """Yield lines in the order of time, by readers who read one file after another."""
     waiting = rng.sample(files, len(files))
     readers: list[tuple[int, int, str, Iterator[bytes]]] = []
-    for number in range(max(LEAST_READERS, limit // EVENTS_OF_A_READER)):
+    for number in range(max(MIN_READERS, limit // EVENTS_PER_READER)):
         readers.append((BEGINNING_MS + rng.randrange(PAUSES_MS[1]), number, "", iter(())))
     heapq.heapify(readers)
     while readers:
@@ -95,7 +95,7 @@ def _reads(files: Sequence[Path], limit: int, rng: random.Random) -> Iterator[_R
         line = next(text, None)
         if line is not None:
             words = len(WORD.findall(line))
-            yield _Read(now, f"reader-{number:03}", page, words)
+            yield _LineRead(now, f"reader-{number:03}", page, words)
             later = now + rng.randrange(500, 2_000) + words * rng.randrange(200, 600)
             heapq.heappush(readers, (later, number, page, text))
         elif waiting:
@@ -105,21 +105,21 @@ def _reads(files: Sequence[Path], limit: int, rng: random.Random) -> Iterator[_R
             heapq.heappush(readers, (later, number, page, lines([path])))
 
 
-def _record(read: _Read, rng: random.Random | None = None) -> RawEvent:
+def _record(read: _LineRead, rng: random.Random | None = None) -> RawEvent:
     event = read.to_json()
     value = json.dumps(event, ensure_ascii=False).encode()
-    if rng is not None and rng.random() < DAMAGED:
-        value = _damaged(event, value, rng.randrange(5))
+    if rng is not None and rng.random() < DAMAGED_SHARE:
+        value = _damage(event, value, rng.randrange(5))
     return RawEvent(read.user.encode(), value)
 
 
-def _damaged(event: dict[str, object], value: bytes, way: int) -> bytes:
-    if way == 0:
+def _damage(event: dict[str, object], value: bytes, kind: int) -> bytes:
+    if kind == 0:
         return value[: len(value) // 2]
-    if way == 1:
+    if kind == 1:
         return b"\xff\xfe not JSON at all"
-    if way == 2:
+    if kind == 2:
         return json.dumps({name: event[name] for name in ("user", "page", "words")}).encode()
-    if way == 3:
+    if kind == 3:
         return json.dumps(event | {"time": "yesterday"}).encode()
     return json.dumps(event | {"words": "many"}).encode()

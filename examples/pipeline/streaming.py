@@ -1,10 +1,10 @@
-"""The pipeline as plain Structured Streaming: a job like any other.
+"""The pipeline as plain Structured Streaming.
 
-    python streaming.py --servers localhost:9092 --place /tmp/pipeline --master 'local[2]'
-    spark-submit streaming.py --servers kafka:9092 --place s3a://bucket/pipeline
+    python streaming.py --servers localhost:9092 --folder /tmp/pipeline --master 'local[2]'
+    spark-submit streaming.py --servers kafka:9092 --folder s3a://bucket/pipeline
 
-Works off what the topic `events` has, and ends. The topics `page-counts`, `sessions` and
-`dead-letters` must be there.
+Processes all records of the topic `events`, and ends. The topics `page-counts`, `sessions` and
+`dead-letters` must exist.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
 }
-"""Where the command line and the cluster say nothing else."""
+"""Defaults that the command line and the cluster override."""
 
 
 class Job:
-    """Where everything is, and what reads and writes it."""
+    """The three queries, with their sources and sinks."""
 
-    def __init__(self, spark: SparkSession, given: argparse.Namespace) -> None:
+    def __init__(self, spark: SparkSession, arguments: argparse.Namespace) -> None:
         self._spark = spark
-        self._given = given
+        self._given = arguments
 
     def start(self) -> list[Any]:
-        """Begin the three queries."""
+        """Start the three queries."""
         return [
             self._start("dead-letters", self._dead_letters()),
             self._start("page-counts", self._to_both("page-counts", "page", logic.counts)),
@@ -43,22 +43,22 @@ class Job:
         ]
 
     def _raw(self, group: str) -> DataFrame:
-        """The raw events; the group's lag shows how far behind this is."""
+        """Return the raw events. The group's lag shows the progress."""
         reader = self._spark.readStream.format(KAFKA).option("subscribe", "events")
         reader = reader.option("kafka.bootstrap.servers", self._given.servers)
         reader = reader.option("kafka.group.id", f"pipeline-{group}")
-        if self._given.rows_of_a_batch:
-            reader = reader.option("maxOffsetsPerTrigger", self._given.rows_of_a_batch)
+        if self._given.batch_rows:
+            reader = reader.option("maxOffsetsPerTrigger", self._given.batch_rows)
         return reader.option("startingOffsets", "earliest").load()
 
     def _dead_letters(self) -> Any:
-        """Straight from topic to topic, each exactly once."""
+        """Write from topic to topic, exactly once."""
         writer = logic.dead_letters(self._raw("dead-letters")).writeStream.format(KAFKA)
         writer = writer.option("kafka.bootstrap.servers", self._given.servers)
         return writer.option("topic", "dead-letters").option("exactlyOnce", "true")
 
     def _to_both(self, name: str, key: str, made: Callable[[DataFrame], DataFrame]) -> Any:
-        """To a topic and to Parquet: the batch's number makes a repeat write nothing twice."""
+        """Write to a topic and to Parquet; the batch number makes a repeated batch idempotent."""
 
         def write(rows: DataFrame, number: int) -> None:
             rows = rows.persist()
@@ -66,7 +66,7 @@ class Job:
             writer = writer.option("kafka.bootstrap.servers", self._given.servers)
             writer = writer.option("topic", name).option("exactlyOnce", "true")
             writer.options(txnAppId=f"pipeline-{name}", txnVersion=str(number)).save()
-            rows.write.mode("overwrite").parquet(f"{self._given.place}/{name}/batch={number}")
+            rows.write.mode("overwrite").parquet(f"{self._given.folder}/{name}/batch={number}")
             rows.unpersist()
 
         return made(logic.events(self._raw(name))).writeStream.foreachBatch(write)
@@ -74,12 +74,12 @@ class Job:
     def _start(self, name: str, writer: Any) -> Any:
         writer = writer.queryName(name).outputMode("append").trigger(availableNow=True)
         return writer.option(
-            "checkpointLocation", f"{self._given.place}/checkpoints/{name}"
+            "checkpointLocation", f"{self._given.folder}/checkpoints/{name}"
         ).start()
 
 
 def session(master: str | None) -> SparkSession:
-    """A session as the command line or spark-submit says."""
+    """Return a session for the master of the command line or of spark-submit."""
     builder = SparkSession.builder.appName("pipeline")
     if master is not None:
         builder = builder.master(master)
@@ -90,16 +90,18 @@ def session(master: str | None) -> SparkSession:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--servers", required=True, help="where Kafka is: HOST:PORT,…")
-    parser.add_argument("--place", required=True, help="a folder that all of the cluster see")
-    parser.add_argument("--master", help="the cluster; spark-submit says it else")
-    parser.add_argument("--rows-of-a-batch", help="split the work into batches of so many events")
-    given = parser.parse_args()
+    parser.add_argument("--servers", required=True, help="bootstrap servers: HOST:PORT,…")
+    parser.add_argument(
+        "--folder", required=True, help="a folder that the whole cluster can access"
+    )
+    parser.add_argument("--master", help="the cluster; default: that of spark-submit")
+    parser.add_argument("--batch-rows", help="most events per batch")
+    arguments = parser.parse_args()
     began = time.monotonic()
-    spark = session(given.master)
+    spark = session(arguments.master)
     spark.sparkContext.setLogLevel("ERROR")
     print(f"session after {time.monotonic() - began:.1f} s", flush=True)
-    queries = Job(spark, given).start()
+    queries = Job(spark, arguments).start()
     for query in queries:
         query.awaitTermination()
         print(f"{query.name} done after {time.monotonic() - began:.1f} s", flush=True)

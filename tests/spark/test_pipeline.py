@@ -20,9 +20,9 @@ BEGINNING_MS = 1_772_352_000_000
 
 
 @pytest.fixture
-def straight(monkeypatch: pytest.MonkeyPatch) -> Any:
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(PIPELINE)
-    return importlib.import_module("straight")
+    return importlib.import_module("without_spark")
 
 
 @pytest.fixture
@@ -55,20 +55,23 @@ def text(folder: Path, files: int = 6, lines: int = 200) -> list[Path]:
 
 
 def test_the_same_text_gives_the_same_events_some_late_and_some_damaged(
-    raw_events, straight, tmp_path
+    raw_events, without_spark, tmp_path
 ):
     files = text(tmp_path)
     events = raw_events.raw_events(files, 1_000)
     assert events == raw_events.raw_events(files, 1_000)
     assert len(events) == 1_001
-    parsed = [straight._parse(one.value) for one in events]
+    parsed = [without_spark._parse(one.value) for one in events]
     assert 0 < parsed.count(None) < 50
     times = [one.time_ms for one in parsed[:-1] if one is not None]
     youngest = [max(times[: place + 1]) for place in range(len(times))]
     behind = [high - time for high, time in zip(youngest, times, strict=True)]
-    late = sum(one > straight.DELAY_MS for one in behind)
+    late = sum(one > without_spark.WATERMARK_DELAY_MS for one in behind)
     assert 0 < late < 50
-    assert parsed[-1].time_ms > max(times) + straight.DELAY_MS + straight.GAP_MS
+    assert (
+        parsed[-1].time_ms
+        > max(times) + without_spark.WATERMARK_DELAY_MS + without_spark.SESSION_GAP_MS
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,42 +87,46 @@ def test_the_same_text_gives_the_same_events_some_late_and_some_damaged(
         event(1).replace(b'"ann"', b"null"),
     ],
 )
-def test_what_is_no_event_is_a_dead_letter(straight, value):
+def test_what_is_no_event_is_a_dead_letter(without_spark, value):
     log = {0: [event(0)], 1: [event(0), value]}
-    assert straight.dead_letters(log) == Counter([(1, 1, value)])
-    assert straight.counts(log, [{0: 1, 1: 2}]).parsed == 2
+    assert without_spark.dead_letters(log) == Counter([(1, 1, value)])
+    assert without_spark.counts(log, [{0: 1, 1: 2}]).parsed == 2
 
 
-def test_windows_are_given_out_when_the_watermark_has_passed_their_end(straight):
+def test_windows_are_given_out_when_the_watermark_has_passed_their_end(without_spark):
     log = {0: [event(1), event(9, words=3), event(10), event(35)]}
-    found = straight.counts(log, [{0: 4}])
+    found = without_spark.counts(log, [{0: 4}])
     assert found.rows == Counter([row(0, 10, "a.py", 2, 4), row(10, 20, "a.py", 1, 1)])
     assert (found.parsed, found.late, found.open) == (4, 0, 1)
 
 
-def test_what_is_late_goes_by_the_watermark_of_the_batch_before(straight):
+def test_what_is_late_goes_by_the_watermark_of_the_batch_before(without_spark):
     late, rest = event(2), [event(60), event(61), event(120)]
     # The watermark is at 50 minutes with the second batch, and what is late with the third.
-    second = straight.counts({0: [event(1), rest[0], late, *rest[1:]]}, ({0: 2}, {0: 3}, {0: 5}))
-    third = straight.counts({0: [event(1), *rest[:2], late, rest[2]]}, ({0: 2}, {0: 3}, {0: 5}))
+    second = without_spark.counts(
+        {0: [event(1), rest[0], late, *rest[1:]]}, ({0: 2}, {0: 3}, {0: 5})
+    )
+    third = without_spark.counts(
+        {0: [event(1), *rest[:2], late, rest[2]]}, ({0: 2}, {0: 3}, {0: 5})
+    )
     assert row(0, 10, "a.py", 2, 2) in second.rows
     assert second.late == 0
     assert row(0, 10, "a.py", 1, 1) in third.rows
     assert third.late == 1
 
 
-def test_an_event_joins_the_sessions_that_it_touches(straight):
+def test_an_event_joins_the_sessions_that_it_touches(without_spark):
     events = [event(0), event(12), event(6), event(0, "bob"), event(23), event(60)]
-    found = straight.sessions({0: events}, [{0: 6}])
+    found = without_spark.sessions({0: events}, [{0: 6}])
     assert found.rows == Counter(
         [row(0, 22, "ann", 3, 3), row(0, 10, "bob", 1, 1), row(23, 33, "ann", 1, 1)]
     )
     assert found.open == 1
 
 
-def test_a_session_that_was_given_out_takes_no_more(straight):
+def test_a_session_that_was_given_out_takes_no_more(without_spark):
     log = {0: [event(0), event(21), event(22), event(9.5), event(60)]}
-    found = straight.sessions(log, ({0: 2}, {0: 3}, {0: 5}))
+    found = without_spark.sessions(log, ({0: 2}, {0: 3}, {0: 5}))
     # At 11 minutes the first is out; what ends before that is late, and what ends after is not.
     assert row(0, 10, "ann", 1, 1) in found.rows
     assert row(9.5, 19.5, "ann", 1, 1) in found.rows
@@ -131,16 +138,19 @@ def _text(time_ms: int) -> str:
 
 
 @pytest.mark.anyio
-async def test_the_comparison_finds_what_is_missing_or_wrong(run, straight, tmp_path):
+async def test_the_comparison_finds_what_is_missing_or_wrong(run, without_spark, tmp_path):
     log = {0: [event(1), b"{", event(2, "bob"), event(90)], 1: [], 2: [], 3: []}
     cut = [dict.fromkeys(log, 0) | {0: 4}]
-    expected = {"page-counts": straight.counts(log, cut), "sessions": straight.sessions(log, cut)}
+    expected = {
+        "page-counts": without_spark.counts(log, cut),
+        "sessions": without_spark.sessions(log, cut),
+    }
     for name in expected:
         (tmp_path / name / "offsets").mkdir(parents=True)
         (tmp_path / name / "offsets" / "0").write_text(
             f"v1\n{{}}\n{json.dumps({'events': cut[0]})}"
         )
-    written = run.Written(
+    written = run.Outputs(
         {name: tmp_path / name for name in expected},
         {name: results.rows for name, results in expected.items()},
     )
@@ -164,5 +174,5 @@ async def test_the_comparison_finds_what_is_missing_or_wrong(run, straight, tmp_
         await producer.send_and_wait("dead-letters", value=b"{", headers=headers)
         lines = await run.compare(servers, log, written)
         assert [line.differing for line in lines if line.differing is not None] == [1, 0, 3]
-        with pytest.raises(run.Failed, match="the last batch ends at"):
+        with pytest.raises(run.ProcessFailed, match="the last batch ends at"):
             await run.compare(servers, {**log, 1: [event(3)]}, written)

@@ -1,7 +1,6 @@
-"""The same results without Spark, out of the rule in Spark's documentation: plain Python, one event
-after another.
+"""Compute the same results without Spark, from the rules in Spark's documentation, in plain Python.
 
-What counts as late depends on where Spark cut the topic into batches, so that is given.
+Which events are late depends on where Spark's batches ended, so that is an argument.
 """
 
 from __future__ import annotations
@@ -12,30 +11,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-__all__ = ("Cut", "Log", "Results", "Row", "counts", "dead_letters", "sessions")
+__all__ = ("BatchEnds", "Log", "Results", "Row", "counts", "dead_letters", "sessions")
 
-DELAY_MS = 10 * 60_000
+WATERMARK_DELAY_MS = 10 * 60_000
 WINDOW_MS = 10 * 60_000
-GAP_MS = 10 * 60_000
+SESSION_GAP_MS = 10 * 60_000
 
-Cut = Sequence[Mapping[int, int]]
-"""Where each batch ends, by partition."""
+BatchEnds = Sequence[Mapping[int, int]]
+"""End offsets of each batch, by partition."""
 
 Row = tuple[int, int, str, int, int]
 """Start, end, page or user, events, words; times are ms since 1970."""
 
 Log = Mapping[int, Sequence[bytes]]
-"""Values by partition; a value's place is its offset."""
+"""Values by partition; the index of a value is its offset."""
 
 
 @dataclass(slots=True)
 class Results:
-    """What a query gives out, with how often each row comes, and what it does not."""
+    """The rows of a query with the number of times each occurs, and its event counts."""
 
     parsed: int = 0
     late: int = 0
     open: int = 0
-    """Events whose window or session the watermark has not passed."""
+    """Events in windows or sessions that the watermark has not passed."""
 
     rows: Counter[Row] = field(default_factory=Counter)
 
@@ -49,7 +48,7 @@ class _Event:
 
 
 def dead_letters(log: Log) -> Counter[tuple[int, int, bytes]]:
-    """What is no event: partition, offset and value."""
+    """Return the invalid records: partition, offset and value."""
     return Counter(
         (partition, offset, value)
         for partition, values in log.items()
@@ -58,8 +57,8 @@ def dead_letters(log: Log) -> Counter[tuple[int, int, bytes]]:
     )
 
 
-def counts(log: Log, cut: Cut) -> Results:
-    """Events and words of each page, by windows."""
+def counts(log: Log, cut: BatchEnds) -> Results:
+    """Return events and words per page and window."""
     results = Results()
     open_windows: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
     for batch, watermark_before, watermark in _batches(log, cut):
@@ -87,51 +86,53 @@ class _Session:
     words: int
 
 
-def sessions(log: Log, cut: Cut) -> Results:
-    """Events and words of each user, by sessions."""
+def sessions(log: Log, cut: BatchEnds) -> Results:
+    """Return events and words per user and session."""
     results = Results()
     open_sessions: dict[str, list[_Session]] = defaultdict(list)
     for batch, watermark_before, watermark in _batches(log, cut):
         for event in batch:
             results.parsed += 1
-            if event.time_ms + GAP_MS <= watermark_before:
+            if event.time_ms + SESSION_GAP_MS <= watermark_before:
                 results.late += 1
                 continue
-            own = _Session(event.time_ms, event.time_ms + GAP_MS, 1, event.words)
+            own = _Session(event.time_ms, event.time_ms + SESSION_GAP_MS, 1, event.words)
             _add(open_sessions[event.user], own)
-        for user, those in open_sessions.items():
-            for done in [session for session in those if session.end <= watermark]:
-                those.remove(done)
+        for user, sessions_of_user in open_sessions.items():
+            for done in [session for session in sessions_of_user if session.end <= watermark]:
+                sessions_of_user.remove(done)
                 results.rows[done.start, done.end, user, done.events, done.words] += 1
-    results.open = sum(one.events for those in open_sessions.values() for one in those)
+    results.open = sum(
+        one.events for sessions_of_user in open_sessions.values() for one in sessions_of_user
+    )
     return results
 
 
-def _add(those: list[_Session], new: _Session) -> None:
-    """One session of all that it touches."""
-    for other in [one for one in those if one.start <= new.end and new.start <= one.end]:
-        those.remove(other)
+def _add(sessions_of_user: list[_Session], new: _Session) -> None:
+    """Merge the new session with all that it overlaps."""
+    for other in [one for one in sessions_of_user if one.start <= new.end and new.start <= one.end]:
+        sessions_of_user.remove(other)
         new.start, new.end = min(new.start, other.start), max(new.end, other.end)
         new.events += other.events
         new.words += other.words
-    those.append(new)
+    sessions_of_user.append(new)
 
 
-def _batches(log: Log, cut: Cut) -> Iterator[tuple[list[_Event], int, int]]:
-    """The events of each batch, with the watermarks of the batch before and of this one.
+def _batches(log: Log, cut: BatchEnds) -> Iterator[tuple[list[_Event], int, int]]:
+    """Yield the events of each batch, with the watermark of the previous batch and of this one.
 
-    A batch's watermark comes from the batches before it. What it ends is given out with that batch;
-    what is late goes by the one before, since until then its window was there.
+    The watermark of a batch comes from earlier batches. Windows that it passes are emitted with
+    that batch. An event is late by the previous watermark, because its window existed until then.
     """
-    youngest = before = 0
+    latest = before = 0
     start = dict.fromkeys(log, 0)
-    # A last batch without events gives out what the last watermark ends.
+    # A last batch without events emits the windows that the last watermark passed.
     for end in (*cut, cut[-1]):
-        watermark = max(0, youngest - DELAY_MS)
+        watermark = max(0, latest - WATERMARK_DELAY_MS)
         read = (log[number][start[number] : end.get(number, 0)] for number in sorted(log))
         batch = [event for values in read for value in values if (event := _parse(value))]
         yield batch, before, watermark
-        youngest = max([youngest, *(event.time_ms for event in batch)])
+        latest = max([latest, *(event.time_ms for event in batch)])
         start.update(end)
         before = watermark
 
