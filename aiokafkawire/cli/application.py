@@ -46,6 +46,21 @@ COMMANDS = {
 KCAT_MODES = {"-P": "produce", "-C": "consume", "-L": "metadata"}
 """kcat's mode options and the commands they stand for."""
 
+CONSOLE_TOOL_OPTIONS = {
+    "--bootstrap-server": "-b",
+    "--broker-list": "-b",
+    "--command-config": "--config",
+    "--consumer-property": "-X",
+    "--consumer.config": "--config",
+    "--from-beginning": "-o beginning",
+    "--if-not-exists": "--if-missing",
+    "--max-messages": "-c",
+    "--producer-property": "-X",
+    "--producer.config": "--config",
+    "--replication-factor": "-r",
+}
+"""Options of Kafka's console tools (kafka-console-consumer.sh, …) and what replaces them."""
+
 LOG_PREFIX = "aiokafkawire: "
 
 
@@ -134,7 +149,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     except click.UsageError as error:
         path = "aiokafkawire" if error.ctx is None else error.ctx.command_path
-        return _report(f"{_without_period(error.format_message())}; see {path} --help", USAGE)
+        return _report(f"{_usage_text(error)}; see {path} --help", USAGE)
     except click.ClickException as error:
         return _report(error.format_message(), error.exit_code)
     except click.Abort:
@@ -159,8 +174,13 @@ def _first_error(group: ExceptionGroup[Any]) -> Exception:
     return error
 
 
-def _without_period(text: str) -> str:
-    return one_line(text).rstrip(".")
+def _usage_text(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        replacement = CONSOLE_TOOL_OPTIONS.get(error.option_name, "")
+        name = replacement.partition(" ")[0]
+        if any(name in param.opts for param in error.ctx.command.params):
+            return f"No such option {error.option_name!r}: use {replacement}"
+    return one_line(error.format_message()).rstrip(".")
 
 
 def _report_error(error: Exception) -> int:

@@ -325,8 +325,9 @@ def _convert(name: str, text: str, hint: Any) -> Any:
         try:
             return int(text)
         except ValueError:
-            also = "".join(f"{choice!r} or " for choice in choices if isinstance(choice, str))
-            raise InvalidOption(f"{name} must be {also}a whole number, not {text!r:.80}") from None
+            *first, last = map(repr, choices) if choices else ["a whole number"]
+            valid = f"{', '.join(first)} or {last}" if first else last
+            raise InvalidOption(f"{name} must be {valid}, not {text!r:.80}") from None
     if str in kinds or choices:
         return text
     if any(typing.get_origin(kind) is Sequence for kind in kinds):

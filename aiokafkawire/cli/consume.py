@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from aiokafkawire.cli.progress import Progress
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import require_stdout
 from aiokafkawire.cli.streams import OutputStream
-from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.config import ConsumerConfig, reset_duration_ms
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
 
@@ -117,7 +118,7 @@ def consume(
     if start is None and group is None:
         # No offset is committed: the reset policy decides, as it does in a client without a group.
         policy = parse_assignments(ConsumerConfig, assignments).get("auto_offset_reset")
-        start = OffsetArgument(OffsetKind.END) if policy == "latest" else None
+        start = _start_of_policy(policy)
     plan = ConsumePlan(
         topics=_topic_arguments(topic, group, topics),
         group=group,
@@ -164,6 +165,17 @@ def consume(
     except BrokenPipeError:
         # The reader of stdout has exited, as `head` does.
         return
+
+
+def _start_of_policy(policy: str | None) -> OffsetArgument | None:
+    """Return where `auto_offset_reset` starts; None for the beginning."""
+    if policy == "latest":
+        return OffsetArgument(OffsetKind.END)
+    duration_ms = reset_duration_ms(policy)
+    if duration_ms is None:
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    return OffsetArgument(OffsetKind.FROM_TIME, max(0, now_ms - duration_ms))
 
 
 async def read_all(

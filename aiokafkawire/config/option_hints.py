@@ -223,7 +223,7 @@ def option_hint(
         return f"; did you mean {target!r}?"
     for client, options in (others or {}).items():
         if target in options:
-            return f"; {'it' if target == name else repr(target)} is an option of {client}"
+            return f"; {'it' if target == name else repr(target)} is a {client.lower()} option"
     absent = ABSENT.get(plain)
     if absent is None and plain.endswith(("_cb", "_callback")):
         absent = CALLBACK

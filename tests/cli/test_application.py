@@ -78,6 +78,14 @@ def test_the_version() -> None:
         (["broker", "--prot", "5"], "--port"),
         (["broker", "--port", "many"], "'--port'"),
         (["broker", "--backend", "twisted"], "'--backend'"),
+        (
+            ["consume", "t", "--from-beginning"],
+            "No such option '--from-beginning': use -o beginning; see aiokafkawire consume --help",
+        ),
+        (["produce", "--broker-list", "h:1", "t"], "No such option '--broker-list': use -b;"),
+        (["topics", "create", "--bootstrap-server=h:1", "t"], "'--bootstrap-server': use -b;"),
+        (["groups", "describe", "--command-config", "f", "g"], "'--command-config': use --config;"),
+        (["produce", "t", "--from-beginning"], "No such option '--from-beginning'; see"),
         (["groups", "delete"], "Missing argument 'GROUP...'"),
     ],
 )

@@ -147,7 +147,7 @@ def test_assignors_are_a_list() -> None:
         ("lingerms=5", "did you mean 'linger_ms'"),
         ("compression.typ=gzip", "did you mean 'compression_type'"),
         ("linger_ms=soon", "linger_ms must be a whole number, not 'soon'"),
-        ("acks=most", "acks must be 'all' or a whole number, not 'most'"),
+        ("acks=most", "acks must be 'all', -1, 0 or 1, not 'most'"),
         ("linger_ms=-1", "linger_ms must be at least 0"),
         ("compression_type=zip", "compression_type must be one of 'none', 'gzip'"),
         ("allow_auto_create_topics=perhaps", "must be true or false"),

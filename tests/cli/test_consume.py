@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -97,6 +98,21 @@ def test_a_read_without_offset_begins_where_the_reset_policy_says(
     assert cli(*given, "auto_offset_reset=latest") == (0, b"", "")
     assert cli(*given, "auto.offset.reset=latest", "-o", "4") == (0, b"4\n", "")
     assert cli(*given, "auto_offset_reset=earliest")[1].count(b"\n") == 5
+
+
+def test_a_reset_by_duration_starts_at_that_time(cli: Cli, servers: str, lines: Lines) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    aged = [
+        {"topic": "aged", "value": f"{age_h} h", "timestamp_ms": now_ms - age_h * 3_600_000}
+        for age_h in (3, 1)
+    ]
+    data = lines("\n".join(map(json.dumps, aged)).encode())
+    assert cli("produce", "-b", servers, "-p", "0", "--json", data) == (0, b"", "")
+    given = ("consume", "-b", servers, "aged", "-p", "0", "-e", "-q", "-X")
+    assert cli(*given, "auto_offset_reset=by_duration:PT2H") == (0, b"1 h\n", "")
+    code, _, err = cli(*given, "auto_offset_reset=by_duration:2h")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "auto_offset_reset must be 'earliest', 'latest'" in err
 
 
 def test_a_topic_needs_no_option(cli: Cli, servers: str, five: str) -> None:
