@@ -32,14 +32,14 @@ NODES = 3
 """The embedded cluster has more than one node, so that partitions have different leaders."""
 
 MIN_SESSION_TIMEOUT_MS = 500
-"""What real Kafka is started with in these tests, too."""
+"""Server properties of real Kafka in these tests."""
 
 REAL: Mapping[str, tuple[str, int]] = {
     "kafka": (DEFAULT_VERSION, 1),
     "kafka3": (DEFAULT_VERSION, 3),
     **{version: (version, 1) for version in RELEASES},
 }
-"""The release and the number of nodes that `--on` stands for."""
+"""Release and number of nodes of each value of `--on`."""
 
 REPLICATED: BrokerOptions = {"as_of": "2.8", "replicate": True, "default_replication_factor": NODES}
 
@@ -108,7 +108,7 @@ NewTopic = Callable[..., Awaitable[str]]
 
 @pytest.fixture
 def new_topic(cluster: Cluster) -> NewTopic:
-    """Make a topic of a new name: `await new_topic(partitions=3, configs={…})`."""
+    """Create a topic with a new name: `await new_topic(partitions=3, configs={…})`."""
 
     async def create(partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         name = f"topic-{uuid.uuid4().hex[:12]}"
@@ -120,7 +120,7 @@ def new_topic(cluster: Cluster) -> NewTopic:
 
 @pytest.fixture
 async def topic(new_topic: NewTopic) -> str:
-    """A topic of one partition."""
+    """A topic with one partition."""
     return await new_topic()
 
 
@@ -130,10 +130,10 @@ def group_id() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Elsewhere than on one node of the newest release one event loop is enough.
+    """Except on one node of the newest release, run on one event loop only.
 
-    What is about older releases is left out on the newest; what an older one lacks is skipped, with
-    the reason.
+    Tests about older releases are left out on the newest; tests of features that an older release
+    lacks are skipped with the reason.
     """
     on = config.getoption("--on")
     ours = [item for item in items if item.nodeid.startswith(HERE)]

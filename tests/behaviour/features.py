@@ -27,12 +27,13 @@ MATRIX = (
     *("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3"),
     *("1.1.1", "2.1.1", "2.8.2", "3.3.2", "3.9.1", "4.0.0", "4.3.0"),
 )
-"""The releases that the tests of behaviour are run on."""
+"""Releases that the behaviour tests run on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that brokers have from a release on, until another; and what there is without."""
+    """A feature that brokers have from one release on, until another; and the behaviour without
+    it."""
 
     since: str
     otherwise: str
@@ -67,7 +68,7 @@ FEATURES: Mapping[str, Feature] = {
     "fencing by group": Feature("2.5", "offsets in a transaction bear no generation"),
     "transactions of KIP-890": Feature("4.0", "partitions are added to transactions by name"),
 }
-"""What the tests name; what every release has is not here."""
+"""Features that tests name; features of every release are not listed."""
 
 needs = pytest.mark.needs
 """`@needs("headers")`: the test does not apply to releases that lack one of these features."""
@@ -78,11 +79,11 @@ without = pytest.mark.without
 
 
 def not_applicable(version: str, item: pytest.Item) -> str | None:
-    """Why a test does not apply to a release; None if it does."""
+    """Return the reason why a test does not apply to a release; None if it does."""
     wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
     missing = [name for name in wanted if not FEATURES[name].on(version)]
     if missing:
-        # The feature that came last is what a reader wants to know.
+        # The newest feature is the most informative reason.
         name = max(missing, key=lambda each: number_of(FEATURES[each].since))
         feature = FEATURES[name]
         span = f"from {feature.since}" + (f" to before {feature.until}" if feature.until else " on")
@@ -95,13 +96,13 @@ def not_applicable(version: str, item: pytest.Item) -> str | None:
 
 
 def release_wanted(item: pytest.Item) -> str | None:
-    """As which release the embedded broker is to answer in a test."""
+    """Return the release of the embedded broker in a test."""
     marks = [*item.iter_markers("needs"), *item.iter_markers("without")]
     return next((mark.kwargs["as_of"] for mark in marks if mark.kwargs), None)
 
 
 def table(versions: Sequence[str]) -> str:
-    """Features and releases as the table in docs/compatibility.md."""
+    """Return features and releases as the table in docs/compatibility.md."""
     rows = [["", *versions], ["---", *[":-:" for _ in versions]]]
     for name, feature in FEATURES.items():
         marks = ["yes" if feature.on(version) else "–" for version in versions]

@@ -14,7 +14,7 @@ from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
 
 WITHIN_S = 30.0
-"""Longer than anything here takes on a busy machine; a test that needs it has failed."""
+"""Longer than any step takes on a busy machine; a test that reaches it has failed."""
 
 POLL_MS = 250
 
@@ -25,10 +25,10 @@ MEMBER: dict[str, Any] = {
     "heartbeat_interval_ms": 100,
     "fetch_max_wait_ms": 100,
 }
-"""Options of a group member that notices soon when another is gone."""
+"""Options of a group member with short timeouts."""
 
 UNHURRIED: dict[str, Any] = {"session_timeout_ms": 10_000}
-"""Of members that never die: a busy machine may keep heartbeats waiting for a second."""
+"""Options of members that never die: a busy machine may delay heartbeats by a second."""
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
@@ -42,14 +42,14 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 async def fill(
     bootstrap_servers: str, topic: str, values: Sequence[bytes], partition: int | None = 0
 ) -> None:
-    """Put values into one partition, or with `partition=None` one after the other into any."""
+    """Write values to one partition, or with `partition=None` to any."""
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         for value in values:
             await producer.send(topic, value, partition=partition)
 
 
 async def spread(bootstrap_servers: str, topic: str, per_partition: int, partitions: int) -> None:
-    """Put `per_partition` values into each partition; no value twice."""
+    """Write `per_partition` unique values to each partition."""
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         for number in range(per_partition):
             for partition in range(partitions):
@@ -65,7 +65,7 @@ def spread_values(per_partition: int, partitions: int) -> set[bytes]:
 async def reading(
     bootstrap_servers: str, topic: str, partitions: int = 1, **options: Any
 ) -> AsyncIterator[Consumer]:
-    """A consumer without a group at the beginning of all partitions."""
+    """A consumer without a group at the start of all partitions."""
     options = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100} | options
     async with Consumer(bootstrap_servers=bootstrap_servers, **options) as consumer:
         consumer.assign(partitions_of(topic, partitions))
@@ -83,7 +83,7 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
 
 
 async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[Record]:
-    """All records that a topic holds now, partition by partition in the order of offsets."""
+    """Return all records of a topic, partition by partition in the order of offsets."""
     async with reading(bootstrap_servers, topic, partitions) as consumer:
         ends = await consumer.end_offsets(*partitions_of(topic, partitions))
         records = await take(consumer, sum(ends.values()))
@@ -91,13 +91,13 @@ async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> lis
 
 
 async def committed(consumer: Consumer, partition: TopicPartition) -> int | None:
-    """The offset that the group of a consumer has committed."""
+    """Return the committed offset of a consumer's group."""
     found = (await consumer.committed(partition))[partition]
     return None if found is None else found.offset
 
 
 async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Record]:
-    """Poll until something holds; give what was read meanwhile."""
+    """Poll until a condition holds; return the records read meanwhile."""
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while not holds():
@@ -110,7 +110,8 @@ async def settle(*members: Consumer, partitions: int) -> list[Record]:
     """Poll all members in turn until together they own this number of partitions, each at least
     one.
 
-    All in this task: what another task polls does not count as this one's work done."""
+    All in this task, as a poll of another task does not mark this task's records as processed.
+    """
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while not _settled(members, partitions):

@@ -33,7 +33,7 @@ CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
 
 
 class OwnError(Exception):
-    """One that no library raises."""
+    """An exception that no library raises."""
 
 
 @needs("groups")

@@ -1,4 +1,4 @@
-"""Offsets committed and found again."""
+"""Commits, and reading on from the committed offsets."""
 
 from __future__ import annotations
 

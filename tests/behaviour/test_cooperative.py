@@ -30,7 +30,7 @@ from tests.behaviour.workers import Source, Worker, at_work, until
 
 pytestmark = [needs("groups"), pytest.mark.slow]
 
-# Nobody dies here: a session that lapses on a busy machine would be a rebalance of its own.
+# No member dies here: an expired session on a busy machine would cause another rebalance.
 LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
 COOPERATIVE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky"]}
 BRIDGE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky", "range"]}
@@ -120,7 +120,7 @@ async def test_what_is_kept_is_read_on_from_where_it_was_though_nothing_was_comm
             for tp in kept:
                 assert await one.position(tp) == 5
             again += await poll_until(two, lambda: all(two.lag(tp) == 0 for tp in moved))
-    # Of what went to the other one nothing was committed: that one begins at the beginning.
+    # Of the moved partitions nothing was committed: the new owner starts at the beginning.
     assert {record.topic_partition for record in again} == moved
     assert len(again) == 10
 
@@ -184,7 +184,7 @@ async def test_what_is_kept_can_be_committed_all_the_time(
                 offset = min(offset + 1, 5)
                 await one.getmany(timeout_ms=5)
                 for tp in one.assignment():
-                    # What is given back in this moment is refused; nothing else is.
+                    # Commits for partitions being revoked are rejected; no others.
                     try:
                         await one.commit({tp: offset})
                     except CommitFailed as error:
@@ -274,7 +274,7 @@ async def test_a_member_past_max_poll_interval_loses_its_partitions_and_gets_an_
             with pytest.raises(CommitFailed):
                 await one.commit()
             await poll_until(one, lambda: bool(one.assignment()))
-    # One of them was to be given back anyway, but nobody called: it is lost like the other.
+    # One of them would have been revoked anyway, but nobody polled: it is lost like the other.
     assert notes.calls[1] == ("lost", frozenset(partitions_of(topic, 2)))
     assert [name for name, _ in notes.calls] == ["assigned", "lost", "assigned", "revoked"]
 

@@ -108,7 +108,7 @@ async def test_of_three_members_one_is_killed_and_nothing_is_lost(
         after = spread_values(40, PARTITIONS) - spread_values(20, PARTITIONS)
         await until(workers, lambda: after <= workers[0].values | workers[1].values)
         assert [worker.owned for worker in workers] == [6, 6]
-    # Nothing is skipped, and reading went on where the dead member had committed.
+    # Nothing is skipped, and reading continued at the dead member's commit.
     for partition in mine:
         offsets = [
             record.offset

@@ -135,7 +135,7 @@ async def test_a_client_that_nobody_stopped_is_named(bootstrap_servers: str, cli
         made_at = rf"was never closed; it was created at {re.escape(__file__)}:\d+"
         with pytest.warns(ResourceWarning, match=rf"'forgotten' .*\(running\)> {made_at}"):
             client = None
-        # Its tasks and connections go all the same.
+        # Its tasks and connections end all the same.
         await anyio.wait_all_tasks_blocked()
 
 
@@ -239,7 +239,7 @@ async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers:
         assert "unusable after a fork" in in_child(lambda: producer.send(topic, b"child"))
         assert "unusable after a fork" in in_child(consumer.getone)
         assert in_child(producer.stop) == in_child(consumer.stop) == ""
-        # Nothing of this has touched the parent's connections.
+        # Nothing of this affected the parent's connections.
         assert (await producer.send_and_wait(topic, b"parent")).offset == 0
         assert await consumer.end_offsets() == {TopicPartition(topic, 0): 1}
 
@@ -279,7 +279,7 @@ async def test_no_batch_takes_a_record_from_another_event_loop(bootstrap_servers
 
 
 class Clumsy:
-    """A listener that fails when partitions go, after the application's last call."""
+    """A listener that fails on revocation, after the application's last call."""
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         pass
@@ -326,7 +326,7 @@ async def defect() -> None:
 
 
 async def broken(client_class: Class, bootstrap_servers: str) -> Any:
-    """A client one of whose tasks has failed."""
+    """A client with a failed task."""
     client = client_class(bootstrap_servers=bootstrap_servers)
     await client.start()
     await client._lifecycle.supervisor.spawn(defect, name="odd").wait()

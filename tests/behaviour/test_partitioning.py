@@ -1,4 +1,4 @@
-"""Which partition a record goes to."""
+"""The partition of a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VECTORS = Path(__file__).parents[1] / "vectors" / "hashes.jsonl.gz"
 
 
 def java_choices(partitions: int) -> dict[bytes, int]:
-    """Keys, and the partition that Kafka's Java producer puts each one into."""
+    """Keys, with the partition that Kafka's Java producer chooses."""
     with gzip.open(VECTORS, "rt") as lines:
         rows = [json.loads(line) for line in lines]
     return {
@@ -162,5 +162,5 @@ async def test_partitions_for_returns_the_partitions_of_a_topic(
     topic = await new_topic(partitions=3)
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         assert list(await producer.partitions_for(topic)) == [0, 1, 2]
-        # Now the topic is known, and nothing need be awaited.
+        # Now the topic is known, and nothing needs to be awaited.
         assert (await producer.send_nowait(topic, b"v", partition=2)).partition == 2

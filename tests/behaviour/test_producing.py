@@ -1,4 +1,4 @@
-"""Sending: what the calls give, what is stored, how it is acknowledged."""
+"""Sending: return values, stored records, acknowledgements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.behaviour.support import WITHIN_S, numbered, reading, stored, take
 from tests.elapsed import ends_within
 
 FOREVER_MS = 60_000
-"""A linger that no test here waits out."""
+"""A linger longer than any test."""
 
 
 @needs("timestamps")
@@ -139,7 +139,7 @@ async def test_acknowledged_records_have_an_offset(
 ):
     async with Producer(bootstrap_servers=bootstrap_servers, acks=acks) as producer:
         assert (await producer.send_and_wait(topic, b"value")).offset == 0
-    # With acks=1 it may be seen only once the followers have it.
+    # With acks=1 it may be visible only once the followers have it.
     async with reading(bootstrap_servers, topic) as consumer:
         assert [record.value for record in await take(consumer, 1)] == [b"value"]
 
@@ -465,7 +465,7 @@ async def test_a_cancelled_send_and_wait_neither_loses_nor_repeats(
     bootstrap_servers: str, topic: str
 ):
     async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=FOREVER_MS) as producer:
-        # What was cancelled while the topic was looked up would not be in the buffer.
+        # A send cancelled during the topic lookup would not be in the buffer.
         await producer.partitions_for(topic)
         for value in numbered(5):
             with anyio.move_on_after(0.05) as scope:

@@ -1,4 +1,4 @@
-"""Asking for records: getone, getmany, async for, batches; bounds and pauses."""
+"""Polling: getone, getmany, async for, batches; limits and pauses."""
 
 from __future__ import annotations
 

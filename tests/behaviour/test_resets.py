@@ -28,7 +28,7 @@ MINUTE_MS = 60_000
 
 
 async def write_at(bootstrap_servers: str, topic: str, ages_ms: list[int]) -> None:
-    """One record of each age, in a batch of its own."""
+    """Write one record of each age, in a batch of its own."""
     now_ms = time.time_ns() // 1_000_000
     async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=0) as producer:
         for age_ms in ages_ms:
@@ -87,9 +87,9 @@ async def test_a_seek_while_a_fetch_waits_at_the_broker(bootstrap_servers: str, 
     [partition] = partitions_of(topic, 1)
     async with reading(bootstrap_servers, topic, fetch_max_wait_ms=300) as consumer:
         await take(consumer, 5)
-        assert await consumer.getmany(timeout_ms=50) == {}  # the next fetch is under way
+        assert await consumer.getmany(timeout_ms=50) == {}  # the next fetch is in flight
         consumer.seek(partition, 2)
-        await fill(bootstrap_servers, topic, [b"late"])  # answers the fetch from before the seek
+        await fill(bootstrap_servers, topic, [b"late"])  # completes the fetch from before the seek
         records = await take(consumer, 4)
         assert [record.offset for record in records] == [2, 3, 4, 5]
         assert await consumer.position(partition) == 6

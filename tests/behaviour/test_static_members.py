@@ -1,4 +1,4 @@
-"""Members with a `group_instance_id` (KIP-345): they may be away for a while."""
+"""Static members with a `group_instance_id` (KIP-345), which may be away for a while."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Transactions: what is committed is seen at once and whole, what is aborted never (KIP-98).
+"""Transactions: committed ones are visible at once and completely, aborted ones never (KIP-98).
 
-On the embedded broker each test runs under both protocols, that of KIP-98 and that of KIP-890.
+On the embedded broker each test runs with both protocols, of KIP-98 and of KIP-890.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def ends(
 
 
 async def transactions_ended(bootstrap_servers: str, topic: str, partitions: int = 1) -> None:
-    """Wait until no transaction is open: markers are written after a commit was acknowledged."""
+    """Wait until no transaction is open: markers are written after the commit is acknowledged."""
     with anyio.fail_after(WITHIN_S):
         while True:
             stable = await ends(bootstrap_servers, topic, COMMITTED, partitions)
@@ -227,7 +227,7 @@ async def test_the_older_of_two_producers_is_fenced_and_nothing_of_it_is_seen(
             await older.send(topic, b"nor this")
             await older.commit_transaction()
 
-        # That the epoch of its records is old does not yet say that another one took over.
+        # An old epoch alone does not mean that another producer took over.
         with pytest.raises((TransactionFailed, ProducerFenced)):
             await go_on()
         with pytest.raises(ProducerFenced, match=transactional_id) as raised:
@@ -247,7 +247,7 @@ async def test_the_older_of_two_producers_is_fenced_and_nothing_of_it_is_seen(
 async def two_producers_with_one_id(
     bootstrap_servers: str, transactional_id: str
 ) -> AsyncIterator[tuple[Producer, Producer]]:
-    """Two producers of one name, to be started by the test, stopped whatever became of them."""
+    """Two producers with one transactional id, started by the test and always stopped."""
     pair = [transactional_producer(bootstrap_servers, transactional_id) for _ in range(2)]
     try:
         yield pair[0], pair[1]
@@ -317,7 +317,7 @@ async def test_positions_pass_over_markers_and_aborted_records(
         assert consumer.positions()[partition].offset == end
         await consumer.commit()
         assert await committed(consumer, partition) == end
-        # A position inside of what was aborted, as another client may have committed it.
+        # A position within an aborted transaction, as another client may have committed it.
         for offset in range(1, end):
             consumer.seek(partition, offset)
             assert await consumer.getmany(timeout_ms=20) == {}
@@ -379,7 +379,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets_to_transaction(consumer)
-            # What is read on meanwhile is not part of it.
+            # Records read meanwhile are not part of it.
             await copy_up_to(consumer, 2)
         await transactions_ended(bootstrap_servers, target)
         assert await committed(consumer, partition) == 4
@@ -387,7 +387,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         async with producer.transaction():
             await producer.send_offsets_to_transaction({partition: 9}, consumer.group_metadata())
         with anyio.fail_after(WITHIN_S):
-            # It is committed once the marker of the transaction is written.
+            # It is committed once the transaction's marker is written.
             while (await committed(consumer, partition)) != 9:
                 await consumer.getmany(timeout_ms=20)
     assert await read_all(bootstrap_servers, target) == [b"yes"]
@@ -578,7 +578,7 @@ class StreamWorker:
         self._turns = 0
 
     async def turn(self) -> None:
-        """One round of the loop as docs/transactions.md has it."""
+        """One round of the loop of docs/transactions.md."""
         batches = await self.consumer.getmany(timeout_ms=20, max_records=7)
         if not batches:
             return
@@ -616,7 +616,7 @@ async def test_the_loop_of_stream_workers_gives_each_record_once(
                 await one.turn()
         async with two.consumer, two.producer:
             with anyio.fail_after(WITHIN_S):
-                # The second one comes while the first is at work, and leaves before it ends.
+                # The second one joins while the first one works, and leaves before it ends.
                 while two.copied < 3 * 7 and one.copied + two.copied < each * partitions:
                     await one.turn()
                     await two.turn()
@@ -648,7 +648,7 @@ async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
             async def settle_inside() -> None:
                 async with producer.transaction():
                     await producer.send(target, b"no")
-                    # Calling for records here lets the other one have its share.
+                    # Polling here lets the other one get its share.
                     await settle(one, two, partitions=2)
                     await producer.send_offsets_to_transaction(one)
 

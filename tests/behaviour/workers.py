@@ -54,7 +54,7 @@ class Worker:
                 for records in found.values():
                     self.seen.extend(records)
                 if found:
-                    # What was taken away meanwhile is delivered again, elsewhere.
+                    # Records of revoked partitions are delivered again, elsewhere.
                     with contextlib.suppress(CommitFailed):
                         await self.consumer.commit()
                 self._notify()
@@ -84,7 +84,7 @@ class Worker:
 
 
 class Source:
-    """Writes to every partition of a topic, a record at a time, until it is stopped."""
+    """Writes to every partition of a topic, one record at a time, until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._servers, self._topic, self._partitions = bootstrap_servers, topic, partitions
@@ -113,7 +113,7 @@ class Source:
 
 
 async def until(workers: Iterable[Worker], holds: Callable[[], bool]) -> None:
-    """Wait until something holds, looking after each poll of the workers."""
+    """Wait until a condition holds, checked after each poll of the workers."""
     workers = list(workers)
     with anyio.fail_after(WITHIN_S):
         while not holds():
@@ -129,7 +129,7 @@ async def until(workers: Iterable[Worker], holds: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def at_work(*workers: Worker) -> AsyncIterator[anyio.abc.TaskGroup]:
-    """Run workers until the block ends; they then leave, one after the other."""
+    """Run workers until the block ends; then they leave, one after the other."""
     async with anyio.create_task_group() as group:
         for worker in workers:
             group.start_soon(worker.work)
@@ -142,7 +142,7 @@ async def at_work(*workers: Worker) -> AsyncIterator[anyio.abc.TaskGroup]:
 
 
 class WorkerProcess:
-    """A worker in a process of its own, to be killed."""
+    """A worker in its own process, to be killed."""
 
     def __init__(self, process: anyio.abc.Process) -> None:
         self.process = process

@@ -1,4 +1,4 @@
-"""Wire calls to the embedded broker over a real socket, with nothing of a client in between."""
+"""Requests to the embedded broker over a real socket, without a client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RawClient:
         return self._correlation_id
 
     async def frame(self) -> memoryview | None:
-        """The next frame, None when the broker closed the connection."""
+        """Return the next frame, None when the broker closed the connection."""
         with anyio.fail_after(CALL_TIMEOUT_S):
             while not self._frames:
                 try:
@@ -84,7 +84,7 @@ def batch(
     compression: int = 0,
     **fields: Any,
 ) -> bytes:
-    """One batch (or message set) with these values."""
+    """Return one batch (or message set) with these values."""
     builder = BatchBuilder(compression, max_bytes=2**24)
     for index, value in enumerate(values):
         builder.append(timestamp_ms + index, b"k%d" % index, value)
@@ -108,7 +108,7 @@ def produce_request(
 
 
 def only(response: ProduceResponse) -> Any:
-    """The only partition of a Produce or Fetch or ListOffsets response."""
+    """Return the only partition of a Produce, Fetch or ListOffsets response."""
     topics = response.responses if hasattr(response, "responses") else response.topics
     (topic,) = topics
     (partition,) = (

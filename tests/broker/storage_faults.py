@@ -93,7 +93,7 @@ class FaultyFiles(Files):
             count = self.part(len(data))
             if not count:
                 raise
-            # A short write; the rest is another call, which may fail.
+            # A short write; the rest is another write, which may fail.
             return super().write(descriptor, data[:count])
         return super().write(descriptor, data)
 
@@ -149,7 +149,7 @@ def finished(awaitable: Awaitable[T]) -> T:
 
 
 class SocketlessBroker:
-    """One node; requests go to the handlers."""
+    """One node without sockets; requests go directly to the handlers."""
 
     def __init__(
         self, directory: Path, files: Files, clock: Clock, seed: int = 0, **options: Any
@@ -205,7 +205,7 @@ class SocketlessBroker:
 
 @dataclass
 class ModelPartition:
-    """Acknowledged values by offset, and those that were refused."""
+    """Acknowledged values by offset, and rejected ones."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     refused: set[bytes] = field(default_factory=set)
@@ -213,7 +213,7 @@ class ModelPartition:
 
 @dataclass
 class Pending:
-    """One batch of an idempotent producer that is sent until it is acknowledged."""
+    """One batch of an idempotent producer that is retried until it is acknowledged."""
 
     sequence: int
     value: bytes
@@ -251,7 +251,7 @@ class Worker:
 
 
 class History:
-    """One seed."""
+    """Run one seed."""
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.rng = rng = random.Random(seed)
@@ -283,7 +283,7 @@ class History:
         if self.mode == "healthy":
             return None
         if self.mode == "full":
-            # Room can be freed, and is not needed for names that exist.
+            # Freeing space is possible, and existing names need none.
             fails = operation in {"write", "mkdir"} and self.rng.random() < 0.8
             return errno.ENOSPC if fails else None
         return errno.EIO if self.rng.random() < 0.25 else None
@@ -503,7 +503,7 @@ class History:
         self.check(restarted=True)
 
     def finish(self) -> None:
-        """There is room again: everything goes on, and a restart finds it all."""
+        """With free space everything continues, and a restart finds all of it."""
         self.mode = "healthy"
         for name in list(self.topics):
             for index in range(len(self.topics[name])):
@@ -540,7 +540,7 @@ class History:
             allowed = {self.offsets.get(key)} | (self.maybe.get(key, set()) if restarted else set())
             assert offset in allowed, f"{key}: {offset} is not one of {allowed}"
             if restarted:
-                # What is stored counts from now on.
+                # From now on the stored state counts.
                 self.maybe.pop(key, None)
                 if offset is not None:
                     self.offsets[key] = offset
@@ -565,7 +565,7 @@ class History:
         rest = list(found.values())
         assert len(rest) == len(set(rest)), "a record is there twice"
         assert set(rest) <= known, "a record is there that nobody sent"
-        # Refused but stored: only a log that could not be cut before a restart has such.
+        # Rejected but stored: only possible in a log that could not be truncated before a restart.
         acknowledged_values = set(model.acknowledged.values()) - {b"last"}
         assert not acknowledged_values & set(rest), "an acknowledged record is there twice"
 

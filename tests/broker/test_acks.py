@@ -27,7 +27,7 @@ LONG_MS = 10_000
 
 
 class AckHarness:
-    """A partition that this node leads, with one record that nobody else has yet."""
+    """A partition led by this node, with one record that is not replicated yet."""
 
     def __init__(self) -> None:
         self.clock = RealRuntime().clock
@@ -53,7 +53,7 @@ class AckHarness:
         timeout_ms: int = LONG_MS,
         min_in_sync: int = 1,
     ) -> tuple[int, int]:
-        """The answer, if these things happen while it is waited for."""
+        """Return the response if these actions happen during the wait."""
         response = PartitionProduceResponse(index=0, error_code=E.NONE, base_offset=0)
         statuses = ProducePartitionStatus(self.replica, 1, min_in_sync, response)
         call = cast("RequestContext", _Call(self))

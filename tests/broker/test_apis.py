@@ -1,4 +1,4 @@
-"""Every API in every version that the broker serves: answered, and failed on demand."""
+"""Every API in every supported version: successful, and with an injected error."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def describe_producers_request(version: int, topic_id: UUID) -> Request[Any]:
     return describe_producers.DescribeProducersRequest(topics=[topic])
 
 
-# What is asked, and the error codes of a fresh broker's answer.
+# Requests, and the error codes of a fresh broker's responses.
 REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
     ApiKey.FETCH: (fetch_request, {ErrorCode.NONE}),
@@ -301,7 +301,7 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
 
 
 def codes(value: Any) -> Iterator[int]:
-    """Every error code anywhere in a response."""
+    """Yield every error code in a response."""
     if isinstance(value, list):
         for item in value:
             yield from codes(item)

@@ -1,4 +1,4 @@
-"""The broker as its users hold it: life, nodes, leaders."""
+"""The broker for its users: lifecycle, nodes, leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group machine, without a network: every event in every state."""
+"""The state machine of a classic group without a network: every event in every state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SESSION_S, REBALANCE_S = 10.0, 60.0
 
 
 class Driver:
-    """A group, a clock, and the replies by the request that they answer."""
+    """A group, a clock, and the responses by their requests."""
 
     def __init__(self, **options: Any) -> None:
         self.group = ClassicGroup("g", **options)
@@ -46,7 +46,7 @@ class Driver:
         self._count = 0
 
     def give(self, event: Event) -> Any:
-        """The event's own answer, None if it waits."""
+        """Return the event's own response, None if it waits."""
         for to, result in self.group.handle(event, self.now):
             assert to not in self.replies, f"{to} is answered twice"
             self.replies[to] = result
@@ -94,13 +94,13 @@ class Driver:
         self.give(GroupDeadlineReached())
 
     def answer(self, member_id: str) -> Any:
-        """The latest answer to a request of a member."""
+        """Return the latest response to a request of a member."""
         mine = [r for to, r in self.replies.items() if to.split("#")[0] == member_id]
         return mine[-1] if mine else None
 
 
 def in_state(state: GroupState) -> Driver:
-    """A group in a state, with members a (the leader) and b where it has members."""
+    """Return a group in a state, with members a (the leader) and b where it has members."""
     driver = Driver()
     if state is EMPTY:
         return driver
@@ -143,7 +143,7 @@ def test_the_table_is_complete() -> None:
 WAITS = None
 E = ErrorCode
 
-# (state, event) -> the answer to the event's own request, and the state after it.
+# (state, event) -> the response to the event's own request, and the next state.
 EXPECTED: dict[tuple[GroupState, str], tuple[ErrorCode | None, GroupState]] = {
     (EMPTY, "newcomer joins"): (E.NONE, COMPLETING),
     (EMPTY, "newcomer without id joins"): (E.MEMBER_ID_REQUIRED, EMPTY),
@@ -461,7 +461,7 @@ def test_a_full_group_takes_no_more() -> None:
     driver = Driver(max_size=2)
     driver.join("", new="a")
     driver.join("", new="b", requires_known_member_id=True)
-    # Who only holds an id does not count, so that the third is too many when it comes with its own.
+    # A mere member id does not count, so the third member is too many when it joins with its id.
     assert driver.join("", new="c", requires_known_member_id=True).code is E.MEMBER_ID_REQUIRED
     driver.join("b")
     driver.join("a")
@@ -542,7 +542,7 @@ def test_a_static_member_with_another_subscription_keeps_its_assignment() -> Non
     other = (("range", b"other"),)
     back = static(driver, "s2", protocols=other, supports_skipping_assignment=True)
     assert (driver.group.state, driver.group.generation) == (STABLE, 1)
-    # It leads, so it can see for itself whether to rebalance.
+    # It is the leader, so it can decide itself whether to rebalance.
     assert [member.metadata for member in back.members] == [b"other"]
     assert driver.sync("s2", instance_id="i").assignment == b"mine"
 

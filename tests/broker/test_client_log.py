@@ -106,7 +106,7 @@ async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFi
 
 
 async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """A client of KIP-848's protocol, again and again: each reason is logged a few times."""
+    """A client of KIP-848's protocol retries: each reason is logged a few times."""
     async with Broker() as broker:
         for _ in range(MAX_LINES_PER_KEY + 3):
             async with connected(broker) as client:

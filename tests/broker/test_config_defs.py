@@ -1,4 +1,4 @@
-"""Kafka's names for what topics and nodes are set to."""
+"""Kafka's names for the configs of topics and brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""librdkafka, by confluent-kafka, against the embedded broker. It runs in threads of its own."""
+"""librdkafka, through confluent-kafka, against the embedded broker in a thread."""
 
 from __future__ import annotations
 

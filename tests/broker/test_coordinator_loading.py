@@ -1,4 +1,4 @@
-"""Coordinators that move, are lost, and take a while to load."""
+"""Coordinators that move, die, and load."""
 
 from __future__ import annotations
 

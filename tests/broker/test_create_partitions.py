@@ -1,4 +1,4 @@
-"""CreatePartitions, and the same by hand."""
+"""CreatePartitions, and `Broker.add_partitions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteGroups and OffsetDelete: what may be forgotten, and when."""
+"""DeleteGroups and OffsetDelete: conditions and effects."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def delete(client: RawClient, *groups: str) -> list[int]:
 
 
 async def forget(client: RawClient, *topics: str, group: str = "g", index: int = 0) -> list[int]:
-    """The error of the whole request, else one for each topic."""
+    """Return the error code of the whole request, or one for each topic."""
     partition = OffsetDeleteRequestPartition(partition_index=index)
     asked = [OffsetDeleteRequestTopic(name=name, partitions=[partition]) for name in topics]
     response = await client.call(OffsetDeleteRequest(group_id=group, topics=asked), 0)

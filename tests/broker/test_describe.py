@@ -1,4 +1,4 @@
-"""DescribeCluster and DescribeConfigs, and what settings there are."""
+"""DescribeCluster and DescribeConfigs."""
 
 from __future__ import annotations
 

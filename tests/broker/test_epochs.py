@@ -1,4 +1,4 @@
-"""Leader epochs: when they rise, where each ended, and logs that lose their end."""
+"""Leader epochs: increments, end offsets, and truncated logs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_each_epoch_ends_where_the_next_begins(broker: Broker) -> None:
     other = 3 - broker.leader("t", 0)
     await write(broker, b"a", b"b")
     broker.move_leader("t", 0, other)
-    broker.move_leader("t", 0, 3 - other)  # epoch 2: nothing was written in epoch 1
+    broker.move_leader("t", 0, 3 - other)  # epoch 2: no record was written in epoch 1
     await write(broker, b"c")
     broker.move_leader("t", 0, other)
     assert broker.leader_epoch("t", 0) == 3

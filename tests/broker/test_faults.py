@@ -122,7 +122,7 @@ async def test_delay_holds_back_what_is_behind_it(broker: Broker, client: RawCli
     first = await client.send(produce_request("t", 0, batch(b"v")), 9)
     second = await client.send(VERSIONS, 0)
     assert (await client.receive(ApiKey.PRODUCE, 9))[0] == first
-    # An event loop's clock may be coarse, but not that much.
+    # An event loop's clock may be coarse, but not that coarse.
     assert clock.now() - began >= 0.04
     assert (await client.receive(ApiKey.API_VERSIONS, 0))[0] == second
     assert fault.hits == 1
@@ -144,7 +144,7 @@ async def test_a_corrupt_answer_can_be_matched_but_not_read(
     assert peek_correlation_id(frame) == sent
     with pytest.raises(MalformedMessage):
         decode_response(ProduceResponse, 9, frame)
-    # The request was carried out, and the connection goes on.
+    # The request was handled, and the connection stays open.
     assert broker.end_offset("t", 0) == 1
     assert await produced(client) is ErrorCode.NONE
 
@@ -325,7 +325,7 @@ async def test_watchers_run_before_the_response_is_sent(broker: Broker, client: 
     assert isinstance(response, ProduceResponse)
     assert answered_at is None
     assert first.answered_at is not None
-    # What was fetched would keep records alive.
+    # Kept responses of Fetch would keep records alive.
     assert isinstance(fetched, FetchResponse)
     assert second.response is None
 

@@ -84,7 +84,7 @@ async def client(broker: Broker) -> AsyncIterator[RawClient]:
 
 
 async def produce(client: RawClient, *given: bytes, partition: int = 0, **fields: Any) -> int:
-    """Produce one batch; its size."""
+    """Produce one batch; return its size."""
     records = batch(*given, **fields)
     version = 2 if fields.get("magic", 2) < 2 else 9
     answer = only(await client.call(produce_request("t", partition, records), version))
@@ -98,7 +98,7 @@ async def test_what_was_produced_comes_back(client: RawClient) -> None:
     answer = only(await fetched(client, 0))
     assert values(answer.records) == [b"a", b"b", b"c"]
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (3, 3, 0)
-    # A batch comes from its beginning, whichever of its offsets was asked for.
+    # A fetch returns a whole batch, whichever of its offsets was requested.
     assert values(only(await fetched(client, 1)).records) == [b"a", b"b", b"c"]
     assert values(only(await fetched(client, 2)).records) == [b"c"]
     assert only(await fetched(client, 3)).records == b""

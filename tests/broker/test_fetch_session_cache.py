@@ -43,7 +43,7 @@ def request(
     topic_id: UUID = ZERO_UUID,
     max_wait_ms: int = 0,
 ) -> FetchRequest:
-    """`wanted`: the offset to fetch at, by partition of the topic t."""
+    """`wanted`: the fetch offset by partition of the topic t."""
     name = "" if topic_id != ZERO_UUID else "t"
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1_000_000)
@@ -78,7 +78,7 @@ def partition_data(
 
 
 class Driver:
-    """Sessions, a clock, and what the partitions would give now."""
+    """Sessions, a clock, and the current data of the partitions."""
 
     def __init__(self, max_sessions: int = 10) -> None:
         self.sessions = FetchSessionCache(random.Random(1), max_sessions)
@@ -116,7 +116,7 @@ def test_only_changed_partitions_are_returned(driver: Driver) -> None:
     assert driver.fetch(1, session) == (session, [])
     driver.data[1] = partition_data(1, high_watermark=1, records=b"r")
     assert driver.fetch(2, session) == (session, [1])
-    # As long as there are records, they are news.
+    # Partitions with records always count as changed.
     assert driver.fetch(3, session) == (session, [1])
     driver.data[1] = partition_data(1, high_watermark=1)
     assert driver.fetch(4, session) == (session, [])

@@ -109,7 +109,7 @@ async def test_a_replica_that_is_down_is_not_named(broker: Broker) -> None:
 
 async def test_who_may_be_read_from(broker: Broker) -> None:
     assert (await fetch(broker, FOLLOWER)).error_code == E.NONE
-    # A client of before KIP-392 would not know what it talks to.
+    # A client from before KIP-392 would not expect a follower.
     assert (await fetch(broker, FOLLOWER, version=10)).error_code == E.NOT_LEADER_OR_FOLLOWER
     assert (await fetch(broker, STRANGER)).error_code == E.NOT_LEADER_OR_FOLLOWER
     old = await fetch(broker, FOLLOWER, epoch=0)
@@ -118,7 +118,7 @@ async def test_who_may_be_read_from(broker: Broker) -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 11, 15, 18])
 async def test_a_debug_consumer_may_read_anywhere(broker: Broker, version: int) -> None:
-    """Until version 14 the replica id is a field of its own, then one of ReplicaState."""
+    """Up to version 14 the replica id is a field of its own, then one of ReplicaState."""
     by_state = version >= 15
     replica: dict[str, Any] = (
         {"replica_state": FetchReplicaState(replica_id=-2)} if by_state else {"replica_id": -2}

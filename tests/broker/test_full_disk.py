@@ -1,4 +1,4 @@
-"""The broker and real clients on a small file system that runs full, and has room again."""
+"""The broker and real clients on a small file system that fills up and is freed again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 60
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs; it is left out only where nothing can be mounted, and never in CI."""
+    """A tmpfs; skipped only where mounting is impossible, and never in CI."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
@@ -46,7 +46,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class Acknowledged:
-    """Sends numbered records of a size, and remembers which were acknowledged where."""
+    """Sends numbered records of a size, and remembers the acknowledged offsets."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes
@@ -78,14 +78,15 @@ class Acknowledged:
         return failed
 
     def check(self, found: dict[int, bytes]) -> None:
-        """Each acknowledged record is in its place; others are there only if that is unknown."""
+        """Check that each acknowledged record is at its offset; others are stored only if their
+        outcome is unknown."""
         assert found.items() >= self.at.items()
         others = {offset: value for offset, value in found.items() if offset not in self.at}
         assert {*others.values()} <= self.unknown
 
 
 def fill(path: Path) -> None:
-    """Write a file that takes all the room there is."""
+    """Write a file that takes all free space."""
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while file.write(b"x" * KIB):
             pass
@@ -134,7 +135,7 @@ async def test_what_is_acknowledged_on_a_full_disk_is_readable(
 
 
 async def test_room_that_comes_in_time_is_no_loss(small_disk: Path) -> None:
-    """The producer's retries go on until there is room."""
+    """The producer retries until there is free space."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * BALLAST_BYTES)
     acknowledged = Acknowledged(8 * KIB)
@@ -179,7 +180,7 @@ async def test_commits_and_transactions_go_on_when_there_is_room(small_disk: Pat
             await consumer.commit({("t", 0): 1})
             ballast = small_disk / "ballast"
             fill(ballast)
-            # What is appended to a page that is there needs no room.
+            # Appending to an existing page needs no space.
             with pytest.raises(KafkaError):  # noqa: PT012
                 for offset in range(2, 200):
                     await consumer.commit({("t", 0): offset})

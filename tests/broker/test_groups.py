@@ -1,4 +1,4 @@
-"""Groups over real sockets: parked requests, several connections, coordinators that move."""
+"""Groups over real sockets: waiting requests, several connections, moving coordinators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def heartbeat(member_id: str, generation: int, group: str = "g") -> HeartbeatReq
 
 
 async def joined(client: RawClient, version: int = 9) -> Any:
-    """Join as a new member, with the id from the first answer."""
+    """Join as a new member, with the id from the first response."""
     refused = await client.call(join(), version)
     assert refused.error_code == E.MEMBER_ID_REQUIRED
     return await client.call(join(refused.member_id), version)

@@ -1,4 +1,4 @@
-"""Requests that are almost right: a byte here and there is another."""
+"""Requests with some bytes changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER_END = 14
 
 
 class Errors(logging.Handler):
-    """Keeps what the broker reports as its own defects."""
+    """Collects errors that the broker reports as its own defects."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -77,7 +77,7 @@ def test_changed_requests_are_refused_or_answered(
 
 
 async def quiet(broker: Broker) -> None:
-    """Wait until no connection is left."""
+    """Wait until no connection is open."""
     with anyio.fail_after(30):
         while any(node._open for node in broker._nodes.values()):
             await anyio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""A replicating cluster takes from a stranger what its controller says, as real Kafka does."""
+"""A replicating cluster accepts its controller's requests from a test, as real Kafka does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_controlled_shutdown() -> None:
 
 
 async def test_what_was_given_up_since_2_0_is_led_elsewhere() -> None:
-    """Real 2.8.2 says so of each: that there is such a partition it knows from its metadata."""
+    """Real 2.8.2 says so of each: it knows the partition from its metadata."""
     async with Broker(nodes=2, as_of="2.8", replicate=True) as broker:
         pair = await Pair.of(broker.nodes)
         topic = await pair.topic(1)

@@ -1,4 +1,4 @@
-"""kafka-python against the embedded broker. It blocks, and has threads of its own."""
+"""kafka-python, which blocks and has its own threads, against the embedded broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ with warnings.catch_warnings():
 
 pytestmark = [
     pytest.mark.slow,
-    # It leaves sockets behind with which it tried in vain to reach a node.
+    # It leaks sockets of failed connection attempts.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
     pytest.mark.usefixtures("kafka_python_leftovers"),
 ]
@@ -76,10 +76,10 @@ def consumer(threaded: ThreadedBroker, **options: Any) -> Any:
 
 
 class Polling:
-    """Polls a consumer in a thread of its own and commits what it got, until it is stopped.
+    """Polls a consumer in a thread and commits its records, until it is stopped.
 
-    A poll ends when there are records; a short one that ends in the middle of a rebalance can
-    leave this client waiting for ever.
+    A poll ends when there are records; a short one that ends during a rebalance can leave this
+    client waiting forever.
     """
 
     def __init__(self, threaded: ThreadedBroker, **options: Any) -> None:

@@ -29,7 +29,7 @@ def log(store: Store, **options: int) -> PartitionLog:
 
 
 def append(target: PartitionLog, *values: bytes, epoch: int = 0, **fields: Any) -> int:
-    """Append one batch; its size."""
+    """Append one batch; return its size."""
     (view,) = iter_batches(batch(*values, **fields))
     data = assign_offsets(view, target.end_offset, epoch)
     target.append(data, next(iter_batches(data)))
@@ -209,7 +209,7 @@ def test_a_log_can_lose_its_end(tmp_path: Path, segment_bytes: int, offset: int)
     for value, epoch in ((b"a", 0), (b"b", 0), (b"c", 1), (b"e", 2)):
         append(target, *([value] * (2 if value == b"c" else 1)), epoch=epoch)
     target.truncate(offset)
-    # The batch of 2 and 3 goes as a whole.
+    # The batch of 2 and 3 is removed as a whole.
     end = {3: 2}.get(offset, min(offset, 5))
     again = log(DirectoryStore(tmp_path), segment_bytes=segment_bytes)
     for found in (target, again):
@@ -315,7 +315,7 @@ def control(target: PartitionLog, key: bytes, value: bytes) -> None:
 def test_only_the_ends_of_transactions_end_them(store: Store) -> None:
     target = log(store)
     transact(target, b"a", producer_id=1)
-    # The leader of a KRaft quorum writes such a one.
+    # The leader of a KRaft quorum writes such a record.
     control(target, b"\x00\x00\x00\x02", b"\x00\x00\x00\x00\x00\x00")
     assert (target.end_offset, target.first_unstable_offset) == (2, 0)
 

@@ -1,4 +1,4 @@
-"""One node: what becomes of it when the system lets it accept no more, and how it ends."""
+"""One node: failing accepts, and its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONS = ApiVersionsRequest()
 
 
 def failing_once(listener: Any, code: int) -> None:
-    """Let the accept after the one under way fail."""
+    """Make the accept after the pending one fail."""
     accept = listener.accept
     failures = [OSError(code, "injected")]
 
@@ -33,7 +33,7 @@ def failing_once(listener: Any, code: int) -> None:
 
 @pytest.fixture
 def listeners(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The listeners of all nodes that start."""
+    """The listeners of all started nodes."""
     from aiokafkawire.runtime import RealRuntime
 
     made: list[Any] = []
@@ -72,7 +72,7 @@ async def test_another_failure_ends_accepting_and_keeps_what_is_open(
 ) -> None:
     async with Broker() as broker:
         async with connected(broker) as client:
-            # Now the next accept is under way.
+            # Now the next accept is pending.
             await client.call(VERSIONS, 0)
         failing_once(listeners[0], errno.EINVAL)
         async with connected(broker) as client:
@@ -105,7 +105,7 @@ async def test_a_killed_node_can_start_with_as_many_connections_as_ever() -> Non
 
 
 class LateListener:
-    """A listener that hands a connection on a moment after it came, whatever happens meanwhile."""
+    """A listener that delivers a connection a moment late, whatever happens meanwhile."""
 
     def __init__(self, listener: Listener) -> None:
         self.address = listener.address
@@ -144,7 +144,7 @@ async def test_a_connection_that_comes_while_the_broker_is_cut_off_is_closed() -
     runtime = LateRuntime()
     async with Broker(runtime=runtime) as broker, connected(broker) as client:
         await runtime.listener.came.wait()
-        # As when the event loop ends under it.
+        # As when the event loop ends below it.
         broker._lifecycle.abort()
         runtime.listener.go.set()
         assert await client.closed()

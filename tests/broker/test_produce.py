@@ -1,4 +1,4 @@
-"""Produce over real sockets: what is taken, what is refused and how."""
+"""Produce over real sockets: accepted and rejected batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changed(records: bytes, position: int) -> bytes:
 
 
 def resealed(records: bytes, position: int, value: bytes) -> bytes:
-    """Other bytes in a batch, with the checksum made right again."""
+    """Change bytes in a batch, and correct the checksum."""
     import crc32c
 
     data = bytearray(records)
@@ -119,7 +119,7 @@ async def test_old_message_sets_are_kept(
     compressed = batch(b"c", b"d", magic=magic, compression=1)
     assert (await produced(client, compressed, version)).base_offset == 2
     assert broker.end_offset("t", 0) == 4
-    # The version says what a producer may expect of the broker, not the other way round.
+    # The version defines what a producer may expect of the broker, not the other way round.
     assert (await produced(client, GOOD, version)).error_code == E.NONE
 
 
@@ -147,7 +147,7 @@ async def test_a_batch_sent_twice_is_stored_once(broker: Broker, client: RawClie
 
 async def test_acks_0_has_no_answer_and_an_error_closes(broker: Broker, client: RawClient) -> None:
     await client.send(produce_request("t", 0, GOOD, acks=0), 9)
-    # The answer to the next request is the next thing that comes.
+    # The next bytes are the response to the next request.
     assert (await produced(client, GOOD)).base_offset == 2
     await client.send(produce_request("t", 9, GOOD, acks=0), 9)
     assert await client.closed()
@@ -180,7 +180,7 @@ async def test_too_few_replicas_in_sync(broker: Broker) -> None:
         assert answer.error_code == E.NOT_ENOUGH_REPLICAS
         answer = only(await client.call(produce_request("two", 0, GOOD, acks=1), 9))
         assert answer.error_code == E.NONE
-        # More replicas than it has cannot be asked of a topic.
+        # A topic cannot require more replicas than it has.
         answer = only(await client.call(produce_request("one", 0, GOOD), 9))
         assert answer.error_code == E.NONE
 

@@ -1,4 +1,4 @@
-"""The idempotence checks, by hand and against a model that keeps the whole log."""
+"""Idempotence checks, by example and against a model that keeps the whole log."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_longest_silent_producer_is_forgotten_first(monkeypatch: pytest.Monk
 
 
 class Idempotence(RuleBasedStateMachine):
-    """Producers send, send again, skip and bump; the log stays free of gaps and duplicates."""
+    """Producers send, retry, skip and bump epochs; the log stays free of gaps and duplicates."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "3.9.1": {"metadata_auto_creates_a_topic": AT_ONCE},
     "4.3.0": {"metadata_auto_creates_a_topic": AT_ONCE},
 }
-"""By release: the questions that are answered otherwise, and why."""
+"""Cases with different responses by release, with the reason."""
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True, scope="module")

@@ -19,7 +19,7 @@ from .raw_client import RawClient, connected
 
 pytestmark = pytest.mark.slow
 
-# What cannot be asked is found out by waiting; who knows the release says so.
+# Without ApiVersions a release is recognized by waiting; the tests configure it instead.
 PINS: Mapping[str, dict[str, Any]] = {
     "0.8.0": {"api_version": "0.8.0"},
     "0.8.1": {"api_version": "0.8.1"},

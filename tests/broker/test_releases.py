@@ -151,7 +151,8 @@ def test_inter_broker_apis_are_not_served_to_clients() -> None:
 def test_inter_broker_apis_are_advertised_as_by_real_brokers(
     release: str, expected: list[tuple[int, int]]
 ) -> None:
-    """LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, as each release said."""
+    """LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, as each release
+    advertised."""
     found = get_release(release, CONTROLLER_HANDLERS).advertised
     assert [tuple(found[key]) for key in sorted(CONTROLLER_HANDLERS)] == expected
 

@@ -27,7 +27,7 @@ VERSIONS = ApiVersionsRequest()
 async def broker() -> AsyncIterator[Broker]:
     async with Broker(max_request_bytes=10_000) as broker:
         yield broker
-        # Whatever happened to one connection, others are served.
+        # Whatever happens to one connection, others are served.
         async with connected(broker) as client:
             assert (await client.call(VERSIONS, 0)).error_code == ErrorCode.NONE
 
@@ -183,7 +183,7 @@ async def test_a_connection_that_asks_nothing_is_closed() -> None:
         connected(broker) as begun,
     ):
         await idle.call(VERSIONS, 0)
-        # A frame that never ends does not keep a connection either.
+        # A frame that never ends does not keep a connection open either.
         await begun.transport.send([b"\0\0\0\x20half of it"])
         assert await idle.closed()
         assert await begun.closed()

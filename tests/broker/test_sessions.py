@@ -1,4 +1,4 @@
-"""Nodes that hang for longer than the controller waits for them, in virtual time."""
+"""Nodes that hang for longer than the controller's session timeout, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes to the data directory that fail: nothing is acknowledged that is not stored."""
+"""Failing writes to the data directory: acknowledged records are always stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_acknowledged_is_stored(tmp_path: Path, seed: int) -> None:
-    """`python -m tests.broker.storage_faults` runs as many more as are wanted."""
+    """`python -m tests.broker.storage_faults` runs any number more."""
     history = History(seed, tmp_path)
     history.run()
     assert history.acknowledged
@@ -40,7 +40,7 @@ def test_what_is_acknowledged_is_stored(tmp_path: Path, seed: int) -> None:
 
 
 class OneFailure(History):
-    """A short history in which one system call fails, and the truncations after it as well."""
+    """A short history in which one system call fails, and the following truncations as well."""
 
     failing = -1
     truncates = True
@@ -87,7 +87,7 @@ def test_every_system_call_may_fail(
 
 
 class Failing:
-    """Fails the calls named in `operations`, until they are taken out."""
+    """Fails the calls named in `operations`, until they are removed."""
 
     def __init__(self, *operations: str, part: int = 0) -> None:
         self.operations = list(operations)
@@ -195,7 +195,7 @@ def test_no_segment_follows_one_that_could_not_be_cut(tmp_path: Path) -> None:
         append(log, b"b")
     failing.operations = ["truncate"]
     with pytest.raises(StorageError):
-        append(log, b"c" * 300)  # it would begin a segment
+        append(log, b"c" * 300)  # it would start a segment
     failing.operations = []
     append(log, b"c" * 300)
     again = PartitionLog("t-0", DirectoryStore(tmp_path), options)
@@ -284,7 +284,7 @@ def test_a_topic_with_the_name_of_a_deleted_one_has_no_offsets(tmp_path: Path) -
     failing = Failing()
     store = DirectoryStore(tmp_path, failing.files)
     OffsetStore(store).commit("g", {T0: CommittedOffset(5, -1, "")})
-    # The topic is gone, and that its offsets are gone could not be stored.
+    # The topic is deleted, but the deletion of its offsets could not be stored.
     offsets = OffsetStore(store)
     offsets.delete_missing_topics({"other"})
     assert not OffsetStore(DirectoryStore(tmp_path)).committed("g")
@@ -377,7 +377,7 @@ async def test_old_clients_get_an_error_that_they_retry(
         failing.operations = ["write"]
         answer = only(await client.call(produce_request("t", 0, batch(b"a")), version))
         assert (answer.error_code, answer.base_offset) == (code, -1)
-        # A topic that cannot be created yet is asked for again.
+        # Creating a topic is retried until it works.
         (topic,) = (await client.call(build_update_metadata_request("u", create=True), 9)).topics
         assert topic.error_code == E.LEADER_NOT_AVAILABLE
         await client.send(produce_request("t", 0, batch(b"a"), acks=0), version)

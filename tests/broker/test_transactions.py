@@ -57,7 +57,7 @@ async def client(broker: Broker) -> AsyncIterator[RawClient]:
 
 
 async def begun(producer: TransactionalClient, *values: bytes) -> None:
-    """A transaction with these records."""
+    """Write a transaction with these records."""
     if producer.me.epoch < 0:
         assert await producer.init() == E.NONE
     if producer.versions is CLASSIC:
@@ -192,7 +192,7 @@ async def test_markers_are_written_when_the_store_takes_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(transaction_coordinator, "STORE_RETRY_S", 0.01)
-    # The marker is stored, then that it is stored is not.
+    # The marker is stored, but the state that says so is not.
     outcomes = iter([None, OSError(errno.ENOSPC, "no space left")])
 
     async with (

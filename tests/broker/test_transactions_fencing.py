@@ -56,7 +56,7 @@ async def test_an_abandoned_transaction_is_aborted(
     assert await producer.init(timeout_ms=50) == E.NONE
     assert versions is NEWEST or await producer.add(0) == E.NONE
     await producer.produce(b"lost")
-    # A reader that waits for what comes after it is woken by the marker.
+    # The marker wakes a reader that waits behind it.
     async with connected(broker) as reader:
         answer = await fetched(reader, max_wait_ms=5_000)
     assert [each.first_offset for each in answer.aborted_transactions] == [0]
@@ -227,7 +227,7 @@ async def test_an_early_next_transaction_gets_concurrent_transactions(
         assert (await producer.produce(b"v", partition=1)).error_code == produce
         assert await producer.commit_offsets("g", 1) == commit
         assert await producer.init() == E.CONCURRENT_TRANSACTIONS
-        # Readers see it when the marker is there.
+        # Readers see it once the marker is written.
         assert values(await fetched(client, max_wait_ms=5_000)) == [b"v"]
         assert await producer.add(1) == E.NONE
 
@@ -253,7 +253,7 @@ async def test_a_producer_does_not_write_outside_of_its_transaction(client: RawC
 
 
 async def joined(client: RawClient, instance_id: str | None = None) -> str:
-    """The only member of a group, in its first generation."""
+    """Return the only member of a group, in its first generation."""
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
@@ -284,7 +284,7 @@ async def test_only_members_of_the_present_generation_commit_offsets(client: Raw
     producer = TransactionalClient(client)
     await producer.init()
     await producer.add_offsets("g")
-    # Also while the group waits for its leader: what counts is the generation.
+    # Also while the group waits for its leader: only the generation counts.
     assert await producer.commit_offsets("g", 1, generation_id=1, member_id=member_id) == E.NONE
     await synced(client, member_id)
     for member, code in (
@@ -379,7 +379,7 @@ async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None
 
 
 async def added(producer: TransactionalClient) -> None:
-    """Add the partition once all in sync have the end of the transaction before."""
+    """Add the partition once the whole ISR has the end of the previous transaction."""
     with anyio.fail_after(10):
         while (code := await producer.add(0)) == E.CONCURRENT_TRANSACTIONS:
             pass

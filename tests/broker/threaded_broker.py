@@ -1,4 +1,4 @@
-"""A broker in an event loop of a thread of its own, for clients that block."""
+"""A broker with an event loop in its own thread, for blocking clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE_S = 30
 
 
 class ThreadedBroker:
-    """The broker, and how to call it from the test's thread."""
+    """The broker, and a way to call it from the test's thread."""
 
     def __init__(self, portal: Any, broker: Broker) -> None:
         self._portal = portal
@@ -37,7 +37,7 @@ def threaded_broker(backend: str = "asyncio", **options: Any) -> Iterator[Thread
 
 
 def repeat_until(step: Callable[[], Any], done: Callable[[], bool]) -> None:
-    """Take steps until `done`; fails at the deadline."""
+    """Repeat a step until `done`; fail at the deadline."""
     end = time.monotonic() + DEADLINE_S
     while not done():
         assert time.monotonic() < end, f"not done after {DEADLINE_S} s"

@@ -1,4 +1,4 @@
-"""A transactional producer by hand: one raw request after the other."""
+"""A transactional producer made of single raw requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEWEST = {"init": 5, "add": 3, "add_offsets": 4, "produce": 12, "commit_offsets"
 
 
 class TransactionalClient:
-    """`me` is who it is; `sequence` counts what it sent to each partition in its epoch."""
+    """`me` is its producer id and epoch; `sequence` counts records per partition in the epoch."""
 
     def __init__(
         self, client: RawClient, name: str = "tx", versions: dict[str, int] | None = None
@@ -130,7 +130,7 @@ class TransactionalClient:
 
 
 async def committed(client: RawClient, group: str, *, stable: bool = False) -> tuple[int, int]:
-    """The error code and the offset that OffsetFetch gives for the first partition."""
+    """Return the error code and offset of OffsetFetch for the first partition."""
     topic = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     asked = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=[topic])
     request = offset_fetch.OffsetFetchRequest(groups=[asked], require_stable=stable)
@@ -163,7 +163,7 @@ async def fetched(
 
 
 def values(answer: Any) -> list[bytes | None]:
-    """The values of the data in a fetch answer; markers have none."""
+    """Return the values of the data records in a Fetch response; markers have none."""
     return [
         view.columns().value(index)
         for view in iter_batches(answer.records)

@@ -1,4 +1,4 @@
-"""The public interface on bad days: the embedded broker with faults, and scripted peers."""
+"""Fixtures: the embedded broker with faults, and scripted peers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.leaks import nothing_left
 
 @pytest.fixture(autouse=True)
 async def _nothing_stays_behind(anyio_backend: object) -> AsyncIterator[None]:
-    """After each test all is as before."""
+    """Fail if a test leaves anything behind."""
     async with nothing_left():
         yield
 
@@ -44,7 +44,7 @@ def new_topic(broker: Broker) -> Callable[..., Awaitable[str]]:
 
 @pytest.fixture
 async def topic(new_topic: Callable[..., Awaitable[str]]) -> str:
-    """A topic of one partition."""
+    """A topic with one partition."""
     return await new_topic()
 
 

@@ -1,4 +1,4 @@
-"""Peers that are no broker, and one that is as hostile as a test wants it to be."""
+"""Peers that are no broker, and a scripted hostile broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TOPIC = "topic"
 TOPIC_ID = uuid.UUID(int=7)
 HOST = "127.0.0.1"
 
-# Later versions name topics by id alone.
+# Later versions name topics by id only.
 HIGHEST = {ApiKey.FETCH: 12, ApiKey.PRODUCE: 11}
 
 Answer = Response | bytes | None
@@ -57,7 +57,7 @@ Handler = Callable[[RequestHeader, Any], Answer]
 async def listening(
     handler: Callable[[anyio.abc.SocketStream], Any],
 ) -> AsyncIterator[str]:
-    """Serve connections until the block ends; gives `host:port`."""
+    """Serve connections until the block ends; yields `host:port`."""
     async with await anyio.create_tcp_listener(local_host=HOST) as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         async with anyio.create_task_group() as group:
@@ -74,13 +74,13 @@ def _tolerant(
             try:
                 await handler(stream)
             except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
-                return  # the client has left
+                return  # the client has disconnected
 
     return handle
 
 
 async def silent(stream: anyio.abc.SocketStream) -> None:
-    """Read and never answer."""
+    """Read and never respond."""
     while True:
         await stream.receive()
 
@@ -106,7 +106,7 @@ async def closing(stream: anyio.abc.SocketStream) -> None:
 
 
 def batch(values: Sequence[bytes], base_offset: int = 0, compression: int = 0) -> bytes:
-    """A batch of records as a broker stores it."""
+    """Return a batch of records as a broker stores it."""
     builder = BatchBuilder(compression, None, 2**30)
     for value in values:
         builder.append(1_700_000_000_000, None, value)
@@ -151,7 +151,7 @@ class ScriptedBroker:
     def frame(
         header: RequestHeader, response: Response, correlation_id: int | None = None
     ) -> bytes:
-        """A response as it goes over the wire."""
+        """Return a response as sent over the wire."""
         number = header.correlation_id if correlation_id is None else correlation_id
         return b"".join(map(bytes, encode_response(response, header.api_version, number)))
 
@@ -240,7 +240,7 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def scripted() -> AsyncIterator[ScriptedBroker]:
-    """A scripted broker at work."""
+    """Run a scripted broker."""
     broker = ScriptedBroker()
     async with listening(broker.converse) as address:
         broker.port = int(address.rpartition(":")[2])

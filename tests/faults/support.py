@@ -14,7 +14,7 @@ from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
 
 WITHIN_S = 30.0
-"""Longer than anything here takes on a busy machine; a test that needs it has failed."""
+"""Longer than any step takes on a busy machine; a test that reaches it has failed."""
 
 HASTY: dict[str, Any] = {
     "request_timeout_ms": 400,
@@ -23,7 +23,7 @@ HASTY: dict[str, Any] = {
     "reconnect_backoff_ms": 10,
     "reconnect_backoff_max_ms": 100,
 }
-"""Options of a client that gives up and tries again soon."""
+"""Options of a client with short timeouts and backoffs."""
 
 READER: dict[str, Any] = HASTY | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 
@@ -48,7 +48,7 @@ async def fill(bootstrap_servers: str, topic: str, values: list[bytes], partitio
 async def reading(
     bootstrap_servers: str, topic: str, partitions: int = 1, **options: Any
 ) -> AsyncIterator[Consumer]:
-    """A consumer without a group at the beginning of all partitions."""
+    """A consumer without a group at the start of all partitions."""
     async with Consumer(bootstrap_servers=bootstrap_servers, **(READER | options)) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
         yield consumer
@@ -65,13 +65,13 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
 
 
 async def committed(consumer: Consumer, partition: TopicPartition) -> int | None:
-    """The offset that the group of a consumer has committed."""
+    """Return the committed offset of a consumer's group."""
     found = (await consumer.committed(partition))[partition]
     return None if found is None else found.offset
 
 
 async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Record]:
-    """Poll until something holds; give what was read meanwhile."""
+    """Poll until a condition holds; return the records read meanwhile."""
     records: list[Record] = []
     with anyio.fail_after(WITHIN_S):
         while not holds():
@@ -81,7 +81,7 @@ async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Reco
 
 
 async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[bytes | None]:
-    """All values that a topic holds now, partition by partition in the order of offsets."""
+    """Return all values of a topic, partition by partition in the order of offsets."""
     async with reading(bootstrap_servers, topic, partitions) as consumer:
         ends = await consumer.end_offsets(*consumer.assignment())
         records = await take(consumer, sum(ends.values()))

@@ -1,4 +1,4 @@
-"""Reading on bad days: every record once and in order, every call ended by its deadline."""
+"""Consuming under faults: every record once and in order, and every call ends by its deadline."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def test_fetches_that_bring_nothing_are_repeated(
 
 
 def refusing(code: ErrorCode) -> Callable[[SeenRequest], FetchResponse | None]:
-    """Answer a fetch with an error of each partition in it."""
+    """Respond to a fetch with an error for each of its partitions."""
 
     def answer(seen: SeenRequest) -> FetchResponse | None:
         assert isinstance(seen.message, FetchRequest)
         if not seen.message.topics:
-            return None  # a fetch of what its session has: answered as usual
+            return None  # an incremental fetch without partitions: the normal response
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -137,13 +137,13 @@ async def test_a_topic_that_stays_unauthorized_is_reported_again_without_extra_r
                 await consumer.getone()
         hits = fault.hits
         await consumer.end_offsets()
-        assert fault.hits <= hits + 3  # those that were on their way
+        assert fault.hits <= hits + 3  # fetches in flight
         fault.remove()
         await fill(broker.bootstrap_servers, topic, numbered(4), 1)
         values: list[bytes | None] = []
         with anyio.fail_after(WITHIN_S):
             while len(values) < 4:
-                with contextlib.suppress(BrokerError):  # what was refused at last
+                with contextlib.suppress(BrokerError):  # the error of the last response
                     values += [record.value for record in await take(consumer, 1)]
         assert values == numbered(4)
 
@@ -156,7 +156,7 @@ async def test_a_missing_partition_is_reported_and_rarely_requested(broker: Brok
         consumer.assign([absent, (topic, 0)])
         broker.requests.clear()
         await fill(broker.bootstrap_servers, topic, numbered(3))
-        assert len(await take(consumer, 3)) == 3  # the others are read meanwhile
+        assert len(await take(consumer, 3)) == 3  # the other partitions are read meanwhile
         for _ in range(2):
             with ends_within(5), pytest.raises(UnknownTopic, match="no partition 7") as caught:
                 await consumer.getone()

@@ -1,4 +1,4 @@
-"""Groups on bad days: members come back, offsets stay, nobody waits for ever."""
+"""Groups under faults: members return, offsets stay, and no call hangs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_joining_survives_a_lost_answer(
     [
         (ApiKey.JOIN_GROUP, {"session_timeout_ms": 500, "max_poll_interval_ms": 500}),
         (ApiKey.SYNC_GROUP, {"max_poll_interval_ms": 500}),
-        # The leader's answer does not take as long as the members' applications may.
+        # The leader's response does not take as long as the members' poll interval.
         (ApiKey.SYNC_GROUP, {"session_timeout_ms": 500, "request_timeout_ms": 500}),
     ],
 )
@@ -304,7 +304,7 @@ async def test_while_a_join_is_parked_everything_else_is_answered(
         with anyio.fail_after(WITHIN_S):
             await parked.wait()
         with ends_within(2):
-            # All of these go to the same brokers as the join, from the same client.
+            # All of these go to the same broker as the join, from the same client.
             assert set((await consumer.end_offsets(*partitions)).values()) == {3}
             assert await committed(consumer, partitions[0]) is None
             assert list(await consumer.partitions_for(topic)) == [0, 1, 2]
@@ -317,7 +317,7 @@ async def test_while_a_join_is_parked_everything_else_is_answered(
 async def test_a_connection_that_answers_no_heartbeat_is_left_for_another(
     broker: Broker, topic: str, group_id: str
 ):
-    """The answer to one heartbeat is lost, and with it all that would come behind it."""
+    """The response to one heartbeat is lost, with everything behind it on the connection."""
     options = {"request_timeout_ms": 30_000, "session_timeout_ms": 700}
     async with member(broker, topic, group_id, **options) as consumer:
         await poll_until(consumer, lambda: bool(consumer.assignment()))
@@ -330,7 +330,7 @@ async def test_a_connection_that_answers_no_heartbeat_is_left_for_another(
 async def test_heartbeats_and_fetches_pass_a_join_of_another_member(
     broker: Broker, new_topic: NewTopic, group_id: str
 ):
-    """One member is stable and works, while the other one's join is held by the broker."""
+    """One member is stable and works, while the broker delays the other one's JoinGroup."""
     topic = await new_topic(partitions=2)
     parked, release = anyio.Event(), anyio.Event()
 
@@ -376,7 +376,7 @@ async def test_leaving_while_the_join_is_under_way_leaves_no_ghost(
     broker.on(ApiKey.JOIN_GROUP, Delay(0.2), times=1)
     async with member(broker, topic, group_id, session_timeout_ms=30_000) as consumer:
         assert await consumer.getmany(timeout_ms=50) == {}
-    # A ghost would hold the next member's join until its session ends.
+    # A leftover member would delay the next join until its session expires.
     async with member(broker, topic, group_id) as consumer:
         with ends_within(5):
             await poll_until(consumer, lambda: len(consumer.assignment()) == 1)
@@ -386,7 +386,7 @@ async def test_leaving_while_the_join_is_under_way_leaves_no_ghost(
 
 
 class ListenerLog(RebalanceListener):
-    """Hears what goes."""
+    """Records the revoked and lost partitions."""
 
     def __init__(self) -> None:
         self.gone: list[str] = []

@@ -1,4 +1,4 @@
-"""Frames and messages that lie: a typed error in time, and no memory spent on them."""
+"""Invalid frames and messages: a typed error in time, and bounded memory."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def reader() -> dict[str, Any]:
 
 
 class reading:  # noqa: N801
-    """A consumer at the beginning of the scripted broker's partition."""
+    """A consumer at the start of the scripted broker's partition."""
 
     def __init__(self, broker: ScriptedBroker, **options: Any) -> None:
         self.consumer = Consumer(bootstrap_servers=broker.bootstrap_servers, **(reader() | options))
@@ -315,7 +315,7 @@ Handler = Callable[[RequestHeader, Any], Any]
 
 
 def once(usual: Handler, first: Handler) -> Handler:
-    """Answer the first request of a kind otherwise than all that follow."""
+    """Respond to the first request of a kind differently from all later ones."""
     handlers = [first]
 
     def answer(header: RequestHeader, message: Request[Any]) -> Any:

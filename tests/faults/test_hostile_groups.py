@@ -1,4 +1,4 @@
-"""Coordinators that contradict themselves: a member never reads what it does not own."""
+"""Contradictory coordinators: a member never reads partitions that it does not own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def member(broker: Broker, topic: str, group_id: str) -> Consumer:
 
 
 async def outcome(consumer: Consumer) -> object:
-    """The values of five records, or the group that an error names: failing is as good."""
+    """Return the values of five records, or the group that an error names: both are correct."""
     try:
         return [record.value for record in await take(consumer, 5)]
     except GroupFailed as error:

@@ -1,4 +1,4 @@
-"""Records that lie: `CorruptRecord` with the place, and on from there by a seek alone."""
+"""Corrupt records: `CorruptRecord` names the offset, and only a seek skips them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 PARTITION = TopicPartition(TOPIC, 0)
 MEBIBYTE = 2**20
 
-# Positions in a batch of format 2.
+# Positions in a record batch v2.
 LENGTH, CRC, ATTRIBUTES, LAST_DELTA, COUNT, BODY = 8, 17, 21, 23, 57, 61
 
 
 def resealed(data: bytes) -> bytes:
-    """The same bytes with a length and a checksum that fit."""
+    """Return the bytes with a matching length and checksum."""
     changed = bytearray(data)
     struct.pack_into(">i", changed, LENGTH, len(changed) - 12)
     struct.pack_into(">I", changed, CRC, crc32c.crc32c(bytes(changed[ATTRIBUTES:])))
@@ -41,14 +41,14 @@ def with_number(data: bytes, at: int, value: int) -> bytes:
 
 
 def bomb(base_offset: int) -> bytes:
-    """A batch of one record of zeros that unpacks to 256 MiB from some KiB."""
+    """Return a batch of one record of zeros that decompresses to 256 MiB from some KiB."""
     plain = batch([b""], base_offset, compression=4)
     body = bytes(cramjam.zstd.compress(bytes(256 * MEBIBYTE), level=1))
     return resealed(plain[:BODY] + body)
 
 
 def damaged(kind: str) -> bytes:
-    """The records of offsets 10 to 19, damaged."""
+    """Return the records of offsets 10 to 19, corrupted."""
     good = batch(numbered(10, start=10), 10)
     return {
         "checksum": lambda: good[:-1] + bytes([good[-1] ^ 0xFF]),
@@ -117,7 +117,7 @@ async def test_records_fetched_earlier_are_returned_before_a_later_error():
     ):
         consumer.assign([PARTITION])
         first = await consumer.getone()
-        await anyio.sleep(0.1)  # meanwhile the next fetch is answered
+        await anyio.sleep(0.1)  # meanwhile the next fetch completes
         assert [first.value, *(r.value for r in await take(consumer, 9))] == numbered(10)
         with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecord) as caught:
             await consumer.getone()

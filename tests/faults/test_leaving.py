@@ -1,4 +1,4 @@
-"""Leaving takes no time when there is nothing to say, whatever the brokers do."""
+"""Closing takes no time when there is nothing to send, whatever the brokers do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEMBER: dict[str, Any] = READER | {"session_timeout_ms": 1_500, "heartbeat_inter
 
 
 class BadNetwork(RealRuntime):
-    """The network, until it goes bad in one of several ways."""
+    """A network that fails in one of several ways from some time on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ async def test_leaving_with_nothing_to_say(
         for event in ready:
             await event.wait()
         await mischief(broker, network)
-        await anyio.wait_all_tasks_blocked()  # the clients meet it, each in its own way
+        await anyio.wait_all_tasks_blocked()  # each client meets the fault in its own way
         bad.set()
 
     with anyio.fail_after(WITHIN_S):

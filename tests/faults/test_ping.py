@@ -1,4 +1,4 @@
-"""`ping` on good and bad days: the right answer, within its timeout."""
+"""`ping` with and without faults: the right result, within its timeout."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ pytestmark = pytest.mark.slow
 
 TIMEOUT_MS = 1_000
 GRACE_S = 0.5
-"""How much later than its timeout a call may end on a busy machine."""
+"""Tolerance for the end of a call on a busy machine."""
 
 BAD = 2
-"""The node of three that has a bad day."""
+"""The node of three that has the fault."""
 
 Client = Producer | Consumer
 CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
@@ -57,7 +57,7 @@ async def pinged(client: Client, **target: str) -> PingResult:
 
 
 async def refused(client: Client, **target: str) -> KafkaError:
-    """Why there is no answer."""
+    """Reasons for a missing response."""
     with pytest.raises(KafkaError) as caught:
         await pinged(client, **target)
     return caught.value
@@ -74,7 +74,7 @@ Day = Literal["healthy", "paused", "killed", "silent"]
 
 @pytest.fixture
 async def away(broker: Broker) -> str:
-    """A topic whose only partition the bad node alone has."""
+    """A topic whose only partition is on the faulty node."""
     for number in range(3):
         topic = f"away-{number}"
         await broker.create_topic(topic, partitions=1, replication_factor=1)
@@ -99,7 +99,7 @@ async def topics(away: str, spread: str) -> dict[str, str]:
 
 
 async def make(broker: Broker, day: Day) -> None:
-    """Give the bad node its day."""
+    """Inject the fault into the faulty node."""
     if day == "paused":
         broker.pause(BAD)
     elif day == "killed":
@@ -131,7 +131,7 @@ async def test_one_of_three_nodes(
             error = await refused(client, topic=away)
             assert isinstance(error, BrokerError)
             assert error.code == ErrorCode.LEADER_NOT_AVAILABLE
-            # Others lead, and coordinate, what the dead node did.
+            # Other nodes lead, and coordinate, the dead node's partitions and groups.
             assert nodes_of(await pinged(client, topic=spread)) == {"1", "3"}
             assert nodes_of(await pinged(client, group=group_id)) <= {"1", "3"}
         else:
@@ -299,7 +299,7 @@ async def refused_or_answered(client: Client) -> None:
 
 @asynccontextmanager
 async def started(client: Client) -> AsyncIterator[Client]:
-    """A client that is stopped in the end, though its broker may be gone."""
+    """A client that is stopped at the end, even if its broker is gone."""
     await client.start()
     try:
         yield client

@@ -1,4 +1,4 @@
-"""Producing on bad days: nothing lost, nothing twice, and a clear word where that is unknown."""
+"""Producing under faults: nothing lost or duplicated, and a typed error where that is unknown."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ async def test_no_answer_until_the_deadline_leaves_the_outcome_unknown(broker: B
         assert (caught.value.topic, caught.value.partition) == (topic, 0)
         assert not caught.value.retriable
         fault.remove()
-        # The next record goes on under a new epoch: neither refused nor taken for a duplicate.
+        # The next record has a new epoch: it is neither rejected nor taken for a duplicate.
         assert (await producer.send_and_wait(topic, b"after")).offset == 1
     assert await stored(broker.bootstrap_servers, topic) == [b"who knows", b"after"]
 
@@ -395,7 +395,7 @@ async def test_without_acknowledgement_a_restart_does_not_stop_the_producer(
     broker: Broker, topic: str
 ):
     async with producer_on(broker, acks=0, linger_ms=0) as producer:
-        # What was sent to a node that is gone is lost: nobody acknowledged it.
+        # Records in flight to a dead node are lost: they were not acknowledged.
         await producer.send_and_wait(topic, b"maybe lost")
         await broker.restart(broker.leader(topic, 0))
         with anyio.fail_after(WITHIN_S):

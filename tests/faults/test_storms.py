@@ -1,7 +1,7 @@
-"""Bad luck of every kind, one stroke after the other, while records flow all the time.
+"""Faults of every kind, one after the other, while records flow all the time.
 
-After each stroke records must arrive again before the next one falls, so a client that gets stuck
-is found by the stroke that it could not stand.
+Records must arrive again after each fault before the next one, so a client that gets stuck is found
+by the fault that stopped it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from aiokafkawire.records import Record
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.faults.support import HASTY, MEMBER, stored
 
-# As many strokes as there are take minutes on a busy machine; each has its own limit.
+# That many faults take minutes on a busy machine; each has its own limit.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
-STROKES = 25
+FAULTS = 25
 RECORDS_BETWEEN = 60
 PATIENCE_S = 30.0
-"""A member that was cut off comes back after its session; several of these may add up."""
+"""A disconnected member returns after its session; several of these may add up."""
 
 HANG_S = 1.5 * HASTY["request_timeout_ms"] / 1_000
 
 
 class FaultSchedule:
-    """Deals the strokes. At least one node stays up."""
+    """Injects the faults. At least one node stays up."""
 
     def __init__(self, broker: Broker, topic: str, rng: random.Random) -> None:
         self.broker, self.topic, self.rng = broker, topic, rng
 
     async def inject(self) -> str:
-        name, stroke = self.rng.choice(
+        name, fault = self.rng.choice(
             [
                 ("kill", self.kill),
                 ("restart", self.restart),
@@ -52,7 +52,7 @@ class FaultSchedule:
                 ("refuse", self.refuse),
             ]
         )
-        await stroke()
+        await fault()
         return name
 
     async def kill(self) -> None:
@@ -65,7 +65,7 @@ class FaultSchedule:
                 await self.broker.restart(node)
 
     async def hang(self) -> None:
-        """Longer than clients wait for an answer."""
+        """Longer than clients wait for a response."""
         node = self.rng.choice(self.broker.live_nodes)
         self.broker.pause(node)
         with anyio.move_on_after(HANG_S):
@@ -100,7 +100,7 @@ class FaultSchedule:
 
 
 class RecordFlow:
-    """A producer and two members of a group, and what each of them has done."""
+    """A producer and two members of a group, and the records of each."""
 
     def __init__(self, broker: Broker, topic: str, group_id: str) -> None:
         self.servers, self.topic, self.group_id = broker.bootstrap_servers, topic, group_id
@@ -138,7 +138,7 @@ class RecordFlow:
                         self.out_of_order.extend(records)
                     self.seen.update(records.values())
                 if found:
-                    # Another member reads again what this one could not commit.
+                    # Another member reads records again that this one could not commit.
                     with contextlib.suppress(CommitFailed):
                         await consumer.commit()
                     self.progress.set()
@@ -158,22 +158,22 @@ async def test_through_a_storm_everything_arrives_once_in_the_log_and_in_the_gro
     broker: Broker, new_topic: Callable[..., Awaitable[str]], group_id: str, seed: int
 ):
     topic = await new_topic(partitions=PARTITIONS)
-    weather = FaultSchedule(broker, topic, random.Random(seed))
+    fault_schedule = FaultSchedule(broker, topic, random.Random(seed))
     flow = RecordFlow(broker, topic, group_id)
-    strokes: list[str] = []
+    faults: list[str] = []
     async with anyio.create_task_group() as group:
         for work in (flow.produce, flow.consume, flow.consume):
             group.start_soon(work)
         try:
-            for _ in range(STROKES):
+            for _ in range(FAULTS):
                 goal = len(flow.seen) + RECORDS_BETWEEN
                 with anyio.fail_after(PATIENCE_S):
                     await flow.until(lambda goal=goal: len(flow.seen) >= goal)
-                strokes.append(await weather.inject())
+                faults.append(await fault_schedule.inject())
         except TimeoutError:
-            pytest.fail(f"nothing arrived any more after: {', '.join(strokes)}")
+            pytest.fail(f"nothing arrived any more after: {', '.join(faults)}")
         broker.clear_faults()
-        await weather.restart()
+        await fault_schedule.restart()
         flow.stopping = True
         with anyio.fail_after(PATIENCE_S):
             await flow.ended.wait()

@@ -1,4 +1,4 @@
-"""Two workers copy a topic in transactions while bad luck strikes: each record comes once."""
+"""Two workers copy a topic in transactions under faults: each record is copied once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS = 3
 RECORDS = 240
-STROKES = 12
+FAULTS = 12
 BETWEEN = 12
-"""Records that are copied between two strokes."""
+"""Records copied between two faults."""
 AT_ONCE = 8
 PATIENCE_S = 40.0
 
@@ -47,7 +47,7 @@ REFUSALS = (
 
 
 class FaultSchedule:
-    """Deals the strokes. At least one node stays up."""
+    """Injects the faults. At least one node stays up."""
 
     def __init__(self, broker: Broker, topics: tuple[str, ...], rng: random.Random) -> None:
         self._broker, self._topics, self._rng = broker, topics, rng
@@ -60,7 +60,7 @@ class FaultSchedule:
         await self._rng.choice(kinds)()
 
     async def clear(self) -> None:
-        """Let the sun shine."""
+        """Remove all faults."""
         self._broker.clear_faults()
         await self._restart()
 
@@ -172,30 +172,30 @@ async def test_each_record_is_copied_once(as_of: str, seed: int):
             values.append([b"%d/%04d" % (partition, n) for n in range(RECORDS // PARTITIONS)])
             await fill(broker.bootstrap_servers, source, values[partition], partition)
         copiers = [Copier(broker.bootstrap_servers, source, target, name) for name in "ab"]
-        weather = FaultSchedule(broker, (source, target), rng)
+        fault_schedule = FaultSchedule(broker, (source, target), rng)
         async with anyio.create_task_group() as tasks:
             for copier in copiers:
                 tasks.start_soon(copier.run)
-            await storm(weather, copiers)
+            await storm(fault_schedule, copiers)
             tasks.cancel_scope.cancel()
-        await weather.clear()
+        await fault_schedule.clear()
         with anyio.fail_after(PATIENCE_S):
             found = await seen_in(broker, target)
         assert found == dict(enumerate(values)), [copier.troubles for copier in copiers]
 
 
-async def storm(weather: FaultSchedule, copiers: list[Copier]) -> None:
-    """Strike each time that some records more are copied, until all are."""
-    strokes = 0
+async def storm(fault_schedule: FaultSchedule, copiers: list[Copier]) -> None:
+    """Inject a fault after every few copied records, until all are copied."""
+    faults = 0
     while (copied := sum(copier.copied for copier in copiers)) < RECORDS:
         with anyio.move_on_after(0.01):
             await anyio.Event().wait()
-        if strokes < STROKES and copied >= strokes * BETWEEN:
-            strokes += 1
-            await weather.inject()
+        if faults < FAULTS and copied >= faults * BETWEEN:
+            faults += 1
+            await fault_schedule.inject()
             deadline = anyio.current_time() + PATIENCE_S
-        elif strokes == STROKES:
-            await weather.clear()
-            strokes += 1
+        elif faults == FAULTS:
+            await fault_schedule.clear()
+            faults += 1
         if anyio.current_time() > deadline:
-            pytest.fail(f"after {strokes} strokes {copied} are copied, and no more for long")
+            pytest.fail(f"after {faults} strokes {copied} are copied, and no more for long")

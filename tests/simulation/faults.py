@@ -39,7 +39,7 @@ class Fault:
     """`draw` chooses the arguments; `inject` injects the fault and reverts it.
 
     `weight` is relative to the other faults; with 0 only scenarios that name the fault use it.
-    `applies` tells in which scenes it is possible.
+    `applies` returns whether a scene allows it.
     """
 
     draw: Callable[[random.Random, Scene], Arguments]

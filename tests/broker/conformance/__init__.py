@@ -1,4 +1,4 @@
-"""The interview that real brokers gave, and that the embedded one is held to."""
+"""Conformance of the embedded broker with recorded responses of real brokers."""
 
 from tests.broker.conformance import cluster_cases, group_cases, record_cases  # noqa: F401
 from tests.broker.conformance.cases import (

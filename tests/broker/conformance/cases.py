@@ -1,8 +1,8 @@
-"""Asks a broker of some release a fixed set of questions, and notes what can be compared.
+"""Send a fixed set of requests to a broker of some release, and record comparable responses.
 
-The same questions are put to real brokers, whose answers are kept in tests/vectors/as_of, and to
-the embedded broker. What differs between two clusters of one release is left out: texts, addresses,
-and what is drawn.
+The same cases run on real brokers, whose responses are in tests/vectors/as_of, and on the embedded
+broker. Fields that differ between two clusters of one release are left out: texts, addresses, and
+random values.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ RELEASES: Mapping[str, str] = {
     "3.9.1": "3.9",
     "4.3.0": "4.3",
 }
-"""The releases that were asked, and as which the embedded broker is to answer alike."""
+"""The recorded releases, and the release as which the embedded broker must respond equally."""
 
 NODES = 2
 MIN_SESSION_TIMEOUT_MS = 500
 PARTITIONS = 2
-"""What a topic gets that is made on demand, here and there."""
+"""Number of partitions of auto-created topics."""
 
 LED, WRITTEN, ALONE, COMPACTED, SMALL = "led", "written", "alone", "compacted", "small"
 TOPICS: Mapping[str, tuple[list[list[int]], dict[str, str]]] = {
@@ -64,11 +64,11 @@ TOPICS: Mapping[str, tuple[list[list[int]], dict[str, str]]] = {
     COMPACTED: ([[1]], {"cleanup.policy": "compact"}),
     SMALL: ([[1]], {"max.message.bytes": "500"}),
 }
-"""The topics that there are when the questions begin: the replicas of each partition, the one that
-leads first, and what the topic is set to."""
+"""Topics that exist before the cases: the replicas of each partition, the preferred leader
+first, and the configs."""
 
 VALUES = (b"zero", b"one", b"two")
-"""What is in `WRITTEN`, of the times 1,000 to 1,002."""
+"""Values in `WRITTEN`, with timestamps 1,000 to 1,002."""
 
 CAPS = {
     ApiKey.PRODUCE: 12,
@@ -76,13 +76,13 @@ CAPS = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
-"""Later versions know topics by their ids, which are drawn."""
+"""Highest versions used: later ones have topic ids, which are random."""
 
 LEFT_OUT = {
     *("errorMessage", "batchIndexErrorMessage", "host", "port", "clientHost", "clusterId"),
     *("topicId", "throttleTimeMs", "logAppendTimeMs", "controllerId", "nodeEndpoints"),
 }
-"""What is not the same in two clusters, or says nothing."""
+"""Fields that differ between clusters, or carry no information."""
 
 DRAWN = {"baseOffset", "producerId", "sessionId"}
 """Fields recorded only as present or absent."""
@@ -91,7 +91,7 @@ MEMBER_ID = re.compile(r"raw-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 CLOSE, SILENT = "closed", "no answer"
 SILENCE_S = 1.0
-"""How long an answer is waited for that may not come."""
+"""Time to wait for a response that may not come."""
 
 WITHIN_S = 60.0
 POLL_INTERVAL_S = 0.02
@@ -102,7 +102,7 @@ RETRIABLE = {
     ErrorCode.NOT_COORDINATOR,
 }
 NOWHERE = "nowhere"
-"""A topic that there is not."""
+"""A topic that does not exist."""
 
 NO_SUCH_ID = UUID(int=0x1234)
 LATEST = -1
@@ -110,12 +110,12 @@ CORRELATION_BYTES = 4
 
 
 def other(node: int) -> int:
-    """The node beside the given one."""
+    """Return the other node."""
     return 1 + node % NODES
 
 
 class ConformanceClient:
-    """Asks the nodes of one cluster, each time on a connection of its own."""
+    """Sends requests to the nodes of one cluster, each on its own connection."""
 
     def __init__(
         self, as_of: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
@@ -132,7 +132,7 @@ class ConformanceClient:
         return self.release.magic
 
     def version(self, key: ApiKey) -> int:
-        """The version that an API is asked in."""
+        """Return the version used for an API."""
         return min(self.release.served[key].high, CAPS.get(key, 2**15))
 
     def supports(self, key: ApiKey, version: int) -> bool:
@@ -147,7 +147,7 @@ class ConformanceClient:
         node: int = 1,
         hide: Collection[str] = (),
     ) -> Any:
-        """Ask, and note the answer save the fields to `hide`; give back all of it."""
+        """Send a request, record the response without the fields to `hide`, and return it."""
         key = ApiKey(message.api_key)
         version = self.version(key) if version is None else version
         async with self._connect(node) as client:
@@ -159,13 +159,13 @@ class ConformanceClient:
     async def request_unrecorded(
         self, message: Request[Any], version: int | None = None, node: int = 1
     ) -> Any:
-        """Ask without a note."""
+        """Send a request without recording the response."""
         version = self.version(ApiKey(message.api_key)) if version is None else version
         async with self._connect(node) as client:
             return await client.call(message, version)
 
     async def send_raw(self, what: str, key: int, version: int, body: bytes = b"") -> None:
-        """Send a request by hand, and note what becomes of it; its answer is ApiVersions'."""
+        """Send a handmade frame, and record the result; a response is read as ApiVersions."""
         frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
         async with self._connect(1) as client:
             await client.transport.send([struct.pack(">i", len(frame)), frame])
@@ -178,7 +178,8 @@ class ConformanceClient:
         self.recorded.append({"asked": what, "answer": shown})
 
     async def request_without_response(self, message: Request[Any]) -> None:
-        """Ask what gets no answer, and then something else; note whether the broker hung up."""
+        """Send a request without a response, then another one; record whether the broker
+        disconnected."""
         version = self.version(ApiKey(message.api_key))
         async with self._connect(1) as client:
             await client.send(message, version)
@@ -193,12 +194,12 @@ class ConformanceClient:
         self.recorded.append({"asked": f"{APIS[message.api_key].name} v{version}", "answer": shown})
 
     def record(self, what: str, answer: Response, version: int) -> None:
-        """Note what is left of an answer."""
+        """Record the comparable part of a response."""
         shown = self._comparable(to_json(answer, version), LEFT_OUT)
         self.recorded.append({"asked": what, "answer": shown})
 
     async def controller(self) -> int:
-        """The node that the cluster's controller is."""
+        """Return the controller's node id."""
         if self.version(ApiKey.METADATA) < 1:
             return 1
         asked = metadata.MetadataRequest(topics=[])
@@ -206,7 +207,7 @@ class ConformanceClient:
         return controller
 
     async def coordinator(self, group: str) -> int:
-        """The node that coordinates a group, once it does."""
+        """Return the coordinator of a group, once it is available."""
         version = self.version(ApiKey.FIND_COORDINATOR)
         asked = (
             find_coordinator.FindCoordinatorRequest(coordinator_keys=[group])
@@ -227,7 +228,7 @@ class ConformanceClient:
             await anyio.sleep(POLL_INTERVAL_S)
 
     async def until_led(self, topic: str, partitions: int, *, node: int = 1) -> None:
-        """Wait until a topic has all its leaders, and they all their followers."""
+        """Wait until each partition of a topic has a leader and a complete ISR."""
         asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
         while True:
             [description] = (await self.request_unrecorded(asked, node=node)).topics
@@ -238,7 +239,7 @@ class ConformanceClient:
             await anyio.sleep(POLL_INTERVAL_S)
 
     async def new_producer_id(self) -> int:
-        """An id for a producer, once the cluster has ids to give."""
+        """Return a new producer id, once the cluster can allocate one."""
         request = init_producer_id.InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=60_000
         )
@@ -346,7 +347,7 @@ CaseFunction = Callable[[ConformanceClient], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ConformanceCase:
-    """`key` and `version`: what a release has to speak for the question to make sense."""
+    """`key` and `version`: API and version that a release must support for the case."""
 
     name: str
     request: CaseFunction
@@ -369,7 +370,10 @@ CASES: list[ConformanceCase] = []
 def conformance_case(
     key: ApiKey | None = None, version: int = 0, *, this_version_only: bool = False
 ) -> Callable[[CaseFunction], CaseFunction]:
-    """A question for releases that speak the API in this version or later (`exactly`: in this)."""
+    """Register a case for releases that support the API in this version or later.
+
+    `this_version_only`: in exactly this version.
+    """
 
     def register(request: CaseFunction) -> CaseFunction:
         CASES.append(ConformanceCase(request.__name__, request, key, version, this_version_only))
@@ -404,7 +408,7 @@ class Recording:
 
 
 def as_of(version: str) -> str:
-    """As which release the embedded broker answers like a real one of `version`."""
+    """Return the release as which the embedded broker responds like a real one of `version`."""
     return RELEASES.get(version, version)
 
 
@@ -423,7 +427,7 @@ async def supported(release: str, address: Address) -> dict[str, list[int]]:
 async def run_cases(
     release: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
 ) -> dict[str, list[Any]]:
-    """The answers of a cluster to the questions that make sense for its release."""
+    """Return the responses of a cluster to the cases that apply to its release."""
     to = ConformanceClient(release, addresses, silence_s)
     with anyio.fail_after(WITHIN_S):
         await to.prepare()

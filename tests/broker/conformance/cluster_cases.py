@@ -1,4 +1,4 @@
-"""Questions about the cluster: what it speaks, its topics, and what they are set to."""
+"""Cases about the cluster: versions, topics and configs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def null_client_id(to: ConformanceClient) -> None:
 
 
 def topics_named(to: ConformanceClient, *names: str, create: bool = False) -> Request[Any]:
-    """Before version 4 every question would make what there is not."""
+    """Before version 4 every metadata request would create missing topics."""
     create = create or to.version(ApiKey.METADATA) < 4
     return metadata.MetadataRequest(
         topics=[metadata.MetadataRequestTopic(name=name) for name in names],
@@ -104,7 +104,7 @@ async def metadata_auto_creates_a_topic(to: ConformanceClient) -> None:
 async def metadata_of_an_auto_created_topic(to: ConformanceClient) -> None:
     await to.request_unrecorded(topics_named(to, "made", create=True))
     await to.until_led("made", PARTITIONS)
-    # Who leads is drawn.
+    # The leader is random.
     drawn = {"leaderId", "replicaNodes", "isrNodes"}
     await to.request(topics_named(to, "made"), hide=drawn)
 
@@ -230,7 +230,7 @@ async def create_partitions_with_invalid_counts(to: ConformanceClient) -> None:
 
 
 TOPIC, BROKER = 2, 4
-"""Kinds of resources."""
+"""Resource types."""
 
 
 def settings_of(kind: int, name: str, *keys: str) -> Request[Any]:

@@ -1,4 +1,4 @@
-"""The interview that the embedded broker gives."""
+"""Responses of the embedded broker to the conformance cases."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.broker.conformance.cases import (
 )
 
 SILENCE_S = 0.1
-"""What would be an answer all the same comes at once."""
+"""Short, as an unexpected response would come at once."""
 
 
 async def embedded(version: str) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    """The APIs and the answers of the embedded broker as that release."""
+    """Return the APIs and the responses of the embedded broker as that release."""
     async with Broker(
         nodes=NODES,
         as_of=as_of(version),

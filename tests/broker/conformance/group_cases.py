@@ -1,4 +1,4 @@
-"""Questions about groups and their offsets."""
+"""Cases about groups and their offsets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_INT32 = 2**31 - 1
 RANGE = (("range", b"mine"),)
 
 COORDINATED = {"nodeId"}
-"""Which node coordinates is drawn."""
+"""The coordinator's node is random."""
 
 
 # --- what is said --------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def describe(*groups: str) -> Request[Any]:
 
 
 async def joined(to: ConformanceClient, group: str, node: int) -> str:
-    """Make the one member of a group, in its first generation; nothing is noted."""
+    """Create a group with one member, in its first generation; nothing is recorded."""
     member_id = ""
     while True:
         answer = await to.request_unrecorded(join(group, member_id), node=node)
@@ -221,7 +221,7 @@ async def join_with_an_invalid_session_timeout(to: ConformanceClient) -> None:
 @conformance_case(ApiKey.JOIN_GROUP)
 async def join_with_a_session_above_5_minutes(to: ConformanceClient) -> None:
     node = await to.coordinator("long")
-    # The limit was 30 seconds in 0.9, five minutes until 2.3, and is half an hour.
+    # The limit was 30 seconds in 0.9, five minutes until 2.3, and is 30 minutes since.
     await to.request(join("long", session_ms=300_001), node=node)
 
 
@@ -285,7 +285,7 @@ async def list_groups_of_a_node(to: ConformanceClient) -> None:
     node = await to.coordinator(group)
     await joined(to, group, node)
     found = await to.request_unrecorded(list_groups.ListGroupsRequest(), node=node)
-    # The node may coordinate others, too.
+    # The node may coordinate other groups, too.
     found.groups = [each for each in found.groups if each.group_id == group]
     to.record("the group in ListGroups", found, to.version(ApiKey.LIST_GROUPS))
 

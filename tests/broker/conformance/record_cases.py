@@ -1,4 +1,4 @@
-"""Questions about records: writing, reading, and finding them."""
+"""Cases about records: produce, fetch and list offsets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def produce_a_too_large_batch(to: ConformanceClient) -> None:
 
 @conformance_case(ApiKey.PRODUCE)
 async def produce_more_than_the_default_limit(to: ConformanceClient) -> None:
-    # Between the limits of the times before 2.5 and after.
+    # Between the limits for timestamps before 2.5 and since.
     await to.request(produce_request(LED, 0, batch(b"v" * 1_020_000, magic=to.magic)))
 
 

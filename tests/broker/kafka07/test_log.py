@@ -13,7 +13,7 @@ NOW_MS = 1_000
 
 
 def log_of(*sets: bytes, segment_bytes: int = 10, retention_bytes: int = 1_000) -> Log:
-    """A log with these sets, each of one message, written at 1, 2, 3 … ms."""
+    """A log with these message sets, of one message each, written at 1, 2, 3 … ms."""
     log = Log(segment_bytes, retention_bytes, 0)
     for number, data in enumerate(sets, 1):
         log.append(data, 1, number)
@@ -46,7 +46,7 @@ def test_a_set_without_messages_is_seen_after_the_next() -> None:
     assert log.offsets(LATEST, 10, NOW_MS) == (1, 0)
     log.append(b"b", 1, 3)
     assert log.read(0, 100) == b"aemptyb"
-    # A new segment makes it seen as well.
+    # A new segment makes it visible as well.
     log = log_of(b"a" * 10)
     log.append(b"empty", 0, 2)
     log.append(b"", 0, 3)
@@ -71,7 +71,7 @@ def test_old_segments_go() -> None:
     assert log.offsets(EARLIEST, 1, NOW_MS) == (33,)
     with pytest.raises(OffsetOutOfRange):
         log.read(32, 1)
-    # What is larger than all that may be kept is kept until something follows it.
+    # A segment above the retention size is kept until another one follows.
     log = log_of(b"a" * 100, retention_bytes=30)
     assert log.start == 0
     log.append(b"b", 1, 2)

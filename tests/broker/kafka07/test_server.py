@@ -1,4 +1,4 @@
-"""Connections at the port of 0.7: how they end, and what becomes of the others."""
+"""Connections at the 0.7 port: how they end, and that others go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port of 0.7 answers what a real broker of 0.7.2 answered, byte for byte."""
+"""The 0.7 port responds like a real broker of 0.7.2, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PROBE = kafka07.encode_request(
     kafka07.Kafka07FetchRequest(topic="probe", partition=0, offset=0, max_size=len(MARK))
 )
 PROBED = kafka07.encode_response(kafka07.Kafka07FetchResponse(messages=MARK))
-"""The answer to PROBE: what comes before it is the answer to what went before."""
+"""Response to PROBE: it separates the responses before it."""
 
 WAIT_S = 30
 
 
 class RawClient:
-    """Sends bytes, on a new connection after one was closed."""
+    """Sends bytes, on a new connection after a disconnect."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -56,7 +56,7 @@ class RawClient:
                 try:
                     count = await self._transport.receive_into(buffer)
                 except OSError:
-                    # A probe that nobody read makes of the end a reset.
+                    # An unread probe turns the close into a reset.
                     count = 0
                 if not count:
                     await self.aclose()
@@ -82,7 +82,7 @@ async def client_of(broker: Broker) -> AsyncIterator[RawClient]:
 
 
 def broker_like(settings: dict[str, int]) -> Broker:
-    """A broker with the settings that a transcript was made with."""
+    """A broker with the settings of a transcript."""
     return Broker(
         kafka07_port=0,
         default_partitions=settings["num.partitions"],
@@ -117,7 +117,7 @@ async def differences(client: RawClient, transcript: dict[str, Any]) -> list[str
             seen.subtract([answer[0]])
         elif answer != expected(step):
             found.append(f"step {number}: {answer[0].hex()} closed={answer[1]}, not {step}")
-    # A set that went to any partition is in exactly one of them.
+    # A set for any partition is in exactly one of them.
     found += [f"random: {seen}" for seen in random.values() if any(seen.values())]
     return found
 

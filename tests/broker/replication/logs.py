@@ -14,7 +14,7 @@ from aiokafkawire.records.batch import iter_batches
 from ..raw_client import batch
 
 NODE = 1
-"""The node of the replicas in these tests; its companions are 2 and 3."""
+"""Node id of the replicas in these tests; the other replicas are on 2 and 3."""
 
 
 def assignment(
@@ -32,7 +32,7 @@ def replica(**fields: Any) -> Replica:
 
 
 def records(first: int, count: int = 1, epoch: int = 0) -> bytes:
-    """One batch as a leader of an epoch has it."""
+    """Return one batch as written by the leader of an epoch."""
     return batch(*[b"v"] * count, base_offset=first, leader_epoch=epoch)
 
 

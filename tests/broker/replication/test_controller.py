@@ -27,7 +27,7 @@ def controller(of: ControllerContext, epoch: int = 1) -> Controller:
 
 
 def expect(machine: Controller, node: int, kind: type[AnOrder]) -> AnOrder:
-    """The next order, obeyed."""
+    """Return the next command, and acknowledge it."""
     command = machine.next_command(node)
     assert isinstance(command, kind), command
     machine.on_response(node, command)

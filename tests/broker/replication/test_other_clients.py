@@ -1,4 +1,4 @@
-"""Clients that are not ours, on nodes that replicate: what was acknowledged outlives its leader."""
+"""Other clients on replicating nodes: acknowledged records survive their leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 
 pytestmark = [
     pytest.mark.slow,
-    # kafka-python leaves sockets behind with which it tried in vain to reach a node.
+    # kafka-python leaks sockets of failed connection attempts.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
     pytest.mark.usefixtures("kafka_python_leftovers"),
 ]

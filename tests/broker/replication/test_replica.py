@@ -185,7 +185,7 @@ def test_a_follower_that_never_catches_up_leaves_the_isr() -> None:
     made = leading(isr=(1, 2))
     for second in range(1, 13):
         write(made.log, 2)
-        # Always one behind what was the end at the time of the fetch before.
+        # Always one behind the end at the time of the previous fetch.
         made.handle(FollowerFetched(FIRST, made.log.end_offset - 3), float(second))
     assert made.handle(LagCheckDue(LAG_S), 12.0) == (NODE,)
 
@@ -193,7 +193,7 @@ def test_a_follower_that_never_catches_up_leaves_the_isr() -> None:
 def test_a_follower_that_reaches_an_earlier_end_is_in_sync() -> None:
     made = leading(isr=(1, 2))
     for second in range(1, 13):
-        # It has all that there was when it asked before; more has come since.
+        # It has everything up to the end of its previous fetch; more came since.
         end = made.log.end_offset
         write(made.log, 2)
         made.handle(FollowerFetched(FIRST, end), float(second))
@@ -221,7 +221,7 @@ def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
     made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     assert made.high_watermark == 1, "what it knew as a follower"
     assert made.count_replicas_at(1) == 1
-    # They have all the time to come.
+    # They have unlimited time.
     assert made.handle(LagCheckDue(LAG_S), 15.0) is None
     assert made.handle(LagCheckDue(LAG_S), 15.1) == (NODE,)
 
@@ -232,7 +232,7 @@ def test_a_new_leader_may_be_behind_the_high_watermark_seen_by_consumers() -> No
     made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     assert not made.is_high_watermark_current
     write(made.log)
-    # In a new epoch it is the same leader as before.
+    # With a new epoch it is still the same leader.
     made.handle(BecomeLeader(assignment(NODE, 2, (1, 2))), 6.0)
     made.handle(FollowerFetched(FIRST, 2), 7.0)
     assert made.is_high_watermark_current
@@ -242,7 +242,7 @@ def test_a_new_leader_may_be_behind_the_high_watermark_seen_by_consumers() -> No
 def test_a_follower_below_the_leader_epoch_start_is_not_in_sync() -> None:
     made = following(3, watermark=1)
     made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
-    # What it lacks was perhaps acknowledged by the leader before.
+    # Records that it lacks may have been acknowledged by the previous leader.
     assert made.handle(FollowerFetched(SECOND, 2), 6.0) is None
     assert made.handle(FollowerFetched(SECOND, 3), 7.0) == (1, 2, 3)
 
@@ -314,9 +314,9 @@ def test_an_empty_log_does_not_diverge() -> None:
     ("answer", "end"),
     [
         (EpochEndReceived(3, 4), 4),  # the same epoch, which ended earlier there
-        (EpochEndReceived(3, 9), 6),  # it goes on there
-        (EpochEndReceived(-1, 5), 5),  # the first version names no epoch
-        (EpochEndReceived(-1, -1), 1),  # no epoch known there: down to the high watermark
+        (EpochEndReceived(3, 9), 6),  # it continues there
+        (EpochEndReceived(-1, 5), 5),  # the first version has no epochs
+        (EpochEndReceived(-1, -1), 1),  # no known epoch there: down to the high watermark
         (EpochEndReceived(1, 3), 2),  # it ended here before it ended there
         (EpochEndReceived(1, 1), 1),
     ],

@@ -48,7 +48,7 @@ WAIT_MS = 77
 
 
 class Follower:
-    """A node that follows, and what it asks one leader."""
+    """A node that follows, and its requests to one leader."""
 
     def __init__(self) -> None:
         options = BrokerConfig(replica_fetch_wait_max_ms=WAIT_MS)
@@ -280,7 +280,7 @@ def test_out_of_range_requests_the_end_and_then_the_start(follower: Follower) ->
     ask = follower.ask(FetchRequest)
     follower.fetcher.on_response(ask, fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
     follower.fetcher.on_response(ask, fetched(E.OFFSET_OUT_OF_RANGE, index=1), 0.0)
-    # One of them is a step further: they are asked for apart.
+    # One of them is a step further: they are fetched separately.
     follower.replica(1).state = ResolvingOffset(end_known=True)
     ask = follower.ask(ListOffsetsRequest)
     request: Any = ask.request
@@ -290,7 +290,7 @@ def test_out_of_range_requests_the_end_and_then_the_start(follower: Follower) ->
     ask = follower.ask(ListOffsetsRequest)
     request = ask.request
     assert [each.timestamp for each in request.topics[0].partitions] == [-2, -2]
-    # The oldest version gives a list.
+    # The oldest version returns a list.
     follower.fetcher.on_response(ask, listed(old_style_offsets=[7]), 0.0)
     assert follower.replica().state == Following()
     assert follower.replica().log.end_offset == 7

@@ -222,7 +222,7 @@ def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager
     manager.crash()
     assert manager.replicas == {}
     assert manager.metadata.live == {}
-    # The epoch is the same: to the new process it is new.
+    # The epoch is the same, but new to the new process.
     assert manager.become_leader_or_follower(command(leader=2), 0.0) == {KEY: E.NONE}
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (3, 2)
@@ -241,7 +241,7 @@ def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None
     manager.become_leader_or_follower(command(isr=(NODE,)), 0.0)
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (2, 2)
-    # What a start found is synced.
+    # Data found at startup counts as synced.
     manager.crash(lose_unsynced=True)
     manager.become_leader_or_follower(command(isr=(NODE,)), 0.0)
     assert manager.replica("t", 0).log.end_offset == 2

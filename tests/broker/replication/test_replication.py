@@ -33,8 +33,7 @@ pytestmark = pytest.mark.slow
 
 E = ErrorCode
 RELEASES = ["0.10", "2.6", None]
-"""One that cuts logs off at the high watermark, one that asks for the end of an epoch, and one that
-learns it with its next fetch."""
+"""Releases that truncate to the high watermark, by OffsetForLeaderEpoch, and by the fetch."""
 
 CONSUMER, DEBUG = -1, -2
 ALL_IN_SYNC = -1
@@ -67,7 +66,7 @@ async def cluster(
 async def produce(
     broker: Broker, value: bytes, *, node: int = LEADER, acks: int = -1, timeout_ms: int = 10_000
 ) -> tuple[int, int]:
-    """The error and the offset of one record."""
+    """Return the error code and the offset of one produced record."""
     request = produce_request("t", 0, batch(value, magic=1), acks=acks)
     request.timeout_ms = timeout_ms
     async with connected(broker, node) as client:
@@ -115,7 +114,7 @@ def log_of(broker: Broker, node: int) -> list[bytes]:
 
 
 async def until_ended(broker: Broker, node: int, end: int) -> None:
-    """Wait until a node's log ends there."""
+    """Wait until a node's log ends at the offset."""
     replication = broker._running.replication
     assert replication is not None
     with anyio.fail_after(30):
@@ -132,7 +131,7 @@ async def until_ended(broker: Broker, node: int, end: int) -> None:
 
 
 async def cut_off(broker: Broker, follower: int) -> None:
-    """Let a follower's fetches be answered no more; return once the last answer is out."""
+    """Drop all further responses to a follower's fetches; return once the last one is out."""
 
     def drop(seen: SeenRequest) -> Drop | None:
         return Drop() if seen.client_id == f"broker-{follower}" else None
@@ -206,7 +205,7 @@ async def test_consumers_read_up_to_the_high_watermark() -> None:
         await produce(broker, b"hidden", acks=1)
         given = await fetch(broker, LEADER)
         assert (values(given), given.high_watermark) == ([b"seen"], 1)
-        # Between the high watermark and the end there is nothing, and no error.
+        # Between the high watermark and the end a fetch returns nothing, and no error.
         beyond = await fetch(broker, LEADER, offset=2)
         assert (beyond.error_code, beyond.records) == (E.NONE, b"")
         for version in (0, 1):
@@ -396,7 +395,7 @@ async def test_a_new_leader_does_not_return_an_earlier_end() -> None:
     async with cluster("2.8") as broker:
         await produce(broker, b"a")
         await until_watermark(broker, FOLLOWER, 1)
-        # The answer to its next fetch would say that this record is everywhere.
+        # The response to its next fetch would advance the high watermark.
         rule = broker.on(ApiKey.FETCH, Drop())
         hung = broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, Drop())
         replication = broker._running.replication
@@ -423,7 +422,7 @@ async def test_a_node_that_missed_the_command_still_leads() -> None:
             matching=lambda seen: seen.message.ungrouped_partition_states[0].leader == FOLLOWER,
         )
         await produce(broker, b"here", acks=1, node=LEADER)
-        # Nobody follows it any more, so that it can promise nothing.
+        # No follower is left, so acks=all cannot be satisfied.
         assert await produce(broker, b"v", timeout_ms=50) == (E.REQUEST_TIMED_OUT, -1)
         rule.remove()
 

@@ -12,11 +12,11 @@ from ..raw_client import batch, connected, only, produce_request
 
 E = ErrorCode
 RELEASES = ["0.11", "2.4", "2.8", None]
-"""Logs are cut off where OffsetForLeaderEpoch says, before KIP-279 and after it, or a fetch."""
+"""Releases that truncate by OffsetForLeaderEpoch, before and since KIP-279, or by the fetch."""
 
 
 async def produce(broker: Broker, value: bytes, acks: int = -1) -> ErrorCode:
-    """The error of one record sent to the leader."""
+    """Return the error code of one record sent to the leader."""
     request = produce_request("t", 0, batch(value), acks=acks)
     async with connected(broker, broker.leader("t", 0)) as client:
         return ErrorCode(only(await client.call(request, 3)).error_code)
@@ -55,7 +55,7 @@ async def test_unreplicated_records_are_lost_with_power(as_of: str | None) -> No
 
         rule = broker.on(ApiKey.FETCH, silence)
         while rule.hits < 2:
-            # What each follower asks next is not answered.
+            # The next request of each follower gets no response.
             fetches = len(broker.requests.of(ApiKey.FETCH))
             await broker.wait_for_request(ApiKey.FETCH, count=fetches + 1)
         assert await produce(broker, b"lost", acks=1) is E.NONE

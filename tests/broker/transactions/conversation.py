@@ -1,4 +1,4 @@
-"""A talk with a transaction's coordinator, the same with real Kafka and with the embedded broker.
+"""A conversation with a transaction coordinator, equal for real Kafka and the embedded broker.
 
 What Kafka answered is kept in tests/vectors/transactions.json. To ask again, on this machine:
 
@@ -43,10 +43,10 @@ RELEASES: Mapping[str, str] = {
     "3.9.1": "3.9",
     "4.3.0": "4.3",
 }
-"""The releases that were asked, and as which the embedded broker is to answer alike."""
+"""The recorded releases, and the release as which the embedded broker must respond equally."""
 
 LONG_MS, SHORT_MS = 60_000, 500
-"""How long a transaction may take, and one that is to time out: real brokers need a while."""
+"""Transaction timeouts: a long one, and one that expires; real brokers need a while."""
 
 WITHIN_S = 30.0
 POLL_INTERVAL_S = 0.02
@@ -68,12 +68,12 @@ Note = list[Any]
 
 
 def protocols(as_of: str) -> list[str]:
-    """Those that producers of a release's time may speak."""
+    """Transaction protocols that producers of a release may use."""
     return ["classic", "newest"] if get_release(as_of, HANDLERS).since("4.0") else ["classic"]
 
 
 class Conversation:
-    """`notes` are what was done and what came of it. Ids of producers count from the first."""
+    """`notes` are the steps and their results. Producer ids are numbered from the first one."""
 
     def __init__(self, client: RawClient, release: Release, protocol: str) -> None:
         self.client = client
@@ -97,7 +97,7 @@ class Conversation:
             "end": self.version(ApiKey.END_TXN),
         }
         made = TransactionalClient(self.client, f"{self._protocol}-{name}", versions)
-        # With times long gone a log would begin a new segment at each marker.
+        # With old timestamps a log would roll a segment at each marker.
         made.timestamp_ms = time.time_ns() // 1_000_000
         return made
 
@@ -112,7 +112,7 @@ class Conversation:
         return [number, me.epoch]
 
     async def settled(self, ask: Callable[[], Awaitable[int]]) -> int:
-        """The answer once the cluster, or the transaction before, is done with what it does."""
+        """Return the response once the cluster, or the previous transaction, is ready."""
         code = await ask()
         with anyio.fail_after(WITHIN_S):
             while code in UNSETTLED:
@@ -135,7 +135,7 @@ class Conversation:
             assert await self.settled(ask) == E.NONE
 
     async def begun(self, producer: TransactionalClient, *partitions: int) -> None:
-        """Add partitions where that is needed, once the transaction before has ended."""
+        """Add partitions where the protocol needs it, once the previous transaction has ended."""
         if self.adds:
             assert await self.settled(lambda: producer.add(*partitions)) == E.NONE
 
@@ -173,7 +173,7 @@ class Conversation:
         ]
 
     async def ends(self) -> list[int]:
-        """The end of the partition for readers of committed records, and for all."""
+        """Return the end of the partition for `read_committed` consumers, and the log's end."""
         found = []
         for isolated in (True, False):
             asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -198,7 +198,7 @@ class Conversation:
         return [found.error_code, found.committed_offset]
 
     async def until_complete(self, high_watermark: int) -> None:
-        """Wait for a marker, which real brokers write after they have answered."""
+        """Wait for a marker, which real brokers write after their response."""
 
         async def ask() -> int:
             end = (await self.read(isolated=True))[2]
@@ -207,7 +207,7 @@ class Conversation:
         await self.settled(ask)
 
     async def until_committed(self, group: str) -> None:
-        """Wait for the first offset of a group: old brokers keep it some time after the marker."""
+        """Wait for the first offset of a group: old brokers store it some time after the marker."""
 
         async def ask() -> int:
             return E.CONCURRENT_TRANSACTIONS if (await self.stable(group))[1] < 0 else E.NONE
@@ -270,7 +270,7 @@ def _plain(value: Any) -> Any:
 
 
 async def talk(client: RawClient, as_of: str, protocol: str, short_ms: int) -> list[Note]:
-    """All of it, in one protocol, with a broker that has a topic `t` of two partitions."""
+    """Run the whole conversation in one protocol, with a topic `t` of two partitions."""
     talking = Conversation(client, get_release(as_of, HANDLERS), protocol)
     await talking.found((f"{protocol}-tx", 1), (talking.group("g"), 0))
     await _beginning(talking)
@@ -302,7 +302,7 @@ async def _beginning(talking: Conversation) -> None:
     talking.note("aborts nothing", E(await tx.end(commit=False)), talking.who(tx.me))
     code = await talking.settled(tx.init)
     talking.note("init", E(code), talking.who(tx.me))
-    # 1.1 takes a partition that its topic does not have, and can never end the transaction then.
+    # 1.1 accepts a missing partition of the topic, and can never end the transaction then.
     unknown_topics = ("t", "nowhere") if tx.versions["add"] else ("nowhere",)
     for topic in unknown_topics:
         talking.note("adds what is not there", E(await tx.add(9, topic=topic)))
@@ -413,7 +413,7 @@ async def _offsets(talking: Conversation) -> None:
             code = await tx.commit_offsets(group, 9, **member)
             talking.note("a stranger commits offsets", E(code))
         talking.note("ends", E(await tx.end(commit=commit)))
-        # Until the next one may begin, the markers are not all written.
+        # The markers are complete only when the next transaction may begin.
         await talking.settled(tx.init)
         if commit:
             await talking.until_committed(group)
@@ -462,7 +462,7 @@ async def _timing_out(talking: Conversation, short_ms: int) -> None:
 
 
 async def ask(address: Address, as_of: str, short_ms: int = SHORT_MS) -> dict[str, list[Note]]:
-    """Talk to a broker in every protocol that it has."""
+    """Run the conversation in every protocol of a broker."""
     found = {}
     for protocol in protocols(as_of):
         transport = await RealRuntime().connect(address)
@@ -474,7 +474,7 @@ async def ask(address: Address, as_of: str, short_ms: int = SHORT_MS) -> dict[st
 
 
 def record(version: str) -> dict[str, list[Note]]:
-    """Ask real Kafka."""
+    """Record the responses of real Kafka."""
     from tests.brokers.kafka import Kafka
 
     properties = {

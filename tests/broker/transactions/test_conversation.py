@@ -1,4 +1,4 @@
-"""The embedded broker answers about transactions as the releases did."""
+"""The embedded broker responds about transactions as the releases did."""
 
 from __future__ import annotations
 

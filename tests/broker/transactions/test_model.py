@@ -36,12 +36,12 @@ PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
 NODES = (1, 2)
 
 Written = tuple[int, bytes]
-"""The offset and the value of a record."""
+"""Offset and value of a record."""
 
 
 @dataclass
 class Producer:
-    """One process; it may have been replaced by another of the same name without knowing."""
+    """One process; another one may have replaced it without its knowledge."""
 
     name: str
     me: ProducerIdAndEpoch
@@ -64,7 +64,7 @@ class Model(RuleBasedStateMachine):
     def start(self, name: str, bumps: bool) -> Producer:
         answer = self.given.transactions.init(name, 60_000)
         if answer.code:
-            # It aborts what was open; the next attempt comes in another step.
+            # It aborts the open transaction; the next attempt is another step.
             assert answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
             self.open.pop(name, None)
         made = Producer(name, answer.producer, bumps)

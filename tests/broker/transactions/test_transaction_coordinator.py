@@ -49,7 +49,7 @@ class Clock:
 
 
 class Given:
-    """A cluster of two nodes with a topic of two partitions, each on a node of its own."""
+    """A cluster of two nodes with a topic of two partitions, one on each node."""
 
     def __init__(self, store: Store | None = None, **options: Any) -> None:
         self.clock = Clock()
@@ -152,7 +152,7 @@ def test_a_marker_waits_for_a_leader() -> None:
 
 
 class Led(Partition):
-    """A partition whose replicas have what is before `replicated`."""
+    """A partition whose replicas have all records before `replicated`."""
 
     replicated = 0
 
@@ -162,7 +162,7 @@ class Led(Partition):
 
 
 def led(given: Given, index: int = 0) -> Led:
-    """Let a leader's own log of a partition stand for it."""
+    """Make a partition count as replicated by its leader's log."""
     shared = given.cluster.topics["t"].partitions[index]
     one = Led("t", index, [1, 2], shared.log, leader=1, leader_epoch=0, isr=[1, 2])
     given.leading[index] = one

@@ -48,7 +48,7 @@ def made() -> TransactionMetadata:
 def apply_events(
     transaction: TransactionMetadata, *events: Event, now_ms: int = NOW_MS
 ) -> TransactionResult:
-    """The answer to the last of the events; the others are carried out."""
+    """Apply the events; return the result of the last one."""
     for event in events[:-1]:
         assert transaction.handle(event, now_ms).code in {E.NONE, E.CONCURRENT_TRANSACTIONS}
     return transaction.handle(events[-1], now_ms)

@@ -1,4 +1,4 @@
-"""Peers that are no broker, or one that is stopped: a clear word by the deadline."""
+"""Peers that are no broker, or that are stopped: a clear error by the deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that start without a broker (`connect_on_start=False`) and connect when there is one."""
+"""Clients that start without a broker (`connect_on_start=False`) and connect later."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.faults.support import HASTY, MEMBER, READER
 pytestmark = pytest.mark.slow
 
 SOON_S = 15.0
-"""Longer than it takes to connect to a broker that has come up."""
+"""Longer than a connection to a new broker takes."""
 
 
 @pytest.fixture
 def port() -> int:
-    """A port that nothing listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -180,7 +180,7 @@ async def test_a_transactional_producer_gets_its_producer_id_in_the_background(p
         await producer.send_and_wait("orders", b"book")
         await producer.commit_transaction()
         assert broker.end_offset("orders", 0) == 2  # with the marker
-        # As any start, it has fenced earlier producers of its name; the next one fences it.
+        # Like any start it fenced earlier producers with its id; the next one fences it.
         async with Producer(**wanted) as newer:
             async with newer.transaction():
                 await newer.send_and_wait("orders", b"pen")
@@ -201,7 +201,7 @@ async def test_the_log_says_that_no_broker_is_reached(port: int, caplog: pytest.
 
 
 async def test_records_that_were_taken_fail_in_time(port: int):
-    """A broker that was there, so that `send` knows the topic, and went."""
+    """A broker that was there, so that `send` knows the topic, and is gone."""
     wanted = options(port, delivery_timeout_ms=800, request_timeout_ms=300, close_timeout_ms=100)
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(broker_at(port))
