@@ -36,6 +36,8 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "kafka_member_id": "member id that the group coordinator assigned",
         "kafka_generation": "generation of the group",
         "kafka_protocol": "assignor that the group uses",
+        "kafka_members": "number of members in the group",
+        "kafka_idle_members": "number of members without partitions",
         "kafka_cluster_id": "id of the cluster",
         "kafka_broker": "broker, as `3 at host:9092`, or the bootstrap address",
         "kafka_api": "name of the API, as `Produce`",

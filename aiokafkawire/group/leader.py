@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import GroupFailed, MalformedMessage
-from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
+from aiokafkawire.logs import NO_FIELDS, RateLimit, count_partitions, log_fields
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -26,6 +26,7 @@ __all__ = (
     "GroupLeader",
     "compute_assignments",
     "decode_subscriptions",
+    "encode_assignments",
     "raising_group_failed",
     "replica_racks",
 )
@@ -54,6 +55,7 @@ class GroupLeader:
         self._group_id = group_id
         self._assignors = assignors
         self._counts: dict[str, int] = {}
+        self._logged_idle: tuple[int, int, int] | None = None
 
     async def assign(
         self, protocol: str, joined: Sequence[states.JoinedMember]
@@ -66,7 +68,9 @@ class GroupLeader:
         members = self._decode(joined)
         counts = await self._count_partitions(subscribed_topics(members))
         racks = replica_racks(self._cluster.metadata, counts)
-        return compute_assignments(self._assignors[protocol], counts, members, racks)
+        assignments = compute_assignments(self._assignors[protocol], counts, members, racks)
+        self._log_idle_members(counts, members, assignments)
+        return encode_assignments(assignments)
 
     async def watch(self, joined: Sequence[states.JoinedMember]) -> None:
         """Watch the members' topics without computing an assignment."""
@@ -102,6 +106,45 @@ class GroupLeader:
                 ),
             )
         return members
+
+    def _log_idle_members(
+        self,
+        counts: Mapping[str, int],
+        members: Sequence[MemberSubscription],
+        assignments: Mapping[str, Sequence[TopicPartition]],
+    ) -> None:
+        """Log the number of members without partitions if they outnumber the partitions.
+
+        The same numbers are not logged again in the next generation.
+        """
+        partitions = sum(counts.values())
+        if sum(map(len, assignments.values())) < partitions:
+            # A cooperative member may wait for partitions that another one revokes first (KIP-429).
+            return
+        # A member without topics has a subscription that cannot be decoded.
+        subscribed = [member.member_id for member in members if member.topics]
+        idle = sum(not assignments[member_id] for member_id in subscribed)
+        if not partitions or len(subscribed) <= partitions:
+            self._logged_idle = None
+            return
+        numbers = (idle, len(subscribed), partitions)
+        if numbers == self._logged_idle:
+            return
+        self._logged_idle = numbers
+        logger.info(
+            "Group %s: no partition for %s of %s members: the topics have only %s",
+            self._group_id,
+            f"{idle:,}",
+            f"{len(subscribed):,}",
+            count_partitions(range(partitions)),
+            extra=log_fields(
+                self._fields,
+                group=self._group_id,
+                idle_members=idle,
+                members=len(subscribed),
+                partitions=partitions,
+            ),
+        )
 
     async def _count_partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """Return the number of partitions per existing topic, and watch all `topics`."""
@@ -189,8 +232,8 @@ def compute_assignments(
     counts: Mapping[str, int],
     members: Sequence[MemberSubscription],
     racks: Mapping[TopicPartition, tuple[str, ...]],
-) -> dict[str, bytes]:
-    """Run an assignor, check its result and encode it per member id.
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """Run an assignor, and return its checked result with an entry for each member id.
 
     Raises:
         GroupFailed: The assignor failed or returned an invalid assignment.
@@ -207,10 +250,14 @@ def compute_assignments(
                 )
     if assignor.cooperative:
         _check_not_taken(assignor, members, owners)
-    return {
-        member.member_id: encode_assignment(assignment.get(member.member_id, ()))
-        for member in members
-    }
+    return {member.member_id: tuple(assignment.get(member.member_id, ())) for member in members}
+
+
+def encode_assignments(
+    assignments: Mapping[str, Sequence[TopicPartition]],
+) -> dict[str, bytes]:
+    """Encode the partitions of each member for SyncGroup."""
+    return {member_id: encode_assignment(given) for member_id, given in assignments.items()}
 
 
 def _check_not_taken(

@@ -16,9 +16,8 @@ from aiokafkawire.group.assignors import (
     StickyAssignor,
 )
 from aiokafkawire.group.assignors.previous_assignment import encode_generation, encode_owned
-from aiokafkawire.group.leader import compute_assignments
+from aiokafkawire.group.leader import compute_assignments, encode_assignments
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from benchmarks.scaling.curve import Curve, gc_disabled
 
 PER_TOPIC = 10
@@ -54,14 +53,12 @@ def first(assignor: Assignor, group: Group) -> Group:
 
 
 def owning(
-    group: Group, assignor: Assignor, assignments: Mapping[str, bytes]
+    group: Group, assignor: Assignor, assignments: Mapping[str, Sequence[TopicPartition]]
 ) -> list[MemberSubscription]:
     """Return the members as they rejoin with their assignments."""
     members = []
     for member in group.members:
-        owned = tuple(
-            flatten_by_topic(decode_assignment(assignments[member.member_id]).assigned_partitions)
-        )
+        owned = tuple(assignments[member.member_id])
         if assignor.cooperative:
             data, reported = encode_generation(1), owned
         else:
@@ -141,7 +138,9 @@ def cpu_ms(kind: type[Assignor], case: Case, partitions: int, members: int, repe
         assignor = kind()
         with gc_disabled():
             began = time.process_time()
-            compute_assignments(assignor, group.counts, group.members, group.racks)
+            encode_assignments(
+                compute_assignments(assignor, group.counts, group.members, group.racks)
+            )
             times.append(time.process_time() - began)
     return statistics.median(times) * 1000
 

@@ -42,7 +42,7 @@ from aiokafkawire.group.effects import (
     SendSync,
     WatchPartitionCounts,
 )
-from aiokafkawire.group.leader import compute_assignments, decode_subscriptions
+from aiokafkawire.group.leader import compute_assignments, decode_subscriptions, encode_assignments
 from aiokafkawire.group.membership_machine import MembershipMachine
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -310,7 +310,7 @@ class GroupModel(RuleBasedStateMachine):
         assigned = compute_assignments(
             member.assignors[effect.protocol], dict(self.partitions), subscriptions, {}
         )
-        return events.AssignmentComputed(effect.request, assigned)
+        return events.AssignmentComputed(effect.request, encode_assignments(assigned))
 
     # --- the coordinator ---
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -10,11 +11,17 @@ from aiokafkawire.cluster import Cluster, MetadataSnapshot, TopicMetadata
 from aiokafkawire.cluster.metadata import NodeInfo, PartitionMetadata
 from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.errors import GroupFailed, MalformedMessage
-from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
+from aiokafkawire.group.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+)
 from aiokafkawire.group.leader import (
     GroupLeader,
     compute_assignments,
     decode_subscriptions,
+    encode_assignments,
     replica_racks,
 )
 from aiokafkawire.group.states import JoinedMember
@@ -102,7 +109,10 @@ def test_a_failed_assignor_is_named_in_the_error() -> None:
 
 
 def test_members_missing_in_the_result_get_no_partitions() -> None:
-    encoded = compute_assignments(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
+    members = [member("a"), member("b")]
+    encoded = encode_assignments(
+        compute_assignments(Fixed({"a": [P0]}), {"orders": 1}, members, {})
+    )
     assert flatten_by_topic(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
     assert flatten_by_topic(decode_assignment(encoded["b"]).assigned_partitions) == []
 
@@ -143,17 +153,32 @@ def test_replica_racks_are_the_known_racks_of_the_replicas() -> None:
     assert replica_racks(metadata(None, None), ["orders"]) == {}
 
 
+@asynccontextmanager
+async def running_leader(
+    broker: Broker, *assignors: Assignor
+) -> AsyncIterator[tuple[GroupLeader, Cluster]]:
+    supervisor, runtime = Supervisor("test"), RealRuntime()
+    await supervisor.start()
+    servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
+    cluster = Cluster(make_config(ConsumerConfig, servers), runtime, supervisor)
+    await cluster.start(runtime.clock.now() + 20)
+    named = {assignor.name: assignor for assignor in assignors}
+    leader = GroupLeader(cluster, runtime.clock, "g", named, {"kafka_client_id": "c"})
+    yield leader, cluster
+    leader.stop_watching()
+    await cluster.aclose()
+    await supervisor.stop()
+
+
 async def test_a_leader_assigns_and_notices_changed_partition_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Broker(auto_create_topics=False) as broker:
+    async with (
+        Broker(auto_create_topics=False) as broker,
+        running_leader(broker, RangeAssignor()) as (leader, cluster),
+    ):
+        clock = RealRuntime().clock
         await broker.create_topic("orders", 2)
-        supervisor, runtime = Supervisor("test"), RealRuntime()
-        await supervisor.start()
-        servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
-        cluster = Cluster(make_config(ConsumerConfig, servers), runtime, supervisor)
-        await cluster.start(runtime.clock.now() + 20)
-        leader = GroupLeader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [
             JoinedMember("me", None, encode_subscription(["orders", "to-come"])),
             JoinedMember("odd", None, b""),
@@ -166,12 +191,96 @@ async def test_a_leader_assigns_and_notices_changed_partition_counts(
         await broker.create_topic("to-come", 1)
         version = cluster.metadata.version
         while leader.find_changed_topic() is None:
-            assert await cluster.wait_update(version, runtime.clock.now() + 20)
+            assert await cluster.wait_update(version, clock.now() + 20)
             version = cluster.metadata.version
         assert leader.find_changed_topic() == "topic 'to-come' has 1 partitions instead of 0"
         await leader.watch(joined)
         assert leader.find_changed_topic() is None
         leader.stop_watching()
         assert leader.find_changed_topic() is None
-        await cluster.aclose()
-        await supervisor.stop()
+
+
+def joining(*member_ids: str, topics: Sequence[str] = ("orders",)) -> list[JoinedMember]:
+    return [JoinedMember(each, None, encode_subscription(topics)) for each in member_ids]
+
+
+def idle_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the lines about members without partitions, and clear `caplog`."""
+    lines = [
+        each.getMessage() for each in caplog.records if "no partition for" in each.getMessage()
+    ]
+    caplog.clear()
+    return lines
+
+
+async def test_members_beyond_the_partitions_are_logged_once_until_the_numbers_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+    async with (
+        Broker() as broker,
+        running_leader(broker, RangeAssignor()) as (leader, _),
+    ):
+        await broker.create_topic("orders", 2)
+        await leader.assign("range", joining("a", "b"))
+        assert idle_lines(caplog) == []
+        await leader.assign("range", joining("a", "b", "c"))
+        (record,) = caplog.records
+        fields = {name: value for name, value in vars(record).items() if "kafka" in name}
+        assert (record.name, record.levelname) == ("aiokafkawire.group", "INFO")
+        assert fields == {
+            "kafka_client_id": "c",
+            "kafka_group": "g",
+            "kafka_idle_members": 1,
+            "kafka_members": 3,
+            "kafka_partitions": 2,
+        }
+        line = "Group g: no partition for 1 of 3 members: the topics have only 2 partitions"
+        assert idle_lines(caplog) == [line]
+        leader.stop_watching()
+        await leader.assign("range", joining("a", "b", "d"))
+        assert idle_lines(caplog) == []
+        await leader.assign("range", joining("a", "b", "c", "d"))
+        assert idle_lines(caplog) == [line.replace("1 of 3", "2 of 4")]
+        await leader.assign("range", joining("a", "b"))
+        await leader.assign("range", joining("a", "b", "c", "d"))
+        assert idle_lines(caplog) == [line.replace("1 of 3", "2 of 4")]
+
+
+async def test_members_that_are_idle_for_another_reason_are_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+    async with (
+        Broker(auto_create_topics=False) as broker,
+        running_leader(broker, RangeAssignor()) as (leader, _),
+    ):
+        await broker.create_topic("orders", 1)
+        await broker.create_topic("refunds", 1)
+        # The assignor gives both topics to the first member.
+        await leader.assign("range", joining("a", "b", topics=["orders", "refunds"]))
+        # The subscription of one member cannot be decoded.
+        await leader.assign("range", [*joining("a"), JoinedMember("odd", None, b"")])
+        # No topic exists.
+        await leader.assign("range", joining("a", "b", topics=["missing"]))
+        assert idle_lines(caplog) == []
+
+
+async def test_members_that_wait_for_a_revocation_are_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The generation after it, which assigns all partitions, has the numbers that stay."""
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+
+    def owning(member_id: str, *owned: TopicPartition) -> JoinedMember:
+        data = encode_subscription(["orders"], owned_partitions=owned, generation_id=1)
+        return JoinedMember(member_id, None, data)
+
+    assignor = CooperativeStickyAssignor()
+    async with Broker() as broker, running_leader(broker, assignor) as (leader, _):
+        await broker.create_topic("orders", 2)
+        await leader.assign(assignor.name, [owning("a", P0, P1), *joining("b", "c")])
+        assert idle_lines(caplog) == []
+        await leader.assign(assignor.name, [owning("a", P0), *joining("b", "c")])
+        (line,) = idle_lines(caplog)
+        assert "no partition for 1 of 3 members" in line
