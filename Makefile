@@ -47,7 +47,7 @@ demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=hos
 	@$(BIN)/aiokafkawire demo
 
 # Coverage cannot see into compiled code; what touches records runs on both kernels.
-test: $(READY) ## All tests but those on real Kafka, with the coverage of each room
+test: $(READY) ## All tests but those on real Kafka, with the coverage of each folder
 	AIOKAFKAWIRE_PURE_PYTHON=1 $(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
 	@$(BIN)/python -m tests.coverage_by_package .coverage.json
 	$(PYTEST) $(TOUCH_RECORDS) $(APART) -q

@@ -80,7 +80,7 @@ def log_fields(
     """Build the `extra` argument of a log call.
 
     Args:
-        base: Fields of the client, mostly `Host.fields`.
+        base: Fields of the client, mostly `Supervisor.fields`.
         error: Adds its class, its error code and its context (broker, API, topic, ...).
         tp: Adds topic and partition.
         values: More fields, without their prefix `kafka_`. None leaves a field out.

@@ -194,6 +194,15 @@ def test_no_release_of_other_files_than_the_version(repository: Repository):
     assert repository.git("tag", "--list") == ""
 
 
+def test_each_folder_and_public_module_of_the_package_is_an_area_of_commits():
+    hook = (ROOT / ".githooks" / "commit-msg").read_text("utf-8")
+    (areas,) = re.findall(r'^AREAS="(.*)"$', hook, re.MULTILINE)
+    package = ROOT / "aiokafkawire"
+    found = [path.parent for path in package.glob("*/__init__.py")]
+    found += package.glob("[a-z]*.py")
+    assert {path.stem for path in found} <= {*areas.split("|")}
+
+
 LONG_CHANGE = "\n" * 30
 
 
