@@ -283,7 +283,7 @@ class Broker(BaseClient[BrokerState]):
         """Address that speaks Kafka 0.7.
 
         Raises:
-            KafkaError: The broker was made without `kafka07_port`.
+            KafkaError: The broker has no `kafka07_port`.
         """
         self._lifecycle.require_session()
         node = self._kafka07
@@ -308,6 +308,7 @@ class Broker(BaseClient[BrokerState]):
 
     @property
     def cluster_id(self) -> str:
+        """Id of the cluster that clients see in metadata."""
         return self._running.cluster.cluster_id
 
     @property
@@ -317,15 +318,15 @@ class Broker(BaseClient[BrokerState]):
         return {topic.name: len(topic.partitions) for topic in topics}
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the node that leads a partition, -1 if no replica is up."""
+        """Return the node id of a partition's leader; -1 if no replica is up."""
         return self._partition(topic, partition).leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the leader epoch of a partition; it rises with every leader change."""
+        """Return the leader epoch of a partition, which rises with each leader change."""
         return self._partition(topic, partition).leader_epoch
 
     def coordinator(self, key: str) -> int:
-        """Return the coordinator of a group or transactional id, -1 if no node is up."""
+        """Return the node id of the coordinator of a group or transactional id; -1 without one."""
         return self._running.cluster.coordinator(key)
 
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
@@ -345,13 +346,15 @@ class Broker(BaseClient[BrokerState]):
         return tuple(TopicPartition(each.topic, each.index) for each in found)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
-        """Return the end offset of a partition, -1 if it has no leader.
+        """Return the end offset of a partition.
 
         Args:
             topic: Name of the topic.
             partition: Index of the partition.
-            node: With `replicate`, the node whose log to look at (-1 if it has none). Defaults to
-                the leader.
+            node: Use the log of this node instead of the leader's; only with `replicate`.
+
+        Returns:
+            The offset; -1 without a leader, or without a log on the node.
         """
         found, replication = self._partition(topic, partition), self._running.replication
         here: Partition | None = found
@@ -380,7 +383,7 @@ class Broker(BaseClient[BrokerState]):
             configs: Topic configs by Kafka's names, such as `retention.ms`.
 
         Raises:
-            BrokerError: The error that the CreateTopics API answers.
+            BrokerError: With the error code of the CreateTopics API.
         """
         state = self._running
         try:
@@ -411,7 +414,7 @@ class Broker(BaseClient[BrokerState]):
         """Raise the number of partitions of a topic to `count`.
 
         Raises:
-            BrokerError: The error that the CreatePartitions API answers.
+            BrokerError: With the error code of the CreatePartitions API.
         """
         cluster = self._running.cluster
         try:
@@ -446,7 +449,7 @@ class Broker(BaseClient[BrokerState]):
         node: int | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Add a fault: answer matching requests by `action` instead of normally.
+        """Add a fault that replaces the normal handling of matching requests.
 
         Faults are tried in the order in which they were added. The first one that is not a `Delay`
         decides.
@@ -506,8 +509,8 @@ class Broker(BaseClient[BrokerState]):
 
         Args:
             node_id: Id of the node.
-            as_of: Release to answer as from now on; node by node, this is a rolling upgrade.
-                Options and stored data stay.
+            as_of: Kafka release that the node emulates from now on, for rolling upgrades. Options
+                and stored data stay.
 
         Raises:
             InvalidOption: `as_of` is not a known release.
@@ -526,7 +529,7 @@ class Broker(BaseClient[BrokerState]):
         await self._wait_for_propagation(self._running)
 
     def pause(self, node_id: int) -> None:
-        """Make a node hang: it accepts connections and requests but answers nothing.
+        """Make a node hang: it accepts connections and requests but does not respond.
 
         After `broker_session_timeout_ms`, other nodes take over what it leads and coordinates.
         """
@@ -536,7 +539,7 @@ class Broker(BaseClient[BrokerState]):
             node.spawn(self._expire_session, "session", node, self._running)
 
     def resume(self, node_id: int) -> None:
-        """End a `pause` and answer the requests that came in meanwhile."""
+        """End a `pause` and handle the requests that arrived meanwhile."""
         node, state = self._node(node_id), self._running
         node.resume()
         if node.running and node_id not in state.cluster.live:

@@ -46,7 +46,11 @@ class NameService:
             self.heal(name)
 
     async def resolve_name(self, name: str) -> list[str]:
-        """Return the hosts of a name. Raises `OSError` if there are none."""
+        """Return the hosts of a name.
+
+        Raises:
+            OSError: The name has no hosts.
+        """
         while name in self._hanging:
             await self._hanging[name].wait()
         if name in self._failing:
