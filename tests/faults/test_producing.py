@@ -518,7 +518,7 @@ async def test_a_topic_that_is_idle_is_asked_for_no_more_and_may_be_written_to_a
         for name in (topic, other):
             await producer.send_and_wait(name, b"first")
         session = producer._lifecycle.session
-        session.sender.accumulator.topics[topic].used_at -= 1_000
+        session.sender.accumulator.topics[topic].last_used_at -= 1_000
         for _ in range(2):
             session.cluster.request_update()
             deadline = anyio.current_time() + WITHIN_S
