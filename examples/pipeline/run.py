@@ -29,7 +29,7 @@ from processes import SPARK_HOME, ProcessFailed, configure, run_process, start_c
 from raw_events import PARTITIONS, RawEvent, raw_events
 
 from aiokafkawire import Broker, Producer
-from aiokafkawire.cli.demo.inputs import default_files, files_at
+from aiokafkawire.cli.demo.inputs import default_files, find_files
 from aiokafkawire.cli.error_text import CommandFailed
 
 HERE = Path(__file__).resolve().parent
@@ -244,7 +244,7 @@ def main() -> int:
     # Spark's processes are ended on SIGTERM too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        files = files_at(Path(arguments.input)) if arguments.input else default_files()
+        files = find_files(Path(arguments.input)) if arguments.input else default_files()
         events = raw_events(files, arguments.events)
         settings = Settings(len(events), len(events) // arguments.batches + 1, arguments.deadline)
         forms = list(FORMS)[2:] if arguments.cluster else list(FORMS)[:2]

@@ -1,6 +1,6 @@
-"""`aiokafkawire demo`: a cluster, a producer, a group of workers, and bad luck half way.
+"""`aiokafkawire demo`: a cluster, a producer, a group of workers, and failures half way.
 
-`inputs` reads the lines and counts them straight; `cluster` and `worker` are processes of their
-own (`children` keeps them); `results` is the workers' store; `play` tells the story, `view` shows
-it, `verdict` compares.
+`inputs` reads the lines and counts their words without Kafka; `cluster` and `worker` run as
+separate processes, which `children` manages; `results` is the workers' store; `play` runs the demo,
+`view` shows it, `verdict` compares the counts.
 """

@@ -22,7 +22,7 @@ import anyio
 from aiokafkawire.cli.error_text import one_line
 from aiokafkawire.cli.streams import InputStream, RecordSplitter
 
-__all__ = ("Child", "Children", "Commands", "tell", "until_told_to_end")
+__all__ = ("Child", "Children", "Commands", "cancel_at_end_of_stdin", "send_event")
 
 STOP_TIMEOUT_S = 10.0
 """Timeout for a child to stop."""
@@ -32,8 +32,8 @@ KILL_TIMEOUT_S = 2.0
 LOG_TAIL_BYTES = 4096
 
 
-def tell(event: str, **details: Any) -> None:
-    """Send an event from a child to the parent: a few hundred bytes, which never block a pipe."""
+def send_event(event: str, **details: Any) -> None:
+    """Send an event from a child to the parent: a few hundred bytes, which fit into the pipe."""
     line = json.dumps({"event": event, **details}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
@@ -56,10 +56,10 @@ class Commands:
         return self._lines.popleft().decode().split()
 
 
-async def until_told_to_end(scope: anyio.CancelScope) -> None:
+async def cancel_at_end_of_stdin(scope: anyio.CancelScope) -> None:
     """Cancel `scope` in a child when the parent closes stdin or has ended.
 
-    Whatever holds the child up then, it has `ORPHAN_LIMIT_S` for its goodbye.
+    After that, the process exits at the latest after `ORPHAN_LIMIT_S`.
     """
     commands = Commands()
     while await commands.next() is not None:
@@ -92,14 +92,14 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    async def listen(self, hear: Callable[[dict[str, Any]], None]) -> None:
-        """Pass the events of the child to `hear` until it ends."""
+    async def listen(self, on_event: Callable[[dict[str, Any]], None]) -> None:
+        """Pass the events of the child to `on_event` until it ends."""
         assert self._process.stdout is not None
         output = InputStream(self._process.stdout.fileno())
         splitter = RecordSplitter(b"\n")
         while chunk := await output.read():
             for line in splitter.feed(chunk):
-                hear(json.loads(line))
+                on_event(json.loads(line))
         self.ended.set()
 
     def send(self, *words: object) -> None:
@@ -134,10 +134,10 @@ class Child:
             assert pipe is not None
             pipe.close()
 
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the last line that the child wrote to stderr."""
         text = self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
-        return one_line(text.splitlines()[-1]) if text else "it said nothing"
+        return one_line(text.splitlines()[-1]) if text else "it wrote nothing to stderr"
 
 
 class Children:

@@ -1,6 +1,6 @@
 """The demo's cluster as a separate process: `python -m aiokafkawire.cli.demo.cluster`.
 
-Takes `kill NODE` and `start NODE` on stdin, ends when stdin does.
+Reads `kill NODE` and `start NODE` from stdin, and ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import anyio
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.cli.demo.children import Commands, tell
+from aiokafkawire.cli.demo.children import Commands, send_event
 from aiokafkawire.cli.run_loop import BACKENDS
 
 __all__ = ("main", "serve")
@@ -19,7 +19,7 @@ __all__ = ("main", "serve")
 async def serve(nodes: int) -> None:
     """Run the cluster and execute commands until stdin closes."""
     async with Broker(nodes, auto_create_topics=False) as broker:
-        tell("ready", servers=broker.bootstrap_servers, nodes=list(broker.nodes))
+        send_event("ready", servers=broker.bootstrap_servers, nodes=list(broker.nodes))
         commands = Commands()
         while (command := await commands.next()) is not None:
             word, node = command
@@ -27,7 +27,7 @@ async def serve(nodes: int) -> None:
                 await broker.kill(int(node))
             elif word == "start":
                 await broker.restart(int(node))
-            tell(word, node=int(node))
+            send_event(word, node=int(node))
 
 
 def main(nodes: str, backend: str) -> None:

@@ -14,8 +14,8 @@ import click
 
 from aiokafkawire.cli.common_options import backend_option
 from aiokafkawire.cli.demo.children import Children
-from aiokafkawire.cli.demo.inputs import default_files, files_at
-from aiokafkawire.cli.demo.play import Play, Settings
+from aiokafkawire.cli.demo.inputs import default_files, find_files
+from aiokafkawire.cli.demo.play import DemoSettings, Play
 from aiokafkawire.cli.demo.verdict import Verdict
 from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
 from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed
@@ -28,7 +28,7 @@ PIPE_WIDTH = 100
 STDERR = 2
 
 
-@click.command(short_help="See a group of workers survive bad luck.")
+@click.command(short_help="Watch a group of workers survive failures.")
 @click.option(
     "--input",
     "path",
@@ -42,21 +42,21 @@ STDERR = 2
     "--brokers",
     envvar="BOOTSTRAP",
     metavar="HOST:PORT,…",
-    help="Play on this Kafka and not on an embedded cluster; also BOOTSTRAP in the environment.",
+    help="Use this Kafka instead of an embedded cluster; also BOOTSTRAP in the environment.",
 )
-@click.option("--plain", is_flag=True, help="Lines and no moving picture, as in a pipe.")
+@click.option("--plain", is_flag=True, help="Print lines instead of a live view, as in a pipe.")
 @backend_option
 def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) -> int:
     """Send a text line by line, and count its words with a group of three workers.
 
-    Half way one worker is killed, another one is started, and a node of the cluster is restarted.
-    At the end the counts are compared with those made straight from the text: exits with 0 if
-    nothing was lost and nothing counted twice.
+    Half way, one worker is killed, another one is started, and a node of the cluster is restarted.
+    At the end the counts are compared with counts made without Kafka: exits with 0 if no line was
+    lost or counted twice.
     """
     require_stdout()
     if path == "":
         raise CommandFailed("INPUT is empty; give a file or a folder")
-    files = default_files() if path is None else files_at(Path(path))
+    files = default_files() if path is None else find_files(Path(path))
     console = Screen() if sys.stdout.isatty() else Screen(width=PIPE_WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="aiokafkawire-demo-"))
     children = Children(folder)
@@ -72,7 +72,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
 
     def last_resort() -> None:
         clear_up()
-        tell_end(performances)
+        report_interruption(performances)
 
     interruption.before_exit.append(last_resort)
 
@@ -80,7 +80,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         moving = console.is_terminal and not plain
         view: View = LiveView(console) if moving else PlainView(console)
         with view:
-            settings = Settings(files, brokers or None, backend, folder)
+            settings = DemoSettings(files, brokers or None, backend, folder)
             performances.append(Play(settings, children, view))
             verdicts.append(await performances[0].perform())
 
@@ -90,16 +90,18 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         children.reap_all()
         clear_up()
         if interruption.happened:
-            tell_end(performances)
+            report_interruption(performances)
     (verdict,) = verdicts
     console.print(verdict_table(performances[0].truth, verdict))
     print(verdict.last_line, flush=True)
     return OK if verdict.good else FAILED
 
 
-def tell_end(performances: Sequence[Play]) -> None:
+def report_interruption(performances: Sequence[Play]) -> None:
     """Report on stderr what remains after a signal. Takes no locks: signal handlers call it."""
     left = next((play.left_behind for play in performances if play.left_behind), None)
-    text = "everything it made is removed" if left is None else f"{left} may be left"
+    text = (
+        "topics and files of the demo are removed" if left is None else f"{left} may not be deleted"
+    )
     with contextlib.suppress(OSError):
         os.write(STDERR, f"aiokafkawire: interrupted; {text}\n".encode())

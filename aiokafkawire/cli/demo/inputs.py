@@ -15,10 +15,10 @@ from aiokafkawire.cli.error_text import CommandFailed
 __all__ = (
     "MAX_LINE_BYTES",
     "Truth",
-    "count_straight",
+    "count_without_kafka",
     "count_words",
     "default_files",
-    "files_at",
+    "find_files",
     "lines",
 )
 
@@ -37,15 +37,15 @@ def default_files() -> list[Path]:
     return [path for path in _walk(root) if path.suffix == ".py"]
 
 
-def files_at(path: Path) -> list[Path]:
+def find_files(path: Path) -> list[Path]:
     """Return a file, or all files in a folder. Raises `CommandFailed` if there is no input."""
-    files = _files_at(path)
+    files = _list_files(path)
     if next(lines(files), None) is None:
         raise CommandFailed(f"{path} is empty; give another INPUT")
     return files
 
 
-def _files_at(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     if path.is_dir():
         files = list(_walk(path))
         if not files:
@@ -54,7 +54,9 @@ def _files_at(path: Path) -> list[Path]:
     if not path.exists():
         raise CommandFailed(f"{path} does not exist; give another INPUT")
     if not path.is_file():
-        raise CommandFailed(f"{path} is neither a file nor a folder: it could not be read twice")
+        raise CommandFailed(
+            f"{path} is neither a file nor a folder: the demo reads its input twice"
+        )
     return [path]
 
 
@@ -89,7 +91,7 @@ class Truth:
     words: Counter[bytes] = field(default_factory=Counter)
 
 
-def count_straight(files: Iterable[Path]) -> Iterator[Truth]:
+def count_without_kafka(files: Iterable[Path]) -> Iterator[Truth]:
     """Read all files once; yield the same growing `Truth`, complete at the end.
 
     Raises `OSError` for a file that cannot be read.

@@ -1,4 +1,4 @@
-"""The story: a cluster, a producer, three workers, bad luck half way, and the end of it."""
+"""Run the demo: a cluster, a producer, three workers, failures half way, and the comparison."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import anyio
 import anyio.abc
 
 from aiokafkawire.cli.demo.children import Child, Children
-from aiokafkawire.cli.demo.inputs import Truth, count_straight, lines
+from aiokafkawire.cli.demo.inputs import Truth, count_without_kafka, lines
 from aiokafkawire.cli.demo.results import Results
-from aiokafkawire.cli.demo.stage import Event, Stage, Worker
-from aiokafkawire.cli.demo.topic import Topic
+from aiokafkawire.cli.demo.stage import DemoEvent, Stage, Worker
+from aiokafkawire.cli.demo.topic import DemoTopic
 from aiokafkawire.cli.demo.verdict import Verdict, judge
 from aiokafkawire.cli.demo.view import View
 from aiokafkawire.cli.error_text import CommandFailed
@@ -23,14 +23,14 @@ from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import checkpoint
 
-__all__ = ("GROUP", "NODES", "PARTITIONS", "WORKERS", "Play", "Settings")
+__all__ = ("GROUP", "NODES", "PARTITIONS", "WORKERS", "DemoSettings", "Play")
 
 PARTITIONS = 12
 WORKERS = 3
 NODES = 3
 GROUP = "aiokafkawire-demo"
 
-PATIENCE_S = 60.0
+NO_PROGRESS_TIMEOUT_S = 60.0
 """Timeout without progress, after which the demo fails. A dead worker's session ends after 6 s."""
 
 NODE_DOWN_S = 2.0
@@ -40,7 +40,7 @@ BATCH_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DemoSettings:
     """Options of the demo; without `bootstrap` it starts its own cluster."""
 
     files: list[Path]
@@ -52,27 +52,27 @@ class Settings:
 class Play:
     """One run of the demo."""
 
-    def __init__(self, settings: Settings, children: Children, view: View) -> None:
+    def __init__(self, settings: DemoSettings, children: Children, view: View) -> None:
         self.stage = Stage(partitions=PARTITIONS)
         self.truth = Truth()
         self._settings = settings
         self._children = children
         self._view = view
         self._began = anyio.current_time()
-        self._topic: Topic | None = None
+        self._topic: DemoTopic | None = None
         self._cast: dict[str, Child] = {}
         self._half_way = anyio.Event()
-        self._news = anyio.Event()
+        self._progress = anyio.Event()
 
     async def perform(self) -> Verdict:
         """Run the demo. Raises `CommandFailed` or a `KafkaError`, also inside an ExceptionGroup."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._show)
             servers = self._settings.bootstrap or await self._start_cluster(group)
-            self._tell(f"the cluster is at {servers}")
+            self._add_event(f"the cluster is at {servers}")
             await self._read_input()
             name = f"{GROUP}-{os.getpid()}-{os.urandom(3).hex()}"
-            self._topic = Topic(servers, name, PARTITIONS)
+            self._topic = DemoTopic(servers, name, PARTITIONS)
             async with self._topic:
                 await self._play(group, servers, name)
                 await self._end()
@@ -90,8 +90,8 @@ class Play:
     def _now(self) -> float:
         return anyio.current_time() - self._began
 
-    def _tell(self, text: str) -> None:
-        event = Event(self._now(), text)
+    def _add_event(self, text: str) -> None:
+        event = DemoEvent(self._now(), text)
         self.stage.events.append(event)
         self._view.event(event)
 
@@ -100,33 +100,34 @@ class Play:
             self._view.show(self.stage, self._now())
             await anyio.sleep(SHOW_EVERY_S)
 
-    # --- the beginning -----------------------------------------------------------------------
+    # --- start ---
 
     async def _read_input(self) -> None:
         count = len(self._settings.files)
-        self._tell(f"reading {count:,} file{'s' if count > 1 else ''} and counting words straight")
-        for truth in count_straight(self._settings.files):
+        files = f"{count:,} file{'s' if count > 1 else ''}"
+        self._add_event(f"reading {files} and counting their words without Kafka")
+        for truth in count_without_kafka(self._settings.files):
             self.truth = truth
             await checkpoint()
         self.stage.total = self.truth.lines
-        self._tell(f"{self.truth.lines:,} lines, {self.truth.words.total():,} words")
+        self._add_event(f"{self.truth.lines:,} lines, {self.truth.words.total():,} words")
 
     async def _start_cluster(self, group: anyio.abc.TaskGroup) -> str:
         module = "aiokafkawire.cli.demo.cluster"
         child = self._children.start("cluster", module, NODES, self._settings.backend)
         servers: list[str] = []
 
-        def hear(told: dict[str, Any]) -> None:
-            if told["event"] == "ready":
-                servers.append(told["servers"])
-                self.stage.nodes.update(dict.fromkeys(told["nodes"], True))
+        def on_event(report: dict[str, Any]) -> None:
+            if report["event"] == "ready":
+                servers.append(report["servers"])
+                self.stage.nodes.update(dict.fromkeys(report["nodes"], True))
             else:
-                self.stage.nodes[told["node"]] = told["event"] == "start"
+                self.stage.nodes[report["node"]] = report["event"] == "start"
 
         self._cast["cluster"] = child
-        group.start_soon(self._listen, child, hear)
+        group.start_soon(self._listen, child, on_event)
         await self._until(lambda: bool(servers), "the cluster to start")
-        self._tell(f"a cluster of {NODES} nodes is up")
+        self._add_event(f"a cluster of {NODES} nodes is up")
         return servers[0]
 
     def _start_worker(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> str:
@@ -140,27 +141,27 @@ class Play:
             self._settings.backend,
         )
 
-        def hear(told: dict[str, Any]) -> None:
-            if text := self.stage.hear(name, told):
-                self._tell(text)
+        def on_event(report: dict[str, Any]) -> None:
+            if text := self.stage.apply(name, report):
+                self._add_event(text)
 
         self._cast[name] = child
         self.stage.workers[name] = Worker(name, child.pid)
-        group.start_soon(self._listen, child, hear)
+        group.start_soon(self._listen, child, on_event)
         return name
 
-    async def _listen(self, child: Child, hear: Callable[[dict[str, Any]], None]) -> None:
-        def take_in(told: dict[str, Any]) -> None:
-            hear(told)
-            self._moved()
+    async def _listen(self, child: Child, on_event: Callable[[dict[str, Any]], None]) -> None:
+        def take_in(report: dict[str, Any]) -> None:
+            on_event(report)
+            self._notify()
 
         await child.listen(take_in)
         if not child.expected_to_end:
             raise CommandFailed(
-                f"the process of {child.name} ended by itself: {child.last_words()}"
+                f"the process of {child.name} ended by itself: {child.last_stderr_line()}"
             )
 
-    # --- the middle --------------------------------------------------------------------------
+    # --- workers, producer and failures ---
 
     async def _play(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
         names = [self._start_worker(group, servers, topic) for _ in range(WORKERS)]
@@ -171,7 +172,7 @@ class Play:
         await self._until(
             lambda: self.stage.processed >= self.stage.sent, "all records to be counted"
         )
-        self._tell("all lines are counted")
+        self._add_event("all lines are counted")
 
     async def _feed(self, servers: str, topic: str) -> None:
         half = self.truth.lines // 2
@@ -193,9 +194,9 @@ class Play:
         self._half_way.set()
         if failed is not None:
             self.stage.sent -= failed.count
-            self._tell(str(failed))
-        self._moved()
-        self._tell(f"all {self.stage.sent:,} lines are sent")
+            self._add_event(str(failed))
+        self._notify()
+        self._add_event(f"all {self.stage.sent:,} lines are sent")
 
     async def _disturb(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
         await self._half_way.wait()
@@ -203,10 +204,12 @@ class Play:
         self._cast[victim].kill()
         worker = self.stage.workers[victim]
         worker.state, worker.partitions = "killed", ()
-        self._tell(f"half way: killed {victim} (process {worker.pid}) without a goodbye")
-        self._tell("others get its partitions when its session is over, within 6 s")
+        self._add_event(
+            f"half way: killed {victim} (process {worker.pid}); it cannot leave the group"
+        )
+        self._add_event("the others get its partitions after its session timeout of 6 s")
         name = self._start_worker(group, servers, topic)
-        self._tell(f"started {name}")
+        self._add_event(f"started {name}")
         if "cluster" in self._cast:
             await self._restart_node(max(self.stage.nodes))
         alive = [name for name, worker in self.stage.workers.items() if worker.state != "killed"]
@@ -215,19 +218,19 @@ class Play:
     async def _restart_node(self, node: int) -> None:
         cluster = self._cast["cluster"]
         cluster.send("kill", node)
-        await self._until(lambda: not self.stage.nodes[node], f"node {node} to end")
-        self._tell(f"took down node {node}")
+        await self._until(lambda: not self.stage.nodes[node], f"node {node} to stop")
+        self._add_event(f"stopped node {node}")
         await anyio.sleep(NODE_DOWN_S)
         cluster.send("start", node)
-        await self._until(lambda: self.stage.nodes[node], f"node {node} to come back")
-        self._tell(f"node {node} is back")
+        await self._until(lambda: self.stage.nodes[node], f"node {node} to restart")
+        self._add_event(f"node {node} is up again")
 
-    # --- the end -----------------------------------------------------------------------------
+    # --- end ---
 
     async def _end(self) -> None:
         async def stop(name: str) -> None:
             if not await self._cast[name].stop():
-                self._tell(f"{name} did not end when asked to, and was killed")
+                self._add_event(f"{name} did not stop in time and was killed")
 
         async with anyio.create_task_group() as stopping:
             for worker in self.stage.workers.values():
@@ -242,26 +245,26 @@ class Play:
         finally:
             results.close()
 
-    # --- waiting -----------------------------------------------------------------------------
+    # --- waiting ---
 
     def _owned_by(self, names: list[str]) -> bool:
         """Return True if exactly these workers own all partitions, each at least one."""
         owners = self.stage.owners
         return len(owners) == PARTITIONS and set(owners.values()) == set(names)
 
-    def _moved(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    def _notify(self) -> None:
+        self._progress.set()
+        self._progress = anyio.Event()
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a condition of the stage. Raises `CommandFailed` without progress."""
         while not condition():
             before = self.stage.sent
-            with anyio.move_on_after(PATIENCE_S):
-                await self._news.wait()
+            with anyio.move_on_after(NO_PROGRESS_TIMEOUT_S):
+                await self._progress.wait()
                 continue
             if self.stage.sent == before:
                 raise CommandFailed(
-                    f"waited {PATIENCE_S:.0f} s in vain for {what};"
-                    " check that the machine and the brokers have time to work"
+                    f"no progress for {NO_PROGRESS_TIMEOUT_S:.0f} s while waiting for {what};"
+                    " check the load of the machine and of the brokers"
                 )

@@ -1,10 +1,10 @@
-"""The workers' results, kept together with the offsets that they stand for.
+"""Store of the workers' results, together with the offsets of the counted records.
 
-One SQLite file, one row a partition with the offset of the next record to count. A worker adds
-what it counted from records [first, next) in one transaction that moves that offset from `first`
-to `next`; if the offset is not `first` any more, somebody else has counted those records, and
-nothing is added. So a record counts once, however often it is delivered, and whoever believes it
-still owns a partition is found out by the store.
+One SQLite file with one row per partition: the offset of the next record to count. A worker adds
+its counts of records [first, next) in one transaction that moves this offset from `first` to
+`next`. If the offset is not `first`, another worker has counted the records, and nothing is added.
+So each record counts once, however often it is delivered, even if a worker wrongly believes to own
+a partition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ create table if not exists line (
 class Tally:
     """Word counts of the records of one partition from `first_offset` to `next_offset`.
 
-    `lines` are the numbers of the input's lines that they were.
+    `lines` are the line numbers of the records in the input.
     """
 
     partition: int

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ("RATE_WINDOW_S", "Event", "Rate", "Stage", "Worker")
+__all__ = ("RATE_WINDOW_S", "DemoEvent", "Rate", "Stage", "Worker")
 
 RATE_WINDOW_S = 2.0
 MAX_EVENTS = 100
@@ -42,7 +42,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class DemoEvent:
     """An event, `at` seconds after the start."""
 
     at: float
@@ -59,7 +59,7 @@ class Stage:
     positions: dict[int, int] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[int, bool] = field(default_factory=dict)
-    events: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+    events: deque[DemoEvent] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
 
     @property
     def processed(self) -> int:
@@ -79,25 +79,25 @@ class Stage:
             for partition in worker.partitions
         }
 
-    def hear(self, name: str, told: Mapping[str, Any]) -> str | None:
+    def apply(self, name: str, report: Mapping[str, Any]) -> str | None:
         """Apply an event of a worker; return a sentence if it is worth showing."""
         worker = self.workers[name]
-        for text, position in told.get("positions", {}).items():
+        for text, position in report.get("positions", {}).items():
             partition = int(text)
             self.positions[partition] = max(self.positions.get(partition, 0), position)
-        event = told["event"]
+        event = report["event"]
         if event == "counted":
-            worker.processed += told["records"]
+            worker.processed += report["records"]
         elif event == "late":
-            late = told["partitions"]
+            late = report["partitions"]
             were = "partition" if len(late) == 1 else "partitions"
             was = "was" if len(late) == 1 else "were"
-            return f"{name} came late: {were} {ranges(late)} {was} counted by another"
+            return f"{name} was too late: {were} {ranges(late)} {was} counted by another worker"
         elif worker.state in OVER:
             return None
         elif event == "assigned":
             worker.state = "working"
-            worker.partitions = tuple(told["partitions"])
+            worker.partitions = tuple(report["partitions"])
             return f"{name} has partitions {ranges(worker.partitions)}"
         elif event == "revoked":
             worker.state = "rebalancing"

@@ -1,4 +1,4 @@
-"""Topic of the demo, which exists only during the demo."""
+"""DemoTopic of the demo, which exists only during the demo."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiokafkawire.wire import ErrorCode, error_for
 from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
 
-__all__ = ("Topic",)
+__all__ = ("DemoTopic",)
 
 MAX_REPLICAS = 3
 TIMEOUT_S = 20.0
@@ -29,10 +29,10 @@ LAST_WITH_NAMES = 5
 logger = logging.getLogger("aiokafkawire.cli")
 
 
-class Topic:
-    """Made on entering, deleted on leaving, within bounds, whatever happened in between.
+class DemoTopic:
+    """Creates the topic on entry and deletes it on exit, with timeouts.
 
-    `may_exist` from when it is asked for until a broker has confirmed that it is deleted.
+    `may_exist` is True from the request to create it until a broker has confirmed the deletion.
     """
 
     def __init__(self, servers: str, name: str, partitions: int) -> None:

@@ -13,8 +13,15 @@ __all__ = ("Verdict", "judge")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`processed` counts each line that was counted at least once, `wrong_words` the words whose
-    count is another than the input's; `counts` are the workers'.
+    """The result of the demo.
+
+    Attributes:
+        sent: Lines sent.
+        processed: Lines counted at least once.
+        lost: Lines never counted.
+        counted_twice: Surplus counts of lines.
+        wrong_words: Words whose count differs from the input's.
+        counts: The workers' word counts.
     """
 
     sent: int
@@ -55,8 +62,8 @@ def judge(
 ) -> Verdict:
     """Compare line by line and word by word.
 
-    A line counted n times counts n - 1 times as counted twice. A line that was never sent, or is
-    none of the input's, makes the words wrong, so that nothing cancels out.
+    A line counted n times adds n - 1 to `counted_twice`. A line number beyond the input adds to
+    `wrong_words`.
     """
     seen = bytearray(truth.lines)
     again = strangers = 0

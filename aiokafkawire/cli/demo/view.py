@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiokafkawire.cli.demo.inputs import Truth
-from aiokafkawire.cli.demo.stage import Event, Rate, Stage, ranges
+from aiokafkawire.cli.demo.stage import DemoEvent, Rate, Stage, ranges
 from aiokafkawire.cli.demo.verdict import Verdict
 
 __all__ = ("LiveView", "PlainView", "Screen", "View", "verdict_table")
@@ -33,7 +33,7 @@ class Screen(Console):
     """Console that raises an error when its reader has exited, instead of ending the process."""
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+        raise BrokenPipeError(errno.EPIPE, "the reader of the output has exited")
 
 
 class View(Protocol):
@@ -48,7 +48,7 @@ class View(Protocol):
         traceback: TracebackType | None,
     ) -> None: ...
 
-    def event(self, event: Event) -> None: ...
+    def event(self, event: DemoEvent) -> None: ...
 
     def show(self, stage: Stage, now: float) -> None:
         """Show the stage `now` seconds after the start."""
@@ -74,7 +74,7 @@ class PlainView:
     ) -> None:
         return
 
-    def event(self, event: Event) -> None:
+    def event(self, event: DemoEvent) -> None:
         self._line(f"{event.at:6.1f} s  {event.text}")
 
     def show(self, stage: Stage, now: float) -> None:
@@ -117,7 +117,7 @@ class LiveView:
     ) -> None:
         self._live.__exit__(exc_type, exc, traceback)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: DemoEvent) -> None:
         """Do nothing: the picture contains the events."""
 
     def show(self, stage: Stage, now: float) -> None:
@@ -203,7 +203,7 @@ def _partitions(stage: Stage, *, narrow: bool) -> Table:
 
 def verdict_table(truth: Truth, verdict: Verdict) -> Table:
     """Return the final comparison: counts through Kafka beside counts without it."""
-    table = Table("", title="counted through Kafka, and straight from the input")
+    table = Table("", title="counted through Kafka, and without Kafka")
     table.columns[0].no_wrap, table.columns[0].max_width = True, MAX_LABEL_WIDTH
     table.add_column("Kafka", justify="right")
     table.add_column("input", justify="right")

@@ -1,7 +1,7 @@
 """One worker of the demo, a process: `python -m aiokafkawire.cli.demo.worker`.
 
-Counts the words of the partitions that its group gives it, and keeps the counts together with the
-offsets that they stand for; see `results`. Ends when stdin does.
+Counts the words of its assigned partitions, and stores the counts together with the offsets of the
+counted records; see `results`. Ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from aiokafkawire.cli.demo.children import tell, until_told_to_end
+from aiokafkawire.cli.demo.children import cancel_at_end_of_stdin, send_event
 from aiokafkawire.cli.demo.inputs import count_words
 from aiokafkawire.cli.demo.results import Results, Tally
 from aiokafkawire.cli.run_loop import BACKENDS
@@ -23,7 +23,7 @@ from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("WordCounter", "main", "tally_of", "work")
+__all__ = ("WordCounter", "main", "make_tally", "work")
 
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 1_000
@@ -45,7 +45,7 @@ class WordCounter(RebalanceListener):
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Seek to the positions in the results, regardless of committed offsets."""
         await self._find(partitions)
-        tell(
+        send_event(
             "assigned",
             partitions=sorted(tp.partition for tp in self._positions),
             positions=_by_number(self._positions),
@@ -55,7 +55,7 @@ class WordCounter(RebalanceListener):
         """Do nothing: all delivered records are already counted and stored."""
         for tp in partitions:
             self._positions.pop(tp, None)
-        tell("revoked")
+        send_event("revoked")
 
     async def run(self) -> None:
         """Count until cancelled."""
@@ -66,16 +66,16 @@ class WordCounter(RebalanceListener):
 
     async def _count(self, given: dict[TopicPartition, Records]) -> None:
         tallies = [
-            tally_of(records, self._positions[tp]) for tp, records in given.items() if records
+            make_tally(records, self._positions[tp]) for tp, records in given.items() if records
         ]
         late = set(await anyio.to_thread.run_sync(self._results.add, tallies))
         for tp, records in given.items():
             self._positions[tp] = records.next_offset
         if late:
-            tell("late", partitions=sorted(late))
+            send_event("late", partitions=sorted(late))
             await self._find([tp for tp in given if tp.partition in late])
         counted = {tp: self._positions[tp] for tp in given if tp.partition not in late}
-        tell(
+        send_event(
             "counted",
             records=sum(len(tally.lines) for tally in tallies if tally.partition not in late),
             positions=_by_number(counted),
@@ -84,7 +84,7 @@ class WordCounter(RebalanceListener):
             await self._consumer.commit(counted)
         except CommitFailed:
             # For Kafka's tools only: the results store their own offsets.
-            tell("uncommitted")
+            send_event("uncommitted")
 
     async def _find(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:
@@ -93,7 +93,7 @@ class WordCounter(RebalanceListener):
             self._consumer.seek(tp, position)
 
 
-def tally_of(records: Records, first_offset: int) -> Tally:
+def make_tally(records: Records, first_offset: int) -> Tally:
     """Count the records of one partition that were fetched from `first_offset`."""
     return Tally(
         partition=records.partition,
@@ -113,7 +113,7 @@ async def work(servers: str, topic: str, path: Path) -> None:
     results = Results(path)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(until_told_to_end, group.cancel_scope)
+            group.start_soon(cancel_at_end_of_stdin, group.cancel_scope)
             await _count(servers, topic, results)
     finally:
         results.close()

@@ -14,21 +14,21 @@ from aiokafkawire.cli.demo.children import Child, Children
 
 ECHO = """
 import anyio
-from aiokafkawire.cli.demo.children import Commands, tell
+from aiokafkawire.cli.demo.children import Commands, send_event
 
 async def main():
-    tell("ready")
+    send_event("ready")
     commands = Commands()
     while (words := await commands.next()) is not None:
-        tell("heard", words=words)
+        send_event("received", words=words)
 
 anyio.run(main)
 """
 DEAF = """
 import signal, sys, time
-from aiokafkawire.cli.demo.children import tell
+from aiokafkawire.cli.demo.children import send_event
 print("a warning", "the last words", sep="\\n", file=sys.stderr, flush=True)
-tell("ready")
+send_event("ready")
 time.sleep(600)
 """
 
@@ -52,44 +52,46 @@ def alive(pid: int) -> bool:
     return True
 
 
-async def events_of(child: Child, told: list[dict[str, Any]], ready: anyio.Event) -> None:
-    def hear(event: dict[str, Any]) -> None:
-        told.append(event)
+async def events_of(child: Child, events: list[dict[str, Any]], ready: anyio.Event) -> None:
+    def on_event(event: dict[str, Any]) -> None:
+        events.append(event)
         ready.set()
 
-    await child.listen(hear)
+    await child.listen(on_event)
 
 
-async def test_a_child_hears_and_tells_and_ends_when_asked(children: Children) -> None:
+async def test_a_child_exchanges_messages_and_stops_when_asked(children: Children) -> None:
     child = children.start("echo", "kw_echo")
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     ready = anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(events_of, child, told, ready)
+        group.start_soon(events_of, child, events, ready)
         child.send("kill", 3)
         child.send("start", 3)
         assert await child.stop()
-    assert [event.get("words") for event in told] == [None, ["kill", "3"], ["start", "3"]]
+    assert [event.get("words") for event in events] == [None, ["kill", "3"], ["start", "3"]]
     child.send("late")
     assert child.expected_to_end
     children.reap_all()
     assert not alive(child.pid)
 
 
-async def test_a_deaf_child_is_killed(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_does_not_stop_is_killed(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("aiokafkawire.cli.demo.children.STOP_TIMEOUT_S", 0.05)
     child = children.start("deaf one", "kw_deaf")
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     ready = anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(events_of, child, told, ready)
+        group.start_soon(events_of, child, events, ready)
         await ready.wait()
         assert not await child.stop()
-    assert told == [{"event": "ready"}]
-    assert child.last_words() == "the last words"
+    assert events == [{"event": "ready"}]
+    assert child.last_stderr_line() == "the last words"
 
 
-async def test_killing_all_leaves_nobody(children: Children) -> None:
+async def test_kill_all_ends_every_child(children: Children) -> None:
     started = [children.start(f"n{number}", "kw_deaf") for number in range(3)]
     assert all(alive(child.pid) for child in started)
     assert os.getpgid(started[0].pid) != os.getpgid(0)
@@ -99,7 +101,7 @@ async def test_killing_all_leaves_nobody(children: Children) -> None:
     assert not any(alive(child.pid) for child in started)
 
 
-def test_a_child_that_said_nothing(children: Children) -> None:
+def test_the_last_stderr_line_of_a_silent_child(children: Children) -> None:
     child = children.start("echo", "kw_echo")
     children.reap_all()
-    assert child.last_words() == "it said nothing"
+    assert child.last_stderr_line() == "it wrote nothing to stderr"

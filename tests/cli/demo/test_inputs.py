@@ -9,17 +9,17 @@ import pytest
 from aiokafkawire.cli.demo.inputs import (
     MAX_LINE_BYTES,
     Truth,
-    count_straight,
+    count_without_kafka,
     count_words,
     default_files,
-    files_at,
+    find_files,
     lines,
 )
 from aiokafkawire.cli.error_text import CommandFailed
 
 
 def truth_of(files: list[Path]) -> Truth:
-    return list(count_straight(files))[-1]
+    return list(count_without_kafka(files))[-1]
 
 
 def test_the_default_is_the_source_of_the_standard_library() -> None:
@@ -33,7 +33,7 @@ def test_the_default_is_the_source_of_the_standard_library() -> None:
 def test_lines_come_in_order_without_their_newlines(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"three\n\nlast")
     (tmp_path / "a").write_bytes(b"one two\ntwo\r\n")
-    files = files_at(tmp_path)
+    files = find_files(tmp_path)
     assert list(lines(files)) == [b"one two", b"two\r", b"three", b"", b"last"]
     truth = truth_of(files)
     assert truth.lines == 5
@@ -48,11 +48,11 @@ def test_a_very_long_line_counts_as_several(tmp_path: Path) -> None:
     assert truth_of([path]).lines == 4
 
 
-def test_counting_in_chunks_is_counting_at_once(tmp_path: Path) -> None:
+def test_counting_in_chunks_gives_the_same_counts(tmp_path: Path) -> None:
     path = tmp_path / "many"
     path.write_bytes(b"".join(b"word%d and more\n" % (n % 100) for n in range(40_000)))
     assert path.stat().st_size > 2 * MAX_LINE_BYTES
-    assert len(list(count_straight([path]))) > 2
+    assert len(list(count_without_kafka([path]))) > 2
     assert truth_of([path]).words == count_words(lines([path]))
 
 
@@ -64,8 +64,8 @@ def test_words() -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "fifo", "empty"])
-def test_what_cannot_be_read_twice_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_input_that_cannot_be_read_twice_is_an_error(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "empty").mkdir()
     with pytest.raises(CommandFailed, match=name):
-        files_at(tmp_path / name)
+        find_files(tmp_path / name)

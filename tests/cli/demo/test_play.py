@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aiokafkawire.cli.demo import play
 from aiokafkawire.cli.demo.children import Children
-from aiokafkawire.cli.demo.play import Play, Settings
+from aiokafkawire.cli.demo.play import DemoSettings, Play
 from aiokafkawire.cli.demo.stage import Stage
 from aiokafkawire.cli.demo.view import PlainView
 from aiokafkawire.cli.error_text import CommandFailed
@@ -24,14 +24,14 @@ def children(tmp_path: Path) -> Iterator[Children]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> DemoSettings:
     text = tmp_path / "text"
     text.write_bytes(b"one two\nthree\n")
-    return Settings([text], None, "asyncio", tmp_path)
+    return DemoSettings([text], None, "asyncio", tmp_path)
 
 
 class Assassin(PlainView):
-    """A view that kills a worker which nobody meant to kill."""
+    """A view that kills a worker unexpectedly."""
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True))
@@ -52,17 +52,21 @@ def failures(group: BaseExceptionGroup[BaseException]) -> list[str]:
 
 @pytest.mark.slow
 async def test_a_worker_that_dies_by_itself_ends_the_demo(
-    settings: Settings, children: Children
+    settings: DemoSettings, children: Children
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
         await Play(settings, children, Assassin()).perform()
-    assert failures(raised.value) == ["the process of worker 2 ended by itself: it said nothing"]
+    assert failures(raised.value) == [
+        "the process of worker 2 ended by itself: it wrote nothing to stderr"
+    ]
 
 
-async def test_a_demo_that_does_not_move_on_ends(
-    settings: Settings, children: Children, monkeypatch: pytest.MonkeyPatch
+async def test_a_demo_without_progress_fails(
+    settings: DemoSettings, children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(play, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(play, "NO_PROGRESS_TIMEOUT_S", 0.01)
     with pytest.raises(ExceptionGroup) as raised:
         await Play(settings, children, PlainView(Console(quiet=True))).perform()
-    assert raised.group_contains(CommandFailed, match="in vain for the cluster to start")
+    assert raised.group_contains(
+        CommandFailed, match="no progress for .* while waiting for the cluster to start"
+    )

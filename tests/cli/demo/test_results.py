@@ -42,7 +42,7 @@ def test_results_and_positions_move_together(path: Path) -> None:
     results.close()
 
 
-def test_records_that_somebody_else_counted_do_not_count_again(path: Path) -> None:
+def test_records_counted_by_another_worker_do_not_count_again(path: Path) -> None:
     ours, theirs = Results(path), Results(path)
     assert ours.add([tally(0, 0, 5, a=1)]) == []
     assert theirs.add([tally(0, 0, 5, a=1), tally(1, 0, 1, b=1)]) == [0]
@@ -54,7 +54,7 @@ def test_records_that_somebody_else_counted_do_not_count_again(path: Path) -> No
     theirs.close()
 
 
-def test_what_fails_half_way_leaves_nothing(path: Path) -> None:
+def test_a_failed_transaction_changes_nothing(path: Path) -> None:
     results = Results(path)
     bad = tally(1, 0, 1, a=1)
     bad.words[b"x"] = "many"  # type: ignore[assignment]

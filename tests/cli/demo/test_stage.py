@@ -13,37 +13,37 @@ def stage() -> Stage:
     return stage
 
 
-def test_a_worker_tells_what_it_has_and_did(stage: Stage) -> None:
-    text = stage.hear("worker 1", {"event": "assigned", "partitions": [0, 1, 3], "positions": {}})
+def test_events_of_a_worker_are_applied(stage: Stage) -> None:
+    text = stage.apply("worker 1", {"event": "assigned", "partitions": [0, 1, 3], "positions": {}})
     assert text == "worker 1 has partitions 0-1, 3"
     assert stage.owners == {0: "worker 1", 1: "worker 1", 3: "worker 1"}
-    told = {"event": "counted", "records": 7, "positions": {"0": 4, "3": 3}}
-    assert stage.hear("worker 1", told) is None
+    report = {"event": "counted", "records": 7, "positions": {"0": 4, "3": 3}}
+    assert stage.apply("worker 1", report) is None
     assert (stage.processed, stage.lag, stage.workers["worker 1"].processed) == (7, 43, 7)
-    stage.hear("worker 1", {"event": "revoked"})
+    stage.apply("worker 1", {"event": "revoked"})
     assert stage.owners == {}
 
 
 def test_positions_come_with_an_assignment_and_never_go_back(stage: Stage) -> None:
-    stage.hear("worker 2", {"event": "assigned", "partitions": [0], "positions": {"0": 9}})
-    stage.hear("worker 1", {"event": "counted", "records": 2, "positions": {"0": 5}})
+    stage.apply("worker 2", {"event": "assigned", "partitions": [0], "positions": {"0": 9}})
+    stage.apply("worker 1", {"event": "counted", "records": 2, "positions": {"0": 5}})
     assert stage.processed == 9
 
 
-def test_what_a_killed_worker_told_last_gives_it_nothing(stage: Stage) -> None:
+def test_late_events_of_a_killed_worker_are_ignored(stage: Stage) -> None:
     stage.workers["worker 1"].state = "killed"
-    stage.hear("worker 1", {"event": "assigned", "partitions": [0], "positions": {"0": 2}})
+    stage.apply("worker 1", {"event": "assigned", "partitions": [0], "positions": {"0": 2}})
     assert stage.owners == {}
     assert stage.processed == 2
     assert stage.workers["worker 1"].state == "killed"
 
 
-def test_being_late_is_news(stage: Stage) -> None:
-    text = stage.hear("worker 1", {"event": "late", "partitions": [2]})
-    assert text == "worker 1 came late: partition 2 was counted by another"
+def test_a_late_worker_is_shown(stage: Stage) -> None:
+    text = stage.apply("worker 1", {"event": "late", "partitions": [2]})
+    assert text == "worker 1 was too late: partition 2 was counted by another worker"
 
 
-def test_rates_are_of_the_last_moments() -> None:
+def test_rates_cover_the_last_seconds() -> None:
     rate = Rate()
     assert rate.note(0.0, 0) == 0.0
     assert rate.note(1.0, 100) == 100.0

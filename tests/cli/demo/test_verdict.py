@@ -10,7 +10,7 @@ from aiokafkawire.cli.demo.verdict import judge
 TRUTH = Truth(lines=4, size_bytes=20, words=Counter({b"a": 3, b"b": 1}))
 
 
-def test_all_is_well() -> None:
+def test_equal_counts_are_a_success() -> None:
     verdict = judge(TRUTH, 4, [[0, 2], [1], [3]], Counter({b"a": 3, b"b": 1}))
     assert verdict.good
     assert verdict.last_line == "sent 4, processed 4, lost 0, counted twice 0"
@@ -37,7 +37,7 @@ def test_all_is_well() -> None:
         ([[0, 1, 2, 3, 9]], {b"a": 3, b"b": 1}, "sent 4, processed 4, lost 0, counted twice 0"),
     ],
 )
-def test_what_is_wrong_shows(
+def test_differences_are_reported(
     numbers: list[list[int]], words: dict[bytes, int], last_line: str
 ) -> None:
     verdict = judge(TRUTH, 4, numbers, Counter(words))
@@ -45,5 +45,5 @@ def test_what_is_wrong_shows(
     assert verdict.last_line == last_line
 
 
-def test_what_was_not_sent_is_no_success() -> None:
+def test_unsent_lines_are_a_failure() -> None:
     assert not judge(TRUTH, 3, [[0, 1, 2, 3]], Counter({b"a": 3, b"b": 1})).good

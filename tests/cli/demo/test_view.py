@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from aiokafkawire.cli.demo.inputs import Truth
-from aiokafkawire.cli.demo.stage import Event, Stage, Worker
+from aiokafkawire.cli.demo.stage import DemoEvent, Stage, Worker
 from aiokafkawire.cli.demo.verdict import judge
 from aiokafkawire.cli.demo.view import LINE_EVERY_S, LiveView, PlainView, verdict_table
 
@@ -25,7 +25,7 @@ def stage() -> Stage:
     stage.workers["worker 1"].partitions = ()
     stage.positions = dict.fromkeys(range(12), 40_000)
     for number in range(20):
-        stage.events.append(Event(float(number), f"event {number}"))
+        stage.events.append(DemoEvent(float(number), f"event {number}"))
     return stage
 
 
@@ -34,7 +34,7 @@ def test_plain_lines_come_once_a_second(stage: Stage) -> None:
     with PlainView(console) as view:
         for tick in range(8):
             view.show(stage, tick * LINE_EVERY_S / 4)
-        view.event(Event(2.0, "[bold]killed[/bold]"))
+        view.event(DemoEvent(2.0, "[bold]killed[/bold]"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == 3
     assert "sent 600,000" in lines[0]
@@ -52,7 +52,7 @@ def test_the_picture_fits_a_small_terminal(stage: Stage) -> None:
     with LiveView(console) as view:
         view.show(stage, 1.0)
         view.show(stage, 2.0)
-        view.event(Event(2.0, "x"))
+        view.event(DemoEvent(2.0, "x"))
     picture = console.file.getvalue()  # type: ignore[attr-defined]
     for text in (
         "600,000",
@@ -76,7 +76,9 @@ def test_nothing_wraps_in_a_narrow_terminal(stage: Stage) -> None:
     stage.workers["worker 2"].state = "rebalancing"
     stage.workers["worker 3"].partitions = ()
     stage.workers["worker 4"].partitions = ()
-    stage.events.append(Event(20.0, "half way: killed worker 1 without a goodbye, and so on"))
+    stage.events.append(
+        DemoEvent(20.0, "half way: killed worker 1 (process 123); it cannot leave the group")
+    )
     console = Console(
         file=io.StringIO(), width=NARROW, height=HEIGHT, force_terminal=True, color_system=None
     )

@@ -31,32 +31,32 @@ def results(tmp_path: Path) -> Iterator[Results]:
     results.close()
 
 
-class Told:
-    """What a worker told, instead of the parent's pipe."""
+class ReportedEvents:
+    """Records the events of a worker, instead of the parent's pipe."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self._news = anyio.Event()
+        self._progress = anyio.Event()
 
-    def tell(self, event: str, **details: Any) -> None:
+    def send_event(self, event: str, **details: Any) -> None:
         self.events.append({"event": event, **details})
-        self._news.set()
-        self._news = anyio.Event()
+        self._progress.set()
+        self._progress = anyio.Event()
 
     async def until(self, event: str, count: int = 1) -> dict[str, Any]:
         with anyio.fail_after(20):
             while True:
-                found = [told for told in self.events if told["event"] == event]
+                found = [one for one in self.events if one["event"] == event]
                 if len(found) >= count:
                     return found[-1]
-                await self._news.wait()
+                await self._progress.wait()
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = Told()
-    monkeypatch.setattr(worker, "tell", told.tell)
-    return told
+def reported(monkeypatch: pytest.MonkeyPatch) -> ReportedEvents:
+    reported = ReportedEvents()
+    monkeypatch.setattr(worker, "send_event", reported.send_event)
+    return reported
 
 
 @pytest.fixture
@@ -98,11 +98,13 @@ def tally(first: int, after: int) -> Tally:
     return Tally(0, first, after, array("I", range(first, after)), words)
 
 
-async def test_it_counts_stores_and_commits(broker: Broker, results: Results, told: Told) -> None:
+async def test_a_worker_counts_stores_and_commits(
+    broker: Broker, results: Results, reported: ReportedEvents
+) -> None:
     await produce(broker, range(5))
     async with counting(broker, results) as consumer:
-        assert (await told.until("assigned"))["partitions"] == [0]
-        assert (await told.until("counted"))["positions"] == {0: 5}
+        assert (await reported.until("assigned"))["partitions"] == [0]
+        assert (await reported.until("counted"))["positions"] == {0: 5}
         with anyio.fail_after(20):
             while (committed := (await consumer.committed(TP))[TP]) is None:
                 await anyio.lowlevel.checkpoint()
@@ -112,28 +114,28 @@ async def test_it_counts_stores_and_commits(broker: Broker, results: Results, to
     assert results.position(0) == 5
 
 
-async def test_it_begins_where_the_results_end_and_not_where_the_group_committed(
-    broker: Broker, results: Results, told: Told
+async def test_a_worker_starts_at_the_position_of_the_results(
+    broker: Broker, results: Results, reported: ReportedEvents
 ) -> None:
     await produce(broker, range(5))
     results.add([tally(0, 3)])
     async with counting(broker, results):
-        assert (await told.until("assigned"))["positions"] == {0: 3}
-        assert (await told.until("counted"))["records"] == 2
+        assert (await reported.until("assigned"))["positions"] == {0: 3}
+        assert (await reported.until("counted"))["records"] == 2
     assert lines_of(results) == [0, 1, 2, 3, 4]
     assert results.words()[b"word"] == 5
 
 
-async def test_what_another_has_counted_meanwhile_is_not_counted_again(
-    broker: Broker, results: Results, told: Told
+async def test_a_worker_skips_records_that_another_one_has_counted(
+    broker: Broker, results: Results, reported: ReportedEvents
 ) -> None:
     async with counting(broker, results):
-        await told.until("assigned")
+        await reported.until("assigned")
         # Another worker, which believes that it owns the partition, is faster.
         results.add([tally(0, 3)])
         await produce(broker, range(5))
-        assert (await told.until("late"))["partitions"] == [0]
-        await told.until("counted", 2)
+        assert (await reported.until("late"))["partitions"] == [0]
+        await reported.until("counted", 2)
     assert lines_of(results) == [0, 1, 2, 3, 4]
     assert results.words() == Counter(
         {b"word": 5, b"w0": 1, b"w1": 1, b"w2": 1, b"w3": 1, b"w4": 1}
