@@ -159,7 +159,7 @@ class NodeApiVersions:
         return cls(ranges, None, features, response.finalized_features_epoch)
 
     def without_flexible(self) -> NodeApiVersions:
-        """Return only the versions of Kafka 2.3, none of which is flexible (KIP-482)."""
+        """Return only the versions of Kafka 2.3, which has no flexible versions (KIP-482)."""
         ranges = {}
         for key, supported in self.ranges.items():
             flexible_from = APIS[ApiKey(key)].flexible_from if key in APIS else None

@@ -318,7 +318,7 @@ class Supervisor:
         if not self._finished.is_set():
             left = ", ".join(handle.name for handle in self._tasks)
             logger.warning(
-                "%s: tasks still running %.0f s after cancellation: %s",
+                "%s: tasks still running %g s after cancellation: %s",
                 self.name,
                 CANCEL_GRACE_S,
                 left,

@@ -103,7 +103,7 @@ async def serve(handler: Handler, address: Address = LOOPBACK) -> AsyncIterator[
 
 
 def speaks(ranges: Mapping[ApiKey, tuple[int, int]] | None = None) -> ApiVersionsResponse:
-    """What ApiVersions answers: all that the client knows, or just `ranges`."""
+    """Return an ApiVersions response with all versions of the client, or just `ranges`."""
     if ranges is None:
         ranges = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
     return ApiVersionsResponse(
@@ -207,7 +207,7 @@ async def channel_to(
 
 
 async def outcome_of(awaitable: Awaitable[Any]) -> Any:
-    """What a request gave: its response or its error."""
+    """Return the response of a request or its error."""
     try:
         return await awaitable
     except KafkaError as error:

@@ -101,7 +101,7 @@ def spawned_by(supervisor: Supervisor) -> list[TaskHandle]:
 PATIENT = {"reconnect_backoff_ms": 60_000, "reconnect_backoff_max_ms": 60_000}
 
 
-async def test_a_probe_uses_the_connection_that_there_is_and_keeps_the_one_that_it_makes():
+async def test_a_probe_uses_an_open_connection_and_keeps_a_new_one():
     broker = kafka()
     async with serve(broker) as server, client_of(server.address) as client:
         for _ in range(3):
@@ -131,7 +131,7 @@ async def test_a_probe_does_not_wait_for_the_backoff_and_ends_it():
             assert await client.request(FETCH, deadline=soon(5))
 
 
-async def test_a_probe_leaves_an_attempt_that_is_under_way_alone():
+async def test_a_probe_does_not_affect_a_running_attempt():
     listener = await RealRuntime().listen(Address("127.0.0.1", 0))
     address = listener.address
     await listener.aclose()
@@ -148,7 +148,7 @@ async def test_a_probe_leaves_an_attempt_that_is_under_way_alone():
         group.cancel_scope.cancel()
 
 
-async def test_a_probe_on_a_connection_that_breaks_makes_another_one():
+async def test_a_probe_reconnects_when_its_connection_breaks():
     broker = kafka()
     answers = iter([Hangup, None])
 
@@ -164,7 +164,7 @@ async def test_a_probe_on_a_connection_that_breaks_makes_another_one():
         assert server.accepted == 2
 
 
-async def test_a_probe_without_an_answer_ends_at_its_deadline_and_keeps_nothing():
+async def test_a_probe_without_a_response_ends_at_its_deadline_and_closes_its_connection():
     broker = kafka()
     broker.answers[ApiKey.HEARTBEAT] = silence
     async with serve(broker) as server, client_of(server.address) as client:
@@ -209,7 +209,7 @@ async def test_probes_at_the_same_time_fail_together():
     assert accepted[0] == accepted[1]
 
 
-async def test_a_probe_goes_on_when_the_one_that_connects_for_it_is_cancelled():
+async def test_a_probe_continues_when_the_probe_that_connects_for_it_is_cancelled():
     async with serve(kafka()) as server, client_of(server.address) as client:
 
         async def lead(scope: anyio.CancelScope) -> None:
@@ -234,7 +234,7 @@ async def test_a_probe_goes_on_when_the_one_that_connects_for_it_is_cancelled():
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_a_retired_client_probes_and_keeps_nothing():
+async def test_a_retired_client_probes_and_closes_the_connection():
     async with serve(kafka()) as server, client_of(server.address) as client:
         assert await client.request(HEARTBEAT, deadline=soon())
         client.retire()
@@ -254,7 +254,7 @@ async def test_a_retired_client_probes_and_keeps_nothing():
 # --- lanes ----------------------------------------------------------------------------------
 
 
-async def test_one_connection_serves_all_requests_of_a_lane():
+async def test_one_connection_serves_all_requests_of_a_kind():
     broker = kafka()
     async with serve(broker) as server, client_of(server.address) as client:
         assert not client.is_connected
@@ -275,7 +275,7 @@ async def test_concurrent_first_requests_share_one_connection():
         assert server.accepted == 1
 
 
-async def test_while_a_join_is_parked_everything_else_is_answered():
+async def test_a_delayed_join_response_does_not_block_other_requests():
     parked, release = anyio.Event(), anyio.Event()
     joined: list[JoinGroupResponse] = []
 
@@ -305,7 +305,7 @@ async def test_while_a_join_is_parked_everything_else_is_answered():
         assert server.accepted == 3
 
 
-async def test_a_lane_may_be_named():
+async def test_a_request_may_choose_its_connection_kind():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
         await client.request(HEARTBEAT, deadline=soon(), connection_kind=ConnectionKind.JOIN)
@@ -316,7 +316,7 @@ async def test_a_lane_may_be_named():
 
 
 @pytest.mark.parametrize("steps", range(0, 28, 2))
-async def test_cancelled_at_any_step_the_client_stays_fit_for_use(steps: int):
+async def test_the_client_stays_usable_after_a_cancellation_at_any_step(steps: int):
     """From resolving to the answer; the server reads every frame, so a cut one would show."""
     async with serve(kafka()) as server, client_of(server.address) as client:
         async with anyio.create_task_group() as group:
@@ -353,7 +353,7 @@ async def test_a_refused_connection_names_broker_api_and_what_to_check():
         assert client.last_failure is not None
 
 
-async def test_lanes_that_fail_together_are_one_failure(monkeypatch: pytest.MonkeyPatch):
+async def test_connections_that_fail_together_count_as_one_failure(monkeypatch: pytest.MonkeyPatch):
     address = await closed_port()
     requests = (HEARTBEAT, FETCH, JOIN)
     began, all_began = [], anyio.Event()
@@ -375,7 +375,9 @@ async def test_lanes_that_fail_together_are_one_failure(monkeypatch: pytest.Monk
         assert again.attempt == 2
 
 
-async def test_while_a_node_is_lost_one_lane_tries_for_all(monkeypatch: pytest.MonkeyPatch):
+async def test_after_a_failure_one_attempt_serves_all_connection_kinds(
+    monkeypatch: pytest.MonkeyPatch,
+):
     address = await closed_port()
     connects: list[Address] = []
     connect = RealRuntime.connect
@@ -409,7 +411,7 @@ async def test_while_a_node_is_lost_one_lane_tries_for_all(monkeypatch: pytest.M
             assert server.accepted == 3
 
 
-async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
+async def test_a_cancelled_shared_attempt_fails_all_connection_kinds():
     connecting = anyio.Event()
 
     class Refusing(RealRuntime):
@@ -445,7 +447,7 @@ async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
         assert [type(outcome) for outcome in outcomes] == [ConnectionFailed] * 2
 
 
-async def test_a_broker_that_closes_what_it_has_just_opened_is_not_asked_without_backoff():
+async def test_a_connection_closed_immediately_counts_for_the_backoff():
     async def closes(connection: ServerConnection) -> None:
         header, _ = await connection.next_request()
         await connection.respond(header, speaks())
@@ -473,7 +475,7 @@ async def test_the_next_attempt_waits_for_the_backoff():
 
 
 @pytest.mark.slow
-async def test_a_silent_socket_is_told_before_the_setup_timeout():
+async def test_an_unresponsive_server_is_reported_before_the_setup_timeout():
     async def silent(connection: ServerConnection) -> None:
         while await connection.receive() is not None:
             pass
@@ -507,7 +509,7 @@ async def tls(connection: ServerConnection) -> None:
 
 
 @pytest.mark.parametrize(("handler", "words"), [(http, "HTTP"), (tls, "TLS")])
-async def test_a_port_that_is_not_kafkas_is_named(handler: Any, words: str):
+async def test_a_server_with_another_protocol_is_reported(handler: Any, words: str):
     async with serve(handler) as server, client_of(server.address, **QUICK) as client:
         with pytest.raises(ConnectionFailed, match=words) as caught:
             await client.request(HEARTBEAT, deadline=soon())
@@ -515,7 +517,7 @@ async def test_a_port_that_is_not_kafkas_is_named(handler: Any, words: str):
         assert caught.value.broker == str(server.address)
 
 
-async def test_a_port_that_hangs_up_on_everything_is_no_broker():
+async def test_a_server_that_closes_every_connection_is_reported_as_no_broker():
     async def hangs_up(connection: ServerConnection) -> None:
         await connection.receive()
 
@@ -547,7 +549,7 @@ async def test_the_callers_deadline_does_not_end_the_attempt_of_others():
 # --- versions -------------------------------------------------------------------------------
 
 
-async def test_a_0_10_broker_is_asked_again_in_version_0():
+async def test_a_0_10_broker_gets_api_versions_again_in_version_0():
     async def only_version_0(header: Any, _: Any) -> Response | None:
         response = speaks({ApiKey.HEARTBEAT: (0, 1)})
         if header.api_version > 0:
@@ -573,7 +575,7 @@ async def test_a_0_10_broker_is_asked_again_in_version_0():
 
 
 @pytest.mark.slow
-async def test_a_0_9_broker_that_stays_silent_is_found_and_remembered_while_connected():
+async def test_a_0_9_broker_is_detected_and_remembered_while_connected():
     broker = kafka()
     broker.answers[ApiKey.API_VERSIONS] = silence
 
@@ -592,7 +594,7 @@ async def test_a_0_9_broker_that_stays_silent_is_found_and_remembered_while_conn
         assert server.accepted == 4
 
 
-async def test_a_pinned_release_is_believed():
+async def test_an_api_version_below_0_10_replaces_negotiation():
     broker = kafka()
     async with serve(broker) as server, client_of(server.address, api_version="0.9") as client:
         await client.request(COMMIT, deadline=soon())
@@ -600,7 +602,7 @@ async def test_a_pinned_release_is_believed():
     assert [(header.api_key, header.api_version) for header in broker.seen] == [(8, 2)]
 
 
-def test_an_unknown_pin_is_refused_when_the_client_is_made():
+def test_an_unknown_api_version_is_rejected_when_the_client_is_created():
     config = make_config(api_version="seven")
     with pytest.raises(InvalidOption, match="api_version"):
         BrokerClient(Address("h", 1), config, None, None)  # type: ignore[arg-type]
@@ -613,7 +615,7 @@ async def hang_up(_: Any, __: Any) -> Response | None:
     raise Hangup
 
 
-async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
+async def test_a_disconnect_and_the_reconnect_are_logged_once_with_the_client(
     caplog: pytest.LogCaptureFixture,
 ):
     broker = kafka()
@@ -636,7 +638,7 @@ async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
     assert back.kafka_outage_ms >= 0
 
 
-async def test_a_close_after_a_request_without_an_answer_is_a_warning(
+async def test_a_disconnect_after_a_request_without_a_response_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ):
     produce = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
@@ -656,15 +658,15 @@ async def test_a_close_after_a_request_without_an_answer_is_a_warning(
             with anyio.fail_after(20):
                 while client.is_connected:
                     await anyio.lowlevel.checkpoint()
-    (told,) = caplog.records
-    assert "the last request, Produce of" in told.getMessage()
-    assert "expected no response" in told.getMessage()
+    (record,) = caplog.records
+    assert "the last request, Produce of" in record.getMessage()
+    assert "expected no response" in record.getMessage()
 
 
-async def test_connections_that_break_together_are_told_once_and_whoever_asks_hears(
+async def test_connections_that_break_together_are_reported_once(
     caplog: pytest.LogCaptureFixture,
 ):
-    heard = anyio.Event()
+    disconnected = anyio.Event()
     with caplog.at_level("INFO", "aiokafkawire.connection"):
         async with hosted() as (runtime, supervisor):
             async with serve(kafka()) as server:
@@ -673,7 +675,7 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
                     make_config(**QUICK),
                     runtime,
                     supervisor,
-                    on_disconnect=heard.set,
+                    on_disconnect=disconnected.set,
                 )
                 for connection_kind in (
                     ConnectionKind.GENERAL,
@@ -685,14 +687,14 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
                     )
             # Nothing is under way: the readers notice.
             with anyio.fail_after(20):
-                await heard.wait()
+                await disconnected.wait()
                 while client.is_connected:
                     await anyio.lowlevel.checkpoint()
             await client.aclose()
     assert len(caplog.records) == 1
 
 
-async def test_who_waits_until_a_broker_may_be_written_to_waits_for_its_silence_too():
+async def test_ready_waits_until_throttling_ends():
     silences = [30, 55_000]
 
     async def throttle(_: Any, __: Any) -> Response | None:
@@ -717,7 +719,7 @@ async def test_who_waits_until_a_broker_may_be_written_to_waits_for_its_silence_
         assert not caught.value.sent
 
 
-async def test_a_lost_connection_is_made_again():
+async def test_a_lost_connection_is_reopened():
     broker = kafka()
     broker.answers[ApiKey.OFFSET_COMMIT] = hang_up
     async with serve(broker) as server, client_of(server.address, **QUICK) as client:
@@ -748,7 +750,7 @@ async def test_an_idle_connection_is_closed_and_opened_again_without_backoff():
         assert server.accepted == 2
 
 
-async def test_aclose_tells_waiters_and_refuses_more():
+async def test_aclose_fails_pending_and_later_requests():
     asked = anyio.Event()
 
     async def never(_: Any, __: Any) -> Response | None:
@@ -775,7 +777,7 @@ async def test_aclose_tells_waiters_and_refuses_more():
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_abort_while_connecting_tells_the_waiter():
+async def test_abort_while_connecting_fails_the_request():
     listener = await RealRuntime().listen(Address("127.0.0.1", 0))
     try:
         async with client_of(listener.address) as client:
@@ -793,7 +795,7 @@ async def test_abort_while_connecting_tells_the_waiter():
         await listener.aclose()
 
 
-async def test_an_attempt_cut_short_while_the_client_runs_may_be_made_again():
+async def test_an_interrupted_attempt_may_be_retried():
     connecting = anyio.Event()
 
     class Hanging(RealRuntime):
@@ -818,7 +820,7 @@ async def test_an_attempt_cut_short_while_the_client_runs_may_be_made_again():
         assert outcomes[0].retriable
 
 
-async def test_a_retired_client_finishes_and_takes_no_more():
+async def test_a_retired_client_finishes_its_requests_and_accepts_no_others():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
         client.retire()
@@ -855,7 +857,7 @@ async def test_retired_while_connecting_nothing_was_sent():
         assert not outcomes[0].sent
 
 
-async def test_the_end_of_the_host_ends_everything():
+async def test_the_end_of_the_supervisor_closes_all_connections():
     async with serve(kafka()) as server, hosted() as (runtime, supervisor):
         client = BrokerClient(server.address, make_config(), runtime, supervisor)
         await client.request(HEARTBEAT, deadline=soon())

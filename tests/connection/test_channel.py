@@ -69,15 +69,15 @@ async def test_many_requests_at_once_each_get_their_own_answer():
         assert channel.in_flight_count == 0
 
 
-async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_where_it_is_read():
-    told: list[Any] = []
+async def test_submit_writes_immediately_and_the_reader_calls_back():
+    results: list[Any] = []
     done = anyio.Event()
 
     async with serve(echo) as server, channel_to(server.address) as channel:
 
         def answered(future: Future[Any]) -> None:
-            told.append(future.result().error_code)
-            if len(told) < 3:
+            results.append(future.result().error_code)
+            if len(results) < 3:
                 submit()
             else:
                 done.set()
@@ -91,11 +91,11 @@ async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_wh
         submit()
         with anyio.fail_after(5):
             await done.wait()
-        assert told == [0, 1, 2]
+        assert results == [0, 1, 2]
         assert channel.in_flight_count == 0
 
 
-async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps_its_order():
+async def test_requests_behind_a_partial_write_keep_their_order():
     go_on = anyio.Event()
     sizes: list[int] = []
 
@@ -123,19 +123,19 @@ async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps
     assert sizes[1] < 1_000
 
 
-async def test_who_left_word_hears_of_the_end_of_the_connection_and_of_the_deadline():
+async def test_callbacks_are_called_at_the_deadline_and_when_the_connection_closes():
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
-        told: list[Any] = []
+        results: list[Any] = []
         for seconds in (0.01, 5):
             request = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
-            request.payload.set_done_callback(lambda future: told.append(future.error))
+            request.payload.set_done_callback(lambda future: results.append(future.error))
         with pytest.raises(RequestTimedOut):
             await heartbeat(channel, 0.01)
         channel.close(ClientClosed("over"))
-        assert [type(error) for error in told] == [RequestTimedOut, ClientClosed]
+        assert [type(error) for error in results] == [RequestTimedOut, ClientClosed]
 
 
-async def test_a_late_answer_is_dropped_and_the_next_one_is_not_mistaken():
+async def test_a_late_response_is_dropped_and_not_taken_for_the_next():
     late = anyio.Event()
 
     async def slow(connection: ServerConnection) -> None:
@@ -167,7 +167,7 @@ async def test_a_deadline_in_the_past_sends_nothing():
         assert (await heartbeat(channel)).error_code == 0
 
 
-async def test_no_answer_within_the_request_timeout_ends_the_connection_for_all():
+async def test_no_response_within_the_request_timeout_closes_the_connection():
     async with (
         serve(until_the_end) as server,
         channel_to(server.address, max_in_flight=1, request_timeout_s=0.1) as channel,
@@ -180,7 +180,7 @@ async def test_no_answer_within_the_request_timeout_ends_the_connection_for_all(
         assert not channel.is_usable
 
 
-async def test_the_end_of_the_stream_is_told_to_every_waiter():
+async def test_the_end_of_the_stream_fails_all_requests():
     async def hang_up_at_the_third(connection: ServerConnection) -> None:
         for _ in range(3):
             await connection.next_request()
@@ -229,7 +229,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_bytes_poison_the_connection_and_every_waiter_hears(name: str):
+async def test_invalid_bytes_close_the_connection_and_fail_all_requests(name: str):
     data, expected = HOSTILE[name]
 
     async def hostile(connection: ServerConnection) -> None:
@@ -256,7 +256,7 @@ async def test_hostile_bytes_poison_the_connection_and_every_waiter_hears(name: 
 
 
 @pytest.mark.parametrize(("name", "words"), [("HTTP", "HTTP"), ("TLS alert", "TLS")])
-async def test_other_protocols_are_named(name: str, words: str):
+async def test_errors_name_other_protocols(name: str, words: str):
     async def other(connection: ServerConnection) -> None:
         await connection.next_request()
         await connection.transport.send([HOSTILE[name][0]])
@@ -267,7 +267,7 @@ async def test_other_protocols_are_named(name: str, words: str):
             await heartbeat(channel)
 
 
-async def test_a_response_cut_by_the_end_of_the_stream_is_told():
+async def test_an_incomplete_response_is_reported():
     async def cut(connection: ServerConnection) -> None:
         await connection.next_request()
         await connection.transport.send([frame(0, BODY)[:-3]])
@@ -308,7 +308,7 @@ async def test_a_short_throttle_delays_the_next_request():
     assert arrived[1] - arrived[0] >= 0.059
 
 
-async def test_a_request_without_an_answer_returns_when_it_is_written():
+async def test_a_request_without_a_response_returns_when_it_is_written():
     got = anyio.Event()
 
     async def sink(connection: ServerConnection) -> None:
@@ -327,7 +327,7 @@ async def test_a_request_without_an_answer_returns_when_it_is_written():
         assert got.is_set()
 
 
-async def test_a_close_after_a_large_request_tells_its_size_and_the_likely_cause():
+async def test_a_disconnect_after_a_large_request_reports_size_and_likely_cause():
     async def too_large(connection: ServerConnection) -> None:
         await connection.transport.receive_into(memoryview(bytearray(4)))
         raise Hangup
@@ -340,7 +340,7 @@ async def test_a_close_after_a_large_request_tells_its_size_and_the_likely_cause
         assert caught.value.api == "Produce"
 
 
-async def test_a_cancelled_request_goes_out_whole():
+async def test_a_cancelled_request_is_sent_completely():
     go_on = anyio.Event()
     frames: list[int] = []
 
@@ -365,7 +365,7 @@ async def test_a_cancelled_request_goes_out_whole():
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_cancelled_anywhere_a_request_never_upsets_the_next(steps: int):
+async def test_a_cancelled_request_never_affects_the_next(steps: int):
     async with serve(echo) as server, channel_to(server.address, max_in_flight=2) as channel:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -393,7 +393,7 @@ async def test_an_idle_connection_is_closed_quietly():
         assert not channel.is_usable
 
 
-async def test_a_retired_connection_closes_after_its_last_answer():
+async def test_a_retired_connection_closes_after_its_last_response():
     answer = anyio.Event()
 
     async def slow(connection: ServerConnection) -> None:
@@ -420,7 +420,7 @@ async def test_a_retired_connection_closes_after_its_last_answer():
             await closed.wait()
 
 
-async def test_close_tells_the_waiters():
+async def test_close_fails_pending_requests():
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
         async with anyio.create_task_group() as group:
 
@@ -435,7 +435,7 @@ async def test_close_tells_the_waiters():
         assert server.accepted == 1
 
 
-async def test_a_request_that_cannot_be_encoded_harms_nobody():
+async def test_a_request_that_cannot_be_encoded_affects_no_other():
     async with serve(echo) as server, channel_to(server.address) as channel:
         bad = HeartbeatRequest(group_id="g", generation_id=2**40, member_id="m")
         with pytest.raises((ValueError, TypeError)):
@@ -448,7 +448,7 @@ async def test_a_request_that_cannot_be_encoded_harms_nobody():
         assert (await heartbeat(channel)).error_code == 0
 
 
-async def test_a_full_queue_refuses_more():
+async def test_a_full_queue_rejects_requests():
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
         channel._in_flight._max_in_flight = channel._in_flight._max_queued = 0
         with pytest.raises(KafkaError, match="already waiting for this connection") as caught:

@@ -4,7 +4,7 @@ from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_
 from aiokafkawire.wire import ApiKey
 
 
-def test_what_may_wait_long_has_a_lane_of_its_own():
+def test_requests_that_may_block_have_separate_connections():
     lanes = {key: connection_kind_for(key) for key in ApiKey}
     assert lanes[ApiKey.FETCH] is ConnectionKind.FETCH
     assert lanes[ApiKey.PRODUCE] is ConnectionKind.PRODUCE
@@ -17,5 +17,5 @@ def test_what_may_wait_long_has_a_lane_of_its_own():
     assert lanes[ApiKey.HEARTBEAT] is lanes[ApiKey.OFFSET_COMMIT] is ConnectionKind.GENERAL
 
 
-def test_an_unknown_api_takes_the_general_lane():
+def test_an_unknown_api_uses_the_general_connection():
     assert connection_kind_for(9_999) is ConnectionKind.GENERAL

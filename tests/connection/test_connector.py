@@ -45,7 +45,7 @@ async def named(answer: list[Address] | OSError) -> AsyncIterator[BrokerClient]:
         await supervisor.stop()
 
 
-async def test_an_unknown_name_says_where_names_come_from():
+async def test_an_unknown_host_name_advises_to_check_its_origin():
     async with named(OSError("no such name")) as client:
         with pytest.raises(
             ConnectionFailed, match=r"'broker\.test'.*no such name.*advertised\.listeners"
@@ -58,7 +58,7 @@ async def test_every_address_of_a_name_is_tried():
         assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
 
 
-async def test_the_failure_of_each_address_is_told():
+async def test_the_error_has_the_failure_of_each_address():
     first, second = await closed_port(), await closed_port()
     async with named([first, second]) as client:
         with pytest.raises(ConnectionFailed) as caught:
@@ -89,14 +89,14 @@ def connector(runtime: RealRuntime, supervisor: Supervisor, address: Address) ->
 
 
 @pytest.mark.slow
-async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
+async def test_an_address_that_does_not_respond_leaves_time_for_the_others():
     async with serve(kafka()) as server, hosted() as (_, supervisor):
         runtime = BlackHole(Address("192.0.2.1", 9092), server.address)
         channel = await connector(runtime, supervisor, Address("name", 1)).connect(None, 0.8, 1)
         assert ApiKey.HEARTBEAT in channel.api_versions.ranges
 
 
-async def test_nothing_ready_within_the_setup_timeout_says_so():
+async def test_the_setup_timeout_is_reported():
     hole = Address("192.0.2.1", 9092)
     async with hosted() as (_, supervisor):
         with pytest.raises(
@@ -107,7 +107,7 @@ async def test_nothing_ready_within_the_setup_timeout_says_so():
         assert caught.value.attempt == 3
 
 
-async def test_versions_that_are_known_are_not_sought_again():
+async def test_known_versions_are_not_negotiated_again():
     broker = ScriptedBroker()
     async with serve(broker) as server, hosted() as (runtime, supervisor):
         known = NodeApiVersions.for_release("0.9")
@@ -128,7 +128,7 @@ async def test_connections_made_for_probing_are_closed():
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
+async def test_a_cancelled_negotiation_leaves_no_connection():
     async def silent(connection: ServerConnection) -> None:
         while await connection.receive() is not None:
             scope.cancel()
@@ -143,7 +143,7 @@ async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
         assert server.accepted == 1
 
 
-async def test_a_client_that_stops_in_the_moment_of_the_connection_leaves_none():
+async def test_a_client_that_stops_while_connecting_leaves_no_connection():
     class Stopping(RealRuntime):
         async def connect(self, address: Address) -> Transport:
             transport = await super().connect(address)

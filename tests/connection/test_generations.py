@@ -1,4 +1,4 @@
-"""What a client takes a broker for, of every generation, and what it sends there then."""
+"""Detection of the release of a broker, and the versions that are sent to it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ VERDICTS = {
     "0.8.1": ("0.8.1", ["OFFSET_FETCH"]),
     "0.8.2": ("0.8.2", ["FIND_COORDINATOR"]),
     "0.9": ("0.9", ["LIST_GROUPS"]),
-    # In version 4, which they do not know: then in 0, as they tell none.
+    # In version 4, which they do not support; then in 0, as they report no range.
     "0.10.0": (None, ["API_VERSIONS 0"]),
     "1.1": (None, ["API_VERSIONS 0"]),
     "2.3": (None, ["API_VERSIONS 0"]),
-    # Then in the highest that they tell.
+    # Then in the highest version that they report.
     "2.4": (None, ["API_VERSIONS 3"]),
     "2.8": (None, ["API_VERSIONS 3"]),
     "3.8": (None, ["API_VERSIONS 3"]),
@@ -50,7 +50,7 @@ def soon() -> float:
 
 
 async def negotiated(client: BrokerClient) -> NodeApiVersions:
-    """What the broker is taken for in the end, however often a connection fails before."""
+    """Return the detected versions, after any number of failed connections."""
     with anyio.fail_after(WITHIN_S):
         while True:
             try:
@@ -62,7 +62,7 @@ async def negotiated(client: BrokerClient) -> NodeApiVersions:
 
 @pytest.mark.parametrize("as_of", VERDICTS)
 @pytest.mark.slow
-async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
+async def test_each_release_is_detected(as_of: str) -> None:
     release, answered = VERDICTS[as_of]
     async with (
         Broker(as_of=as_of) as broker,
@@ -83,7 +83,7 @@ async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
 
 
 @pytest.mark.parametrize("as_of", ["0.8.1", "0.8.2"])
-async def test_probes_go_on_connections_of_their_own_and_the_verdict_holds_for_all_lanes(
+async def test_probes_use_separate_connections_and_their_result_holds_for_all_kinds(
     as_of: str,
 ) -> None:
     async with (
@@ -111,7 +111,7 @@ async def test_probes_go_on_connections_of_their_own_and_the_verdict_holds_for_a
 @pytest.mark.parametrize(
     ("before", "after", "release"), [("0.8.2", "2.8", None), ("2.8", "0.8.2", "0.8.2")]
 )
-async def test_a_verdict_ends_with_the_connection(
+async def test_detected_versions_are_forgotten_on_disconnect(
     before: str, after: str, release: str | None
 ) -> None:
     async with (
@@ -160,7 +160,7 @@ async def test_a_broker_that_is_stopped_for_a_while_is_not_taken_for_an_old_one(
         assert versions.latest_usable_version(ApiKey.FETCH) == 18
 
 
-async def test_what_is_pinned_is_believed_and_not_asked() -> None:
+async def test_an_old_api_version_is_not_negotiated() -> None:
     async with (
         Broker(as_of="2.8") as broker,
         client_of(broker.nodes[1], api_version="0.8.2") as client,
@@ -171,7 +171,7 @@ async def test_what_is_pinned_is_believed_and_not_asked() -> None:
 
 
 @pytest.mark.parametrize(("api_version", "metadata"), [("0.10", 8), ("2.3", 8), ("2.4", 11)])
-async def test_a_newer_pin_rules_out_probing_and_below_2_4_flexible_versions(
+async def test_a_newer_api_version_prevents_probing_and_below_2_4_flexible_versions(
     api_version: str, metadata: int
 ) -> None:
     async with (
@@ -189,7 +189,7 @@ async def test_a_newer_pin_rules_out_probing_and_below_2_4_flexible_versions(
 
 
 @pytest.mark.parametrize(("as_of", "level"), [("3.9", 0), ("4.3", 2)])
-async def test_transactions_of_today_want_the_feature_that_is_finalised(
+async def test_new_transaction_versions_require_the_finalized_feature(
     as_of: str, level: int
 ) -> None:
     async with Broker(as_of=as_of) as broker, client_of(broker.nodes[1]) as client:
@@ -199,7 +199,7 @@ async def test_transactions_of_today_want_the_feature_that_is_finalised(
     assert highest == ([13, 5, 5] if level == 2 else [11, 4, 4])
 
 
-async def test_ids_of_topics_are_used_when_every_topic_has_one() -> None:
+async def test_topic_ids_are_used_if_every_topic_has_one() -> None:
     async with Broker(as_of="4.3") as broker, client_of(broker.nodes[1]) as client:
         await broker.create_topic("t")
         versions = await negotiated(client)

@@ -70,7 +70,7 @@ async def test_refused_credentials_are_final():
         assert caught.value.broker == str(server.address)
 
 
-async def test_an_authentication_cut_short_may_be_tried_again():
+async def test_an_interrupted_authentication_is_retriable():
     async with serve(ScriptedBroker()) as server:
         with pytest.raises(ConnectionFailed, match="authentication was interrupted") as caught:
             await connect(server.address, Recorded(authenticate=OSError("reset")))

@@ -27,7 +27,7 @@ def submit(channel: Channel, seconds: float = 20) -> Future[Any]:
 
 
 def answers_together(count: int) -> Any:
-    """A server that answers so many requests in one piece."""
+    """A server that sends `count` responses at once."""
 
     async def serve_them(connection: ServerConnection) -> None:
         headers = [(await connection.next_request())[0] for _ in range(count)]
@@ -44,7 +44,7 @@ def defect(_: object) -> None:
     raise ZeroDivisionError("a defect")
 
 
-async def told(future: Future[Any]) -> Any:
+async def outcome(future: Future[Any]) -> Any:
     with anyio.fail_after(5):
         return await outcome_of(future.wait())
 
@@ -52,7 +52,7 @@ async def told(future: Future[Any]) -> Any:
 # --- callbacks that raise -------------------------------------------------------------------
 
 
-async def test_a_callback_that_raises_at_the_end_keeps_it_from_nobody_else():
+async def test_a_callback_that_raises_on_close_does_not_affect_others():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
         lost: list[KafkaError] = []
@@ -61,13 +61,13 @@ async def test_a_callback_that_raises_at_the_end_keeps_it_from_nobody_else():
         first.set_done_callback(defect)
         second.set_done_callback(defect)
         channel.close(ClientClosed("over"))
-        assert isinstance(await told(third), ClientClosed)
+        assert isinstance(await outcome(third), ClientClosed)
         assert len(lost) == 1
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
 
-async def test_a_callback_that_raises_on_its_answer_ends_the_connection_for_all():
+async def test_a_callback_that_raises_on_its_response_closes_the_connection():
     crashes: list[Exception] = []
     async with (
         serve(answers_together(2)) as server,
@@ -75,16 +75,16 @@ async def test_a_callback_that_raises_on_its_answer_ends_the_connection_for_all(
     ):
         first, second, third = (submit(channel) for _ in range(3))
         first.set_done_callback(defect)
-        assert (await told(first)).error_code == 7
+        assert (await outcome(first)).error_code == 7
         for future in (second, third):
-            error = await told(future)
+            error = await outcome(future)
             assert isinstance(error, ConnectionLost)
             assert "ZeroDivisionError" in str(error)
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
 
-async def test_a_decoder_that_fails_of_a_defect_leaves_nobody_waiting(
+async def test_a_decoder_bug_leaves_no_request_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ):
     crashes: list[Exception] = []
@@ -96,24 +96,24 @@ async def test_a_decoder_that_fails_of_a_defect_leaves_nobody_waiting(
         first = submit(channel)
         second = submit(channel)
         for future in (first, second):
-            assert "ZeroDivisionError" in str(await told(future))
+            assert "ZeroDivisionError" in str(await outcome(future))
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
 
-async def test_a_callback_that_raises_at_a_deadline_ends_the_connection_for_all():
+async def test_a_callback_that_raises_at_a_deadline_closes_the_connection():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
         submit(channel, 0.01).set_done_callback(defect)
         also_late, later = submit(channel, 0.01), submit(channel)
-        assert isinstance(await told(also_late), KafkaError)
-        assert isinstance(await told(later), KafkaError)
+        assert isinstance(await outcome(also_late), KafkaError)
+        assert isinstance(await outcome(later), KafkaError)
         assert not channel.is_usable
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
 
-def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
+def test_ctrl_c_in_a_callback_leaves_no_request_waiting():
     """It is raised wherever the loop is at, if nobody turns it into a cancellation."""
 
     def interrupt(_: object) -> None:
@@ -124,9 +124,9 @@ def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
             serve(answers_together(3)) as server,
             channel_to(server.address) as channel,
         ):
-            promises = [submit(channel) for _ in range(4)]
-            promises[0].set_done_callback(interrupt)
-            return [await told(future) for future in promises]
+            futures = [submit(channel) for _ in range(4)]
+            futures[0].set_done_callback(interrupt)
+            return [await outcome(future) for future in futures]
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         task = loop.create_task(main())
@@ -137,12 +137,12 @@ def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
     assert [type(other) for other in others] == [ConnectionLost] * 3
 
 
-async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
+async def test_an_error_in_the_timer_leaves_no_request_waiting():
     crashes: list[Exception] = []
     async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
         future = submit(channel, 0.01)
         channel._in_flight.check_deadlines = defect  # type: ignore[assignment,method-assign]
-        assert isinstance(await told(future), ConnectionLost)
+        assert isinstance(await outcome(future), ConnectionLost)
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
@@ -150,18 +150,18 @@ async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
 # --- callbacks that act ---------------------------------------------------------------------
 
 
-async def test_a_callback_may_close_the_connection_that_answers_it():
+async def test_a_callback_may_close_its_connection():
     async with serve(answers_together(2)) as server, channel_to(server.address) as channel:
         first, second = submit(channel), submit(channel)
         first.set_done_callback(lambda _: channel.close(ClientClosed("closed in a callback")))
-        assert (await told(first)).error_code == 7
-        assert isinstance(await told(second), ClientClosed)
+        assert (await outcome(first)).error_code == 7
+        assert isinstance(await outcome(second), ClientClosed)
         with pytest.raises(ConnectionLost, match="closed in a callback"):
             submit(channel)
         await channel.wait_closed()
 
 
-async def test_what_submits_again_at_the_end_is_refused_there():
+async def test_a_request_submitted_by_a_callback_during_close_is_rejected():
     again: list[KafkaError] = []
 
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
@@ -177,7 +177,7 @@ async def test_what_submits_again_at_the_end_is_refused_there():
     assert [error.sent for error in again if isinstance(error, ConnectionLost)] == [False] * 2
 
 
-async def test_answers_that_submit_again_leave_their_turn_to_others():
+async def test_callbacks_that_submit_requests_do_not_starve_others():
     turns = 0
     answered = 0
 
@@ -200,15 +200,15 @@ async def test_answers_that_submit_again_leave_their_turn_to_others():
 # --- peers ----------------------------------------------------------------------------------
 
 
-async def test_a_peer_that_reads_nothing_holds_requests_without_an_answer_no_longer_than_others():
+async def test_a_peer_that_reads_nothing_times_out_requests_without_a_response():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with channel_to(Address(*listening.getsockname()), request_timeout_s=0.2) as channel:
             unanswered = produce(32 * 1024 * 1024)
             unanswered.acks = 0
             request = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
             waits = submit(channel)
-            assert "deadline" in str(await told(request.payload))
-            error = await told(waits)
+            assert "deadline" in str(await outcome(request.payload))
+            error = await outcome(waits)
             assert isinstance(error, ConnectionLost)
             assert "Produce" in str(error)
             assert not channel.is_usable
@@ -231,17 +231,17 @@ def hostile(listening: socket.socket, *, half: bool) -> None:
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["reset", "half closed"])
-async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
+async def test_a_disconnect_in_the_middle_of_a_response_fails_all_requests(half: bool):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(5)
         async with (
             channel_to(Address(*listening.getsockname())) as channel,
             anyio.create_task_group() as group,
         ):
-            promises = [submit(channel), submit(channel)]
+            futures = [submit(channel), submit(channel)]
             group.start_soon(anyio.to_thread.run_sync, partial(hostile, listening, half=half))
-            for future in promises:
-                error = await told(future)
+            for future in futures:
+                error = await outcome(future)
                 assert isinstance(error, ConnectionLost)
                 assert error.sent
             assert "in the middle of a response" in error.reason
@@ -252,6 +252,6 @@ async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
 async def test_correlation_ids_begin_again_after_the_last():
     async with serve(echo) as server, channel_to(server.address) as channel:
         channel._in_flight.next_correlation_id = 2**31 - 2
-        promises = [submit(channel) for _ in range(5)]
-        assert [(await told(future)).error_code for future in promises] == list(range(5))
+        futures = [submit(channel) for _ in range(5)]
+        assert [(await outcome(future)).error_code for future in futures] == list(range(5))
         assert channel._in_flight.next_correlation_id == 3

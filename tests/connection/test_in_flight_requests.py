@@ -42,7 +42,7 @@ def sent(
     return made
 
 
-def test_answers_come_in_the_order_of_requests():
+def test_responses_arrive_in_the_order_of_requests():
     calls = machine()
     first, second = sent(calls, 2)
     assert calls.complete_next(first.correlation_id, 1.0) == (first, True)
@@ -51,7 +51,7 @@ def test_answers_come_in_the_order_of_requests():
     assert first.state is second.state is RequestState.DONE
 
 
-def test_a_request_with_nothing_in_its_way_begins_as_one_that_was_queued_and_taken():
+def test_submit_and_take_equals_submit_and_take_writable():
     calls, others = machine(), machine()
     queued = others.submit("call", 10.0, True)
     assert others.take_writable(1.0) == [queued]
@@ -66,7 +66,7 @@ def test_a_request_with_nothing_in_its_way_begins_as_one_that_was_queued_and_tak
     assert calls.complete_next(0, 11.0) == (begun, False)
 
 
-def test_a_request_does_not_begin_before_others_without_a_slot_or_in_silence():
+def test_submit_and_take_needs_an_empty_queue_a_slot_and_no_throttle():
     calls = machine(max_in_flight=1)
     calls.throttle(5.0)
     assert calls.submit_and_take("silent", 10.0, 4.9) is None
@@ -84,14 +84,16 @@ def test_a_request_does_not_begin_before_others_without_a_slot_or_in_silence():
     ("correlation_id", "reason"),
     [(1, "out of order"), (7, "unknown"), (-1, "unknown"), (2**31 - 1, "unknown")],
 )
-def test_an_answer_that_is_not_the_oldests_breaks_the_protocol(correlation_id: int, reason: str):
+def test_a_response_that_is_not_for_the_oldest_request_is_a_protocol_error(
+    correlation_id: int, reason: str
+):
     calls = machine()
     sent(calls, 2)
     with pytest.raises(ProtocolError, match=f"{reason}.*oldest unanswered request is 0"):
         calls.complete_next(correlation_id, 1.0)
 
 
-def test_a_repeated_answer_breaks_the_protocol():
+def test_a_repeated_response_is_a_protocol_error():
     calls = machine()
     sent(calls, 1)
     calls.complete_next(0, 1.0)
@@ -99,7 +101,7 @@ def test_a_repeated_answer_breaks_the_protocol():
         calls.complete_next(0, 1.0)
 
 
-def test_an_answer_to_a_queued_request_breaks_the_protocol():
+def test_a_response_to_a_queued_request_is_a_protocol_error():
     calls = machine()
     calls.submit("queued", 10.0, True)
     with pytest.raises(ProtocolError):
@@ -134,7 +136,7 @@ def test_the_queue_is_bounded():
         calls.submit("c", 1.0, True)
 
 
-def test_a_request_without_an_answer_holds_no_slot():
+def test_a_request_without_a_response_occupies_no_slot():
     calls = machine(max_in_flight=1)
     one_way = [calls.submit(f"call {number}", 10.0, False) for number in range(3)]
     asking = calls.submit("asks", 10.0, True)
@@ -144,7 +146,7 @@ def test_a_request_without_an_answer_holds_no_slot():
     assert calls.complete_next(asking.correlation_id, 1.0) == (asking, True)
 
 
-def test_a_cancelled_request_keeps_its_slot_until_its_answer_comes():
+def test_a_cancelled_request_occupies_its_slot_until_its_response():
     calls = machine(max_in_flight=1)
     (first,) = sent(calls, 1)
     second = calls.submit("second", 10.0, True)
@@ -168,7 +170,7 @@ def test_a_request_cancelled_in_the_queue_is_never_sent():
     assert calls.complete_next(third.correlation_id, 3.0) == (third, True)
 
 
-def test_each_deadline_is_told_once_and_whether_it_was_sent():
+def test_each_deadline_is_reported_once():
     calls = machine(max_in_flight=1)
     first = calls.submit("first", 5.0, True)
     second = calls.submit("second", 3.0, True)
@@ -183,7 +185,7 @@ def test_each_deadline_is_told_once_and_whether_it_was_sent():
     assert calls.check_deadlines(6.0).expired == []
 
 
-def test_the_oldest_unanswered_past_its_limit_shows_a_silent_broker():
+def test_the_oldest_unanswered_request_times_out_the_broker():
     calls = machine()
     first, second = sent(calls, 2, deadline=1.0)
     assert calls.check_deadlines(1.0).expired == [first, second]
@@ -193,7 +195,7 @@ def test_the_oldest_unanswered_past_its_limit_shows_a_silent_broker():
     assert calls.check_deadlines(30.0).unresponsive is first
 
 
-def test_a_request_without_an_answer_that_cannot_be_written_shows_a_silent_broker():
+def test_a_request_that_cannot_be_written_times_out_the_broker():
     calls = machine()
     first = calls.submit("first", 1.0, False)
     calls.take_writable(0.0)
@@ -210,7 +212,7 @@ def test_a_request_with_a_long_deadline_may_stay_unanswered_for_longer():
     assert calls.check_deadlines(300.0).unresponsive is parked
 
 
-def test_a_broker_behind_a_parked_request_is_not_silent():
+def test_a_long_request_does_not_time_out_the_broker_for_later_ones():
     calls = machine()
     parked = calls.submit("parked", 300.0, True)
     behind = calls.submit("behind", 1.0, True)
@@ -221,7 +223,7 @@ def test_a_broker_behind_a_parked_request_is_not_silent():
     assert parked.state is RequestState.SENT
 
 
-def test_the_limit_counts_from_the_sending():
+def test_the_request_timeout_starts_when_the_request_is_written():
     calls = machine()
     calls.throttle(100.0)
     call = calls.submit("late", 110.0, True)
@@ -229,7 +231,7 @@ def test_the_limit_counts_from_the_sending():
     assert call.disconnect_at == 130.0
 
 
-def test_nothing_is_written_while_the_broker_wants_silence():
+def test_nothing_is_written_while_throttled():
     calls = machine()
     calls.throttle(5.0)
     calls.throttle(3.0)
@@ -239,7 +241,7 @@ def test_nothing_is_written_while_the_broker_wants_silence():
     assert calls.take_writable(5.0) == [call]
 
 
-def test_the_longest_silence_does_not_hold_a_caller_past_its_deadline():
+def test_throttling_does_not_extend_the_deadline():
     calls = machine()
     calls.throttle((2**31 - 1) / 1_000)
     call = calls.submit("waits", 10.0, True)
@@ -260,7 +262,7 @@ def test_an_unused_connection_is_idle_after_a_while():
     assert calls.check_deadlines(1_240.0).is_idle
 
 
-def test_a_retiring_connection_ends_with_its_last_call():
+def test_a_retiring_connection_is_idle_after_its_last_request():
     calls = machine()
     sent(calls, 1)
     calls.close_when_idle()
@@ -269,7 +271,7 @@ def test_a_retiring_connection_ends_with_its_last_call():
     assert calls.check_deadlines(1.0).is_idle
 
 
-def test_close_gives_all_that_somebody_waits_for():
+def test_close_returns_all_requests_with_waiting_callers():
     calls = machine(max_in_flight=2)
     first, second = sent(calls, 2)
     one_way_behind = calls.submit("one way", 10.0, False)
@@ -283,7 +285,7 @@ def test_close_gives_all_that_somebody_waits_for():
     assert len(calls) == 0
 
 
-def test_finished_calls_do_not_fill_the_deadline_heap():
+def test_finished_requests_do_not_fill_the_deadline_heap():
     calls = machine()
     for now in range(1_000):
         call = calls.submit("quick", now + 3_600.0, True)
@@ -292,23 +294,23 @@ def test_finished_calls_do_not_fill_the_deadline_heap():
     assert len(calls._deadlines) <= STALE_HEAP_ENTRIES + 3
 
 
-def test_an_answered_call_is_let_go_with_what_it_carries():
+def test_a_completed_request_is_garbage_collected():
     class Answer:
         pass
 
     in_flight: InFlightRequests[Answer] = machine()  # type: ignore[assignment]
     carried = Answer()
-    let_go = weakref.ref(carried)
+    reference = weakref.ref(carried)
     in_flight.submit(carried, 10.0, True)
     second = in_flight.submit(Answer(), 10.0, True)
     in_flight.take_writable(0.0)
     in_flight.complete_next(0, 1.0)
     del carried
-    assert let_go() is None
+    assert reference() is None
     assert in_flight.next_deadline(1.0) == second.deadline
 
 
-def test_the_table_has_no_way_out_of_done():
+def test_done_is_a_final_state():
     assert {state for state, _ in TRANSITIONS} == set(RequestState) - {RequestState.DONE}
     assert {event for _, event in TRANSITIONS} == set(RequestEvent)
     request = InFlightRequest(0, 1.0, 1.0, "x", True, RequestState.DONE)
@@ -325,7 +327,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, pick=st.randoms(use_true_random=False))
 @pytest.mark.slow
-def test_any_order_of_events_loses_no_call(steps: list[str], pick):
+def test_no_order_of_events_loses_a_request(steps: list[str], pick):
     """Every call ends exactly once: answered, expired, cancelled, or given at the close."""
     calls = machine(max_in_flight=2)
     clock = itertools.count()

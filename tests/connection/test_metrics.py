@@ -9,7 +9,7 @@ def test_nothing_has_happened_yet():
     assert set(ConnectionMetrics().snapshot().values()) == {0}
 
 
-def test_connections_that_break_are_told_from_those_that_are_closed():
+def test_lost_connections_are_counted_separately():
     metrics = ConnectionMetrics()
     for lost in (True, False):
         metrics.record_opened()
@@ -21,7 +21,7 @@ def test_connections_that_break_are_told_from_those_that_are_closed():
     assert numbers["connections_lost_total"] == 1
 
 
-def test_latency_is_told_in_milliseconds():
+def test_latency_is_in_milliseconds():
     metrics = ConnectionMetrics()
     for latency_s in (0.001, 0.003):
         metrics.record_response(latency_s)

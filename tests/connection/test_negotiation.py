@@ -66,7 +66,7 @@ def run(negotiation: Negotiation, broker: Broker) -> tuple[NegotiationAction, li
     return step, asked
 
 
-def told(asked: list[SendRequest]) -> list[tuple[int, int]]:
+def sent_versions(asked: list[SendRequest]) -> list[tuple[int, int]]:
     return [(action.request.api_key, action.version) for action in asked]
 
 
@@ -84,9 +84,9 @@ def old_broker(release: str, unknown: NegotiationEvent) -> Broker:
     return broker
 
 
-def test_a_broker_of_today_is_asked_once_in_the_highest_version():
+def test_a_current_broker_gets_one_request_in_the_highest_version():
     step, asked = run(negotiation(), lambda _: ResponseReceived(MODERN))
-    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
     assert asked[0].timeout_s == API_VERSIONS_TIMEOUT_S
     assert asked[0].connection is ConnectionChoice.CURRENT
     assert isinstance(step, VersionsNegotiated)
@@ -96,34 +96,34 @@ def test_a_broker_of_today_is_asked_once_in_the_highest_version():
     assert asked[0].request.client_software_name == "tests"
 
 
-def test_0_10_to_2_3_answer_35_with_an_empty_list_and_are_asked_for_version_0():
+def test_an_empty_unsupported_version_response_is_followed_by_version_0():
     answers = {HIGHEST: REFUSED_EMPTY, 0: MODERN}
     step, asked = run(negotiation(), lambda action: ResponseReceived(answers[action.version]))
-    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
     assert isinstance(step, VersionsNegotiated)
 
 
-def test_a_release_before_2_4_is_asked_and_used_without_flexible_versions():
+def test_below_2_4_no_flexible_versions_are_used():
     ranges = (ApiKey.API_VERSIONS, 0, 4), (ApiKey.JOIN_GROUP, 0, 9)
     step, asked = run(negotiation("2.3"), lambda _: ResponseReceived(versions_of(*ranges)))
-    assert told(asked) == [(ApiKey.API_VERSIONS, 2)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, 2)]
     assert isinstance(step, VersionsNegotiated)
     assert step.versions.ranges[ApiKey.JOIN_GROUP] == (0, 5)
 
 
-def test_2_4_and_later_answer_35_with_their_range():
+def test_an_unsupported_version_response_with_a_range_is_followed_by_its_maximum():
     refused = versions_of((ApiKey.API_VERSIONS, 0, 3), error_code=35)
     answers = {HIGHEST: refused, 3: MODERN}
     step, asked = run(negotiation(), lambda action: ResponseReceived(answers[action.version]))
-    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 3)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 3)]
     assert isinstance(step, VersionsNegotiated)
 
 
-@pytest.mark.parametrize("told_range", [(0, 4), (0, 99), (5, 3), (-1, 3)])
-def test_a_range_that_leads_nowhere_falls_back_to_version_0(told_range: tuple[int, int]):
-    refused = versions_of((ApiKey.API_VERSIONS, *told_range), error_code=35)
+@pytest.mark.parametrize("reported_range", [(0, 4), (0, 99), (5, 3), (-1, 3)])
+def test_an_unusable_range_falls_back_to_version_0(reported_range: tuple[int, int]):
+    refused = versions_of((ApiKey.API_VERSIONS, *reported_range), error_code=35)
     step, asked = run(negotiation(), lambda _: ResponseReceived(refused))
-    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
     assert isinstance(step, NegotiationFailed)
     assert isinstance(step.error, BrokerError)
     assert step.error.code == 35
@@ -138,9 +138,7 @@ def test_a_range_that_leads_nowhere_falls_back_to_version_0(told_range: tuple[in
         ("0.8.0", CLOSED, 4),
     ],
 )
-def test_older_brokers_are_found_by_what_they_answer(
-    release: str, unknown: NegotiationEvent, rungs: int
-):
+def test_old_brokers_are_detected_by_probes(release: str, unknown: NegotiationEvent, rungs: int):
     step, asked = run(negotiation(), old_broker(release, unknown))
     assert isinstance(step, VersionsNegotiated)
     assert step.versions.release == release
@@ -151,7 +149,7 @@ def test_older_brokers_are_found_by_what_they_answer(
         action.version == 0 and action.connection is ConnectionChoice.NEW for action in probes
     )
     confirmation = asked[-1]
-    assert told([confirmation]) == [(ApiKey.API_VERSIONS, 0)]
+    assert sent_versions([confirmation]) == [(ApiKey.API_VERSIONS, 0)]
     assert confirmation.connection is ConnectionChoice.ADDITIONAL
     assert confirmation.timeout_s == CONFIRM_TIMEOUT_S
 
@@ -163,17 +161,17 @@ def test_a_broker_that_was_restarting_is_not_taken_for_an_old_one(first: Negotia
     assert isinstance(step, VersionsNegotiated)
     assert step.versions.release is None
     assert step.on_additional
-    assert told(asked)[-1] == (ApiKey.API_VERSIONS, 0)
+    assert sent_versions(asked)[-1] == (ApiKey.API_VERSIONS, 0)
 
 
 @pytest.mark.parametrize("rungs", range(1, len(PROBES) + 1))
 @pytest.mark.parametrize(
     ("first", "last"), list(itertools.product([CLOSED, ResponseTimedOut()], repeat=2))
 )
-def test_a_broker_whose_answers_are_lost_is_not_taken_for_an_old_one(
+def test_lost_responses_are_not_taken_for_an_old_broker(
     first: NegotiationEvent, last: NegotiationEvent, rungs: int
 ):
-    """What happens to ApiVersions must be what happens to it at the release that was probed."""
+    """ApiVersions must fail in the manner of the release that was probed."""
     events = iter([first, *[CLOSED] * (rungs - 1), ResponseReceived(object()), last])
     step, _ = run(negotiation(), lambda _: next(events))
     if first == last == (ResponseTimedOut() if rungs == 1 else CLOSED):
@@ -185,7 +183,7 @@ def test_a_broker_whose_answers_are_lost_is_not_taken_for_an_old_one(
         assert step.error.retriable
 
 
-def test_a_close_alone_never_lowers_a_version():
+def test_disconnects_alone_prove_no_old_release():
     step, asked = run(negotiation(), lambda _: CLOSED)
     assert len(asked) == 1 + len(PROBES)
     assert isinstance(step, NegotiationFailed)
@@ -194,15 +192,15 @@ def test_a_close_alone_never_lowers_a_version():
     assert "closes them without a response (end of stream)" in str(step.error)
 
 
-def test_silence_alone_never_lowers_a_version():
+def test_timeouts_alone_prove_no_old_release():
     step, asked = run(negotiation(), lambda _: ResponseTimedOut())
     # Only 0.9 is silent on ApiVersions, and it would have answered this probe.
-    assert told(asked)[1:] == [(ApiKey.LIST_GROUPS, 0)]
+    assert sent_versions(asked)[1:] == [(ApiKey.LIST_GROUPS, 0)]
     assert isinstance(step, NegotiationFailed)
     assert "does not respond" in str(step.error)
 
 
-def test_every_pattern_of_closes_and_silences_ends():
+def test_every_sequence_of_disconnects_and_timeouts_ends():
     for pattern in itertools.product([CLOSED, ResponseTimedOut()], repeat=1 + len(PROBES)):
         events = iter(pattern)
         step, _ = run(negotiation(), lambda _, events=events: next(events))
@@ -211,7 +209,7 @@ def test_every_pattern_of_closes_and_silences_ends():
 
 
 @pytest.mark.parametrize("release", list(RELEASES))
-def test_a_pinned_old_release_is_not_asked(release: str):
+def test_an_old_api_version_sends_nothing(release: str):
     step, asked = run(negotiation(release), lambda _: CLOSED)
     assert asked == []
     assert isinstance(step, VersionsNegotiated)
@@ -219,9 +217,9 @@ def test_a_pinned_old_release_is_not_asked(release: str):
 
 
 @pytest.mark.parametrize("event", [CLOSED, ResponseTimedOut()])
-def test_a_pinned_newer_release_is_never_probed(event: NegotiationEvent):
+def test_a_newer_api_version_never_probes(event: NegotiationEvent):
     step, asked = run(negotiation("2.8"), lambda _: event)
-    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
+    assert sent_versions(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
     assert isinstance(step, NegotiationFailed)
 
 
@@ -234,7 +232,7 @@ def test_a_pinned_newer_release_is_never_probed(event: NegotiationEvent):
         (versions_of((18, 3, 1)), ProtocolError),
     ],
 )
-def test_an_answer_of_no_use_fails_with_its_reason(
+def test_an_unusable_response_fails_with_its_reason(
     response: ApiVersionsResponse, error: type[Exception]
 ):
     step, asked = run(negotiation(), lambda _: ResponseReceived(response))
@@ -243,13 +241,13 @@ def test_an_answer_of_no_use_fails_with_its_reason(
     assert isinstance(step.error, error)
 
 
-def test_the_table_answers_every_event_in_every_state():
+def test_the_table_has_every_state_and_event():
     states: list[Any] = [AwaitingApiVersions, AwaitingProbe, AwaitingConfirmation]
     events: list[Any] = [ResponseReceived, ConnectionClosed, ResponseTimedOut]
     assert set(TRANSITIONS) == set(itertools.product(states, events))
 
 
-def test_a_slower_setup_waits_longer_for_silence():
+def test_a_longer_timeout_applies_to_all_requests():
     negotiation = Negotiation(None, software="t", software_version="1", timeout_s=5.0)
     step = negotiation.begin()
     assert isinstance(step, SendRequest)

@@ -45,7 +45,7 @@ EVERYTHING = NodeApiVersions(
 AN_ID = uuid.UUID(int=7)
 
 
-def told(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsResponse:
+def reported(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=0,
         api_keys=[
@@ -64,7 +64,7 @@ def told(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsRe
     ("broker", "our_max", "our_min", "version"),
     [((0, 2), None, 0, 2), ((0, 99), None, 0, 4), ((0, 4), 1, 0, 1), ((1, 3), None, 2, 3)],
 )
-def test_the_highest_version_that_both_know(
+def test_the_highest_common_version_is_chosen(
     broker: tuple[int, int], our_max: int | None, our_min: int, version: int
 ):
     versions = NodeApiVersions({ApiKey.HEARTBEAT: BrokerVersionRange(*broker)})
@@ -83,7 +83,7 @@ def test_no_version_in_common_names_both_ranges(
         versions.latest_usable_version(ApiKey.HEARTBEAT, our_max, our_min)
 
 
-def test_an_api_that_the_broker_lacks_is_named_with_the_release():
+def test_an_unsupported_api_is_reported_with_the_release():
     with pytest.raises(UnsupportedVersion, match=r"\(Kafka 0.8.2\) does not support JoinGroup"):
         NodeApiVersions.for_release("0.8.2").latest_usable_version(ApiKey.JOIN_GROUP)
 
@@ -101,16 +101,16 @@ def test_a_version_for_early_access_is_never_chosen():
     assert NodeApiVersions({key: BrokerVersionRange(0, 2)}).latest_usable_version(key) == 2
 
 
-def test_impossible_ranges_are_left_out_and_repeated_ones_ignored():
-    response = told({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
+def test_invalid_and_repeated_ranges_are_ignored():
+    response = reported({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
     response.api_keys.append(ApiVersion(api_key=12, min_version=0, max_version=99))
     assert NodeApiVersions.from_response(response).ranges == {12: BrokerVersionRange(0, 3)}
 
 
-def test_the_produce_versions_that_4_x_lists_and_refuses_are_left_out():
-    new = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17)}))
+def test_produce_versions_that_4_x_lists_but_rejects_are_not_used():
+    new = NodeApiVersions.from_response(reported({ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17)}))
     assert new.ranges[ApiKey.PRODUCE] == BrokerVersionRange(3, 13)
-    old = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (0, 9), ApiKey.FETCH: (0, 12)}))
+    old = NodeApiVersions.from_response(reported({ApiKey.PRODUCE: (0, 9), ApiKey.FETCH: (0, 12)}))
     assert old.ranges[ApiKey.PRODUCE] == BrokerVersionRange(0, 9)
 
 
@@ -126,7 +126,7 @@ def produce(topic_id: uuid.UUID) -> ProduceRequest:
 def test_produce_depends_on_transactions_and_topic_ids(
     level: int, topic_id: uuid.UUID, version: int
 ):
-    versions = NodeApiVersions.from_response(told({ApiKey.PRODUCE: (3, 13)}, level))
+    versions = NodeApiVersions.from_response(reported({ApiKey.PRODUCE: (3, 13)}, level))
     assert choose_version(versions, produce(topic_id)) == version
 
 
@@ -135,7 +135,7 @@ def fetch_topic(topic_id: uuid.UUID) -> FetchTopic:
     return FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])
 
 
-def test_fetch_goes_by_ids_only_if_each_topic_has_one():
+def test_fetch_uses_topic_ids_only_if_each_topic_has_one():
     both = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetch_topic(AN_ID), fetch_topic(AN_ID)])
     assert choose_version(EVERYTHING, both) == 18
     both.topics[1].topic_id = ZERO_UUID
@@ -145,7 +145,7 @@ def test_fetch_goes_by_ids_only_if_each_topic_has_one():
     assert choose_version(EVERYTHING, both) == 12
 
 
-def test_offsets_go_by_ids_only_if_each_topic_has_one():
+def test_offset_requests_use_topic_ids_only_if_each_topic_has_one():
     topic = OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
     commit = OffsetCommitRequest(group_id="g", topics=[topic])
     assert choose_version(EVERYTHING, commit) == 10
@@ -179,35 +179,35 @@ def test_the_callers_bounds_hold_as_well():
         ("0.9.0.1", "0.9"),
     ],
 )
-def test_old_releases_are_pinned(text: str, release: str):
+def test_old_releases_replace_negotiation(text: str, release: str):
     override = parse_api_version(text)
     assert override is not None
     assert override.versions == NodeApiVersions(RELEASES[release], release)
 
 
 @pytest.mark.parametrize("text", ["0.10", "0.10.2", "0.11.0.3", "1.0", "2.8", "4.3"])
-def test_releases_that_can_be_asked_only_rule_out_older_ones(text: str):
+def test_newer_releases_only_prevent_probing(text: str):
     override = parse_api_version(text)
     assert override is not None
     assert override.versions is None
 
 
 @pytest.mark.parametrize(("text", "flexible"), [("2.3", False), ("0.10", False), ("2.4", True)])
-def test_releases_before_2_4_rule_out_flexible_versions(text: str, flexible: bool):
+def test_releases_below_2_4_exclude_flexible_versions(text: str, flexible: bool):
     override = parse_api_version(text)
     assert override is not None
     assert override.flexible is flexible
 
 
-def test_what_a_caller_needs_is_not_held_back_by_what_one_node_says_of_features():
+def test_a_required_version_overrides_the_features_of_one_broker():
     fresh = NodeApiVersions(EVERYTHING.ranges)
     for key, first in ((ApiKey.PRODUCE, 12), (ApiKey.TXN_OFFSET_COMMIT, 5), (ApiKey.END_TXN, 5)):
         assert fresh.latest_usable_version(key) == first - 1
         assert fresh.latest_usable_version(key, our_min=first) >= first
 
 
-def test_the_epoch_of_features_is_kept():
-    response = told({ApiKey.PRODUCE: (0, 13)}, level=2)
+def test_the_features_epoch_is_kept():
+    response = reported({ApiKey.PRODUCE: (0, 13)}, level=2)
     assert NodeApiVersions.from_response(response).features_epoch == -1
     response.finalized_features_epoch = 42
     assert NodeApiVersions.from_response(response).features_epoch == 42
@@ -215,13 +215,13 @@ def test_the_epoch_of_features_is_kept():
 
 
 def test_without_flexible_versions():
-    told = {
+    ranges = {
         ApiKey.METADATA: BrokerVersionRange(0, 13),
         ApiKey.SYNC_GROUP: BrokerVersionRange(0, 3),
         ApiKey.JOIN_GROUP: BrokerVersionRange(6, 9),
         9999: BrokerVersionRange(0, 1),
     }
-    versions = NodeApiVersions(told, None, {"feature": 1}).without_flexible()
+    versions = NodeApiVersions(ranges, None, {"feature": 1}).without_flexible()
     assert versions.ranges == {
         ApiKey.METADATA: BrokerVersionRange(0, 8),
         ApiKey.SYNC_GROUP: BrokerVersionRange(0, 3),
@@ -256,17 +256,17 @@ def test_a_malformed_flexible_response_names_the_remedy(
 
 
 @pytest.mark.parametrize("text", [None, "auto"])
-def test_without_a_pin_everything_is_negotiated(text: str | None):
+def test_without_an_api_version_everything_is_negotiated(text: str | None):
     assert parse_api_version(text) is None
 
 
 @pytest.mark.parametrize("text", ["", "four", "4", "0.8", "0.8.3", "0.7", "0.1.2", "v0.9", "0..9"])
-def test_other_pins_are_refused_by_name(text: str):
+def test_invalid_api_versions_are_rejected(text: str):
     with pytest.raises(InvalidOption, match="api_version"):
         parse_api_version(text)
 
 
-def test_releases_only_grow():
+def test_later_releases_support_more_versions():
     older_first = list(reversed(RELEASES.values()))
     for older, newer in itertools.pairwise(older_first):
         for key, span in older.items():

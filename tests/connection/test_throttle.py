@@ -19,18 +19,18 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse
         (4, 2**31 - 1, 2147483.647),
     ],
 )
-def test_the_client_is_asked_for_silence(version: int, asked_ms: int, seconds: float):
+def test_the_throttle_time_is_returned_in_seconds(version: int, asked_ms: int, seconds: float):
     response = HeartbeatResponse(error_code=0, throttle_time_ms=asked_ms)
     assert throttle_time_s(response, version) == seconds
 
 
-def test_older_versions_tell_of_a_delay_that_is_over():
+def test_older_versions_report_a_delay_that_is_over():
     response = MetadataResponse(brokers=[], topics=[], throttle_time_ms=900)
     assert throttle_time_s(response, 5) == 0.0
     assert throttle_time_s(response, 6) == 0.9
 
 
-def test_responses_without_the_field_ask_for_nothing():
+def test_responses_without_the_field_do_not_throttle():
     class Bare:
         api_key = ApiKey.HEARTBEAT
 

@@ -1,4 +1,4 @@
-"""What all clients share: four ways to begin and end, and one place for what went wrong."""
+"""The base class of the clients: start, stop, `async with`, and failures."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Least(BaseClient[Session]):
     async def _close(self, body_error: BaseException | None) -> Exception | None:
         self.left_with.append(body_error)
 
-        async def goodbye(_: Session) -> None: ...
+        async def close_session(_: Session) -> None: ...
 
-        await self._lifecycle.stop(goodbye, NEVER)
+        await self._lifecycle.stop(close_session, NEVER)
         failure, self._failure = self._failure, None
         return failure
 
 
-async def test_starting_and_stopping_is_entering_and_leaving():
+async def test_start_and_stop_equal_async_with():
     async with Least() as entered:
         assert repr(entered) == "<Least servers='none' (running)>"
     started = Least()
@@ -57,7 +57,7 @@ async def test_the_runtime_is_the_given_one_or_that_of_the_running_loop():
         assert isinstance(other.runtimes[0], RealRuntime)
 
 
-async def test_what_went_wrong_is_raised_by_the_first_to_stop():
+async def test_the_first_stop_raises_the_failure():
     client = Least(ValueError("two records failed"))
     await client.start()
     with pytest.raises(ValueError, match="two records failed"):
@@ -65,13 +65,13 @@ async def test_what_went_wrong_is_raised_by_the_first_to_stop():
     await client.stop()
 
 
-async def test_what_went_wrong_is_raised_on_leaving():
+async def test_leaving_the_block_raises_the_failure():
     with pytest.raises(ValueError, match="two records failed"):
         async with Least(ValueError("two records failed")):
             pass
 
 
-async def test_the_bodys_own_exception_stays_and_takes_it_as_a_note():
+async def test_the_failure_becomes_a_note_of_the_bodys_exception():
     own = KeyError("the body's")
     client = Least(ValueError("two records failed"))
     with pytest.raises(KeyError) as raised:
@@ -82,14 +82,14 @@ async def test_the_bodys_own_exception_stays_and_takes_it_as_a_note():
     assert client.left_with == [own]
 
 
-async def test_the_bodys_own_exception_has_no_note_when_all_went_well():
+async def test_the_bodys_exception_has_no_note_without_a_failure():
     with pytest.raises(KeyError) as raised:
         async with Least():
             raise KeyError
     assert not hasattr(raised.value, "__notes__")
 
 
-async def test_a_client_that_was_stopped_stays_so():
+async def test_a_stopped_client_cannot_be_started_again():
     client = Least()
     await client.start()
     await client.stop()
@@ -100,14 +100,12 @@ async def test_a_client_that_was_stopped_stays_so():
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Kafka07Client])
 @pytest.mark.parametrize("name", ["start", "stop"])
-def test_each_client_says_what_starting_and_stopping_means_for_it(
-    client: type[BaseClient[Any]], name: str
-) -> None:
+def test_each_client_documents_start_and_stop(client: type[BaseClient[Any]], name: str) -> None:
     assert getattr(client, name).__doc__ != getattr(BaseClient, name).__doc__
 
 
 @pytest.mark.slow
-async def test_lines_of_the_log_name_the_client(caplog: pytest.LogCaptureFixture):
+async def test_log_lines_name_the_client(caplog: pytest.LogCaptureFixture):
     async def fail() -> None:
         raise LookupError("a defect")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, LifecycleEvent
 
 
-def test_a_life_begins_once_and_ends_for_good():
+def test_a_client_starts_once_and_closed_is_final():
     def after(state: ClientState) -> set[ClientState]:
         return {then for (before, _), then in TRANSITIONS.items() if before is state} - {state}
 

@@ -16,11 +16,11 @@ from aiokafkawire.runtime import NEVER, Address, Clock, RealRuntime, Runtime
         ("fe80::1%eth0", "[fe80::1%eth0]:9092"),
     ],
 )
-def test_an_address_reads_as_clients_take_it(host: str, text: str):
+def test_an_address_is_written_as_clients_accept_it(host: str, text: str):
     assert str(Address(host, 9092)) == text
 
 
-async def test_the_real_runtime_has_what_the_seam_asks_for():
+async def test_the_real_runtime_implements_the_interface():
     runtime = RealRuntime()
     for seam, made in ((Runtime, runtime), (Clock, runtime.clock)):
         wanted = {name for name in vars(seam) if not name.startswith("_")}

@@ -35,8 +35,8 @@ from tests.elapsed import ends_within
 WITHIN_S = 3.0
 
 
-class Told(Session):
-    """Notes what it is told."""
+class RecordingSession(Session):
+    """Records its notifications."""
 
     def __init__(self) -> None:
         self.failures: list[KafkaError] = []
@@ -52,14 +52,14 @@ class Told(Session):
 
 
 class Client:
-    """The least client there can be: one task, and a goodbye."""
+    """The least client there can be: one task, and a function that closes it."""
 
-    def __init__(self, goodbye: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(self, close_session: Callable[[], Awaitable[None]] | None = None) -> None:
         self.life: Lifecycle[Session] = Lifecycle("client")
         self.close_timeout_s = 5.0
-        self.said_goodbye = False
-        self.session = Told()
-        self._goodbye = goodbye
+        self.closed_gracefully = False
+        self.session = RecordingSession()
+        self._close_session = close_session
 
     async def __aenter__(self) -> Client:
         await self.life.start(self, self._start)
@@ -76,12 +76,12 @@ class Client:
 
     async def _leave(self, session: Session) -> None:
         assert session is self.session
-        if self._goodbye is not None:
-            await self._goodbye()
-        self.said_goodbye = True
+        if self._close_session is not None:
+            await self._close_session()
+        self.closed_gracefully = True
 
 
-async def test_left_in_another_task_than_it_was_entered_in():
+async def test_a_client_may_be_closed_in_another_task():
     client = Client()
     entered = anyio.Event()
     left = anyio.Event()
@@ -100,7 +100,7 @@ async def test_left_in_another_task_than_it_was_entered_in():
         group.start_soon(enter)
     assert left.is_set()
     assert client.task.done
-    assert client.said_goodbye
+    assert client.closed_gracefully
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -111,18 +111,18 @@ async def test_two_clients_close_in_any_order(order: tuple[int, int]):
     for number in order:
         await clients[number].__aexit__(None, None, None)
         assert clients[number].task.done
-    assert all(client.said_goodbye for client in clients)
+    assert all(client.closed_gracefully for client in clients)
 
 
 class OwnError(Exception):
     pass
 
 
-async def no_goodbye(_: Session) -> None:
+async def close_nothing(_: Session) -> None:
     await checkpoint()
 
 
-async def test_the_bodys_exception_comes_through_as_it_is():
+async def test_the_bodys_exception_is_not_wrapped():
     error = OwnError("mine")
     with pytest.raises(OwnError) as caught:
         async with Client() as client:
@@ -131,23 +131,23 @@ async def test_the_bodys_exception_comes_through_as_it_is():
     assert client.task.done
 
 
-async def test_the_bodys_cancellation_comes_through_after_the_goodbye():
-    client = Client(goodbye=anyio.lowlevel.checkpoint)
+async def test_a_cancellation_of_the_body_continues_after_closing():
+    client = Client(close_session=anyio.lowlevel.checkpoint)
     with anyio.CancelScope() as scope:
         async with client:
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    assert client.said_goodbye
+    assert client.closed_gracefully
     assert client.task.done
 
 
-async def test_a_goodbye_that_hangs_is_cut_at_the_deadline():
-    client = Client(goodbye=anyio.sleep_forever)
+async def test_closing_is_cancelled_at_the_deadline():
+    client = Client(close_session=anyio.sleep_forever)
     client.close_timeout_s = 0.05
     async with client:
         pass
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
     assert client.task.done
 
 
@@ -159,7 +159,7 @@ async def test_a_failing_start_leaves_nothing_behind():
         tasks.append(supervisor.spawn(anyio.sleep_forever, name="work"))
         if len(tasks) == 1:
             raise OwnError("no broker")
-        return Told()
+        return RecordingSession()
 
     with pytest.raises(OwnError):
         await life.start(life, start)
@@ -169,7 +169,7 @@ async def test_a_failing_start_leaves_nothing_behind():
     await life.start(life, start)
     life.require_session()
     assert not tasks[1].done
-    await life.stop(no_goodbye, NEVER)
+    await life.stop(close_nothing, NEVER)
 
 
 async def test_a_cancelled_start_leaves_nothing_behind():
@@ -181,7 +181,7 @@ async def test_a_cancelled_start_leaves_nothing_behind():
         tasks.append(supervisor.spawn(anyio.sleep_forever, name="work"))
         begun.set()
         await anyio.sleep_forever()
-        return Told()
+        return RecordingSession()
 
     async with anyio.create_task_group() as group:
         group.start_soon(life.start, life, start)
@@ -191,7 +191,7 @@ async def test_a_cancelled_start_leaves_nothing_behind():
     assert life.state is ClientState.NEW
 
 
-async def test_use_outside_of_the_block_is_named():
+async def test_use_outside_of_the_block_is_reported():
     client = Client()
     with pytest.raises(ClientClosed, match="not started yet: use it inside 'async with'"):
         client.life.require_session()
@@ -205,9 +205,9 @@ async def test_use_outside_of_the_block_is_named():
         await client.__aenter__()
 
 
-async def test_leaving_twice_waits_for_the_first():
+async def test_a_second_stop_waits_for_the_first():
     release = anyio.Event()
-    client = Client(goodbye=release.wait)
+    client = Client(close_session=release.wait)
     await client.__aenter__()
     order: list[str] = []
 
@@ -225,17 +225,17 @@ async def test_leaving_twice_waits_for_the_first():
     assert client.task.done
 
 
-async def test_abort_ends_the_tasks_without_a_goodbye():
+async def test_abort_ends_the_tasks_without_closing_the_session():
     client = Client()
     await client.__aenter__()
     client.life.abort()
     await client.task.wait()
     await client.__aexit__(None, None, None)
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
 
 
-async def test_a_silent_peer_does_not_hold_the_close():
-    """The peer accepts and never answers; the goodbye waits for it, up to the deadline."""
+async def test_an_unresponsive_peer_does_not_block_closing():
+    """The peer accepts and never answers; closing waits for it, up to the deadline."""
     runtime = RealRuntime()
     listener = await runtime.listen(Address("127.0.0.1", 0))
     transport: Transport = await runtime.connect(listener.address)
@@ -244,20 +244,20 @@ async def test_a_silent_peer_does_not_hold_the_close():
     async def wait_for_an_answer() -> None:
         await transport.receive_into(memoryview(bytearray(10)))
 
-    client = Client(goodbye=wait_for_an_answer)
+    client = Client(close_session=wait_for_an_answer)
     client.close_timeout_s = 0.05
     async with client:
         pass
     assert client.task.done
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
     await transport.aclose()
     await silent.aclose()
     await listener.aclose()
 
 
-def test_the_end_of_the_loop_is_not_held_by_a_goodbye() -> None:
-    """asyncio.run cancels all tasks at once: those that would do the goodbye, too."""
-    client = Client(goodbye=anyio.sleep_forever)
+def test_closing_does_not_block_the_end_of_the_loop() -> None:
+    """asyncio.run cancels all tasks at once: those that would do closing, too."""
+    client = Client(close_session=anyio.sleep_forever)
     client.close_timeout_s = WITHIN_S
     tasks: list[asyncio.Task[None]] = []
 
@@ -277,8 +277,8 @@ def test_the_end_of_the_loop_is_not_held_by_a_goodbye() -> None:
     assert client.life.state is ClientState.CLOSED
 
 
-def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
-    client = Client(goodbye=anyio.sleep_forever)
+def test_closing_ends_with_the_tasks() -> None:
+    client = Client(close_session=anyio.sleep_forever)
     client.close_timeout_s = WITHIN_S
 
     async def main() -> None:
@@ -292,10 +292,10 @@ def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
 
     with ends_within(WITHIN_S):
         asyncio.run(main())
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
 
 
-def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None:
+def test_the_session_is_notified_when_its_tasks_are_cancelled() -> None:
     client = Client()
 
     async def main() -> None:
@@ -312,10 +312,10 @@ def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None
 
     asyncio.run(main())
     assert len(client.session.losses) == 1
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
 
 
-async def test_leaving_is_no_loss():
+async def test_stop_does_not_notify_the_session_of_a_cancellation():
     async with Client() as client:
         pass
     assert not client.session.losses
@@ -326,30 +326,30 @@ async def test_a_client_that_was_never_started_can_be_closed():
     await client.life.stop(client._leave, NEVER)
     with pytest.raises(ClientClosed, match="closed"):
         await client.__aenter__()
-    assert not client.said_goodbye
+    assert not client.closed_gracefully
 
 
-async def test_closing_ends_a_start_that_is_under_way():
+async def test_stop_ends_a_running_start():
     life: Lifecycle[Session] = Lifecycle("client")
     begun = anyio.Event()
-    heard: list[str] = []
+    errors: list[str] = []
 
     async def start(supervisor: Supervisor) -> Session:
         begun.set()
         await anyio.sleep_forever()
-        return Told()
+        return RecordingSession()
 
     async def enter() -> None:
         try:
             await life.start(life, start)
         except ClientClosed as error:
-            heard.append(str(error))
+            errors.append(str(error))
 
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await begun.wait()
-        await life.stop(no_goodbye, NEVER)
-    assert heard == ["the client was stopped while it was starting"]
+        await life.stop(close_nothing, NEVER)
+    assert errors == ["the client was stopped while it was starting"]
     assert life.state is ClientState.CLOSED
 
 
@@ -360,7 +360,7 @@ async def fail() -> None:
     raise OwnError("a defect")
 
 
-async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixture):
+async def test_a_failed_task_breaks_the_client(caplog: pytest.LogCaptureFixture):
     client = Client()
     async with client:
         task = client.life.supervisor.spawn(fail, name="odd")
@@ -374,11 +374,11 @@ async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixt
     assert failure is not None
     assert isinstance(failure.__cause__, OwnError)
     assert client.life.take_unreported_failure() is None
-    assert client.said_goodbye
+    assert client.closed_gracefully
     assert "task odd failed" in caplog.text
 
 
-async def test_a_task_may_end_by_what_ended_before_it(caplog: pytest.LogCaptureFixture):
+async def test_a_task_may_fail_because_the_client_is_closing(caplog: pytest.LogCaptureFixture):
     async def cut_off() -> None:
         try:
             await anyio.sleep_forever()
@@ -393,7 +393,7 @@ async def test_a_task_may_end_by_what_ended_before_it(caplog: pytest.LogCaptureF
     assert "failed" not in caplog.text
 
 
-async def test_a_task_that_is_cut_off_while_the_client_runs_breaks_it():
+async def test_a_client_closed_error_of_a_task_breaks_a_running_client():
     async def cut_off() -> None:
         raise ClientClosed("the client is closed")
 
@@ -405,28 +405,28 @@ async def test_a_task_that_is_cut_off_while_the_client_runs_breaks_it():
     assert client.life.take_unreported_failure() is not None
 
 
-async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
+async def test_stop_raises_the_first_failure_and_not_that_of_closing(
     caplog: pytest.LogCaptureFixture,
 ):
-    async def goodbye() -> None:
-        raise LookupError("the goodbye's")
+    async def close_session() -> None:
+        raise LookupError("the close's")
 
     async def fail() -> None:
         raise LookupError("the first")
 
-    client = Client(goodbye)
+    client = Client(close_session)
     with caplog.at_level("CRITICAL"):
         async with client:
             await client.life.supervisor.spawn(fail, name="odd").wait()
-    untold = client.life.take_unreported_failure()
-    assert untold is not None
-    assert "the first" in str(untold)
-    with pytest.raises(LookupError, match="the goodbye's"):
-        async with Client(goodbye):
+    unreported = client.life.take_unreported_failure()
+    assert unreported is not None
+    assert "the first" in str(unreported)
+    with pytest.raises(LookupError, match="the close's"):
+        async with Client(close_session):
             pass
 
 
-async def test_a_failure_that_a_call_raised_is_told():
+async def test_a_failure_that_a_call_raised_counts_as_reported():
     client = Client()
     async with client:
         await client.life.supervisor.spawn(fail, name="odd").wait()
@@ -443,7 +443,7 @@ async def test_a_task_that_fails_during_the_start_ends_the_start():
     async def start(supervisor: Supervisor) -> Session:
         supervisor.spawn(fail, name="odd")
         await anyio.sleep_forever()
-        return Told()
+        return RecordingSession()
 
     with pytest.raises(KafkaError, match="its task 'odd' failed"):
         await life.start(life, start)
@@ -451,12 +451,12 @@ async def test_a_task_that_fails_during_the_start_ends_the_start():
     assert life.failure is None
 
 
-async def test_a_task_that_fails_during_the_goodbye_ends_the_goodbye():
-    async def goodbye() -> None:
+async def test_a_task_that_fails_during_closing_ends_it():
+    async def close_session() -> None:
         client.life.supervisor.spawn(fail, name="odd")
         await anyio.sleep_forever()
 
-    client = Client(goodbye)
+    client = Client(close_session)
     client.close_timeout_s = 60.0
     with anyio.fail_after(WITHIN_S):
         async with client:
@@ -470,7 +470,7 @@ async def test_a_task_that_fails_during_the_goodbye_ends_the_goodbye():
 # --- clients that nobody closes ------------------------------------------------------------------
 
 
-async def test_a_dropped_client_is_named_and_its_tasks_end():
+async def test_a_dropped_client_is_reported_and_its_tasks_end():
     client: Client | None = Client()
     assert client is not None
     await client.__aenter__()
@@ -534,7 +534,7 @@ def test_a_session_that_ended_with_its_event_loop_is_not_ended_again() -> None:
     assert [str(error) for error in session.losses] == ["the client's tasks were cancelled"]
 
 
-async def test_a_client_that_was_closed_is_dropped_in_silence():
+async def test_dropping_a_closed_client_issues_no_warning():
     client = Client()
     async with client:
         pass
@@ -542,13 +542,13 @@ async def test_a_client_that_was_closed_is_dropped_in_silence():
     gc.collect()
 
 
-async def test_a_client_that_never_started_is_dropped_in_silence():
+async def test_dropping_a_client_that_was_never_started_issues_no_warning():
     client = Client()
     del client
     gc.collect()
 
 
-def test_a_client_that_outlives_its_event_loop_is_named_too() -> None:
+def test_a_client_that_outlives_its_event_loop_is_reported_too() -> None:
     clients = [Client()]
 
     async def main() -> None:
@@ -562,7 +562,7 @@ def test_a_client_that_outlives_its_event_loop_is_named_too() -> None:
 
 
 def in_child(work: Callable[[], str]) -> str:
-    """What a forked child tells."""
+    """Return the output of a forked child."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
@@ -574,8 +574,8 @@ def in_child(work: Callable[[], str]) -> str:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
-    with os.fdopen(reading) as told:
-        return told.read()
+    with os.fdopen(reading) as text:
+        return text.read()
 
 
 async def test_a_forked_child_needs_a_client_of_its_own():
@@ -589,8 +589,8 @@ async def test_a_forked_child_needs_a_client_of_its_own():
         return "no error"
 
     async with client:
-        told = in_child(use)
-        assert "unusable after a fork: it runs in the parent process" in told
+        text = in_child(use)
+        assert "unusable after a fork: it runs in the parent process" in text
         client.life.require_session()
     assert "closed" in in_child(use)
 
@@ -600,11 +600,11 @@ async def test_a_forked_child_does_not_close_what_is_the_parents():
 
     def close() -> str:
         asyncio.run(client.__aexit__())  # type: ignore[arg-type]
-        return f"{client.life.state.name} {client.said_goodbye}"
+        return f"{client.life.state.name} {client.closed_gracefully}"
 
     async with client:
         assert in_child(close) == "FORKED False"
-    assert client.said_goodbye
+    assert client.closed_gracefully
 
 
 # --- other event loops ---------------------------------------------------------------------------
@@ -612,18 +612,18 @@ async def test_a_forked_child_does_not_close_what_is_the_parents():
 
 def in_another_loop(work: Callable[[], Awaitable[Any]]) -> Any:
     """Run something in a loop of another thread; what it gave, or raised."""
-    told: list[Any] = []
+    text: list[Any] = []
 
     def run() -> None:
         try:
-            told.append(anyio.run(work))
+            text.append(anyio.run(work))
         except KafkaError as error:
-            told.append(error)
+            text.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return told[0]
+    return text[0]
 
 
 async def test_a_client_belongs_to_one_event_loop():
@@ -633,17 +633,17 @@ async def test_a_client_belongs_to_one_event_loop():
         client.life.require_session_in_loop()
 
     async def close() -> None:
-        await client.life.stop(no_goodbye, NEVER)
+        await client.life.stop(close_nothing, NEVER)
 
     async with client:
         assert client.life.require_session_in_loop() is client.session
         for work in (use, close):
             assert isinstance(in_another_loop(work), WrongEventLoop)
         client.life.require_session_in_loop()
-    assert client.said_goodbye
+    assert client.closed_gracefully
 
 
-async def test_the_wrong_event_loop_is_told_from_a_thread_without_one():
+async def test_errors_distinguish_another_event_loop_from_none():
     async def use() -> None:
         client.life.require_session_in_loop()
 
@@ -684,7 +684,7 @@ def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
 # --- names ---------------------------------------------------------------------------------------
 
 
-def test_a_label_has_what_tells_clients_apart() -> None:
+def test_a_label_identifies_the_client() -> None:
     config = make_config(ClientConfig, {"bootstrap_servers": "one:1,[::1]:2", "client_id": "mine"})
     life: Lifecycle[Session] = Lifecycle("producer", client_label("Producer", config))
     assert str(life) == (
@@ -693,24 +693,24 @@ def test_a_label_has_what_tells_clients_apart() -> None:
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["quick", "slow"])
-async def test_a_goodbye_that_takes_long_is_told_of(
+async def test_slow_closing_is_logged(
     slow: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02 if slow else 60.0)
 
-    async def goodbye() -> None:
+    async def close_session() -> None:
         while slow and not caplog.records:
             await checkpoint()
 
-    client = Client(goodbye)
+    client = Client(close_session)
     with ends_within(WITHIN_S):
         async with client:
             pass
-    told = "client: still closing: waiting up to 5 s more for brokers; Ctrl-C stops the wait"
-    assert caplog.messages == ([told] if slow else [])
+    text = "client: still closing: waiting up to 5 s more for brokers; Ctrl-C stops the wait"
+    assert caplog.messages == ([text] if slow else [])
 
 
-async def test_a_goodbye_whose_time_is_over_is_not_told_of(
+async def test_slow_closing_is_not_logged_after_its_deadline(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(lifecycle, "SLOW_CLOSE_S", 0.02)

@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize(
     "size", [0, 1, MMAP_THRESHOLD_BYTES - 1, MMAP_THRESHOLD_BYTES, 3 * MMAP_THRESHOLD_BYTES + 1]
 )
-def test_memory_is_blank_of_the_size_asked_for_and_writable(size: int) -> None:
+def test_memory_is_zeroed_writable_and_of_the_requested_size(size: int) -> None:
     with memoryview(allocate(size)) as view:
         assert view.nbytes == size
         assert bytes(view) == bytes(size)
@@ -33,21 +33,21 @@ def test_memory_is_blank_of_the_size_asked_for_and_writable(size: int) -> None:
         assert bytes(view).count(1) == size - size // 2
 
 
-def test_small_memory_can_be_made_smaller() -> None:
+def test_small_memory_can_shrink() -> None:
     room = allocate(MMAP_THRESHOLD_BYTES - 1)
     assert isinstance(room, bytearray)
     del room[10:]
     assert len(room) == 10
 
 
-def test_large_memory_takes_none_before_it_is_written_to() -> None:
+def test_large_memory_is_committed_when_it_is_written() -> None:
     before = _resident_bytes()
     held = allocate(256 * MMAP_THRESHOLD_BYTES)
     assert _resident_bytes() - before < 64 * MMAP_THRESHOLD_BYTES
     del held
 
 
-def test_who_traces_memory_sees_large_memory_too() -> None:
+def test_tracemalloc_sees_large_memory() -> None:
     tracemalloc.start()
     try:
         room = allocate(MMAP_THRESHOLD_BYTES)
@@ -69,7 +69,7 @@ def filled(size_bytes: int, mark: int) -> memoryview:
 
 
 @pytest.mark.usefixtures("nothing_kept")
-def test_memory_that_nobody_looks_at_is_given_out_again():
+def test_unreferenced_memory_is_reused():
     filled(3 * MIB, 7)
     again = allocate_reusable(3 * MIB - 5)
     assert bytes(again) == b"\x07" * (3 * MIB - 5)
@@ -78,7 +78,7 @@ def test_memory_that_nobody_looks_at_is_given_out_again():
 
 @pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("part", [slice(0, 1), slice(5, 9), slice(-1, None)])
-def test_memory_of_which_a_part_is_looked_at_is_not(part: slice):
+def test_memory_with_a_view_of_a_part_is_not_reused(part: slice):
     held = filled(MIB, 7)[part]
     read_only = filled(MIB, 8)[part].toreadonly()
     filled(MIB, 9)
@@ -119,7 +119,7 @@ def test_threads_do_not_get_the_same_memory():
 
 @pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("size_bytes", [0, 100_000, MAX_POOLED_BYTES])
-def test_neither_small_nor_huge_memory_is_kept(size_bytes: int):
+def test_neither_small_nor_huge_memory_is_pooled(size_bytes: int):
     assert allocate_reusable(size_bytes).nbytes == size_bytes
     assert not memory._pool
 
@@ -184,4 +184,4 @@ def _resident_bytes() -> int:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * 4096
     except OSError:
-        pytest.skip("only Linux tells what memory is in use")
+        pytest.skip("only Linux reports the memory in use")

@@ -116,7 +116,7 @@ async def test_offloaded_work_runs_in_another_thread():
     assert await RealRuntime().offload(threading.get_ident) != threading.get_ident()
 
 
-def test_addresses_read_as_people_write_them():
+def test_ipv6_addresses_have_brackets():
     assert str(Address("localhost", 9092)) == "localhost:9092"
     assert str(Address("::1", 9092)) == "[::1]:9092"
 
@@ -134,7 +134,9 @@ class GoneStream:
         self.closed = True
 
 
-async def test_a_peer_that_has_gone_at_once_is_not_accepted(monkeypatch: pytest.MonkeyPatch):
+async def test_a_peer_that_has_already_disconnected_is_not_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+):
     listener = await RealRuntime().listen(LOOPBACK)
     gone = GoneStream()
     accept, streams = listener._listener.accept, [gone]
@@ -150,7 +152,7 @@ async def test_a_peer_that_has_gone_at_once_is_not_accepted(monkeypatch: pytest.
         await closed.aclose()
 
 
-async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
+async def test_a_connection_that_is_closed_immediately_is_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ):
     gone = GoneStream()
@@ -172,7 +174,7 @@ async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
     await listener.aclose()
 
 
-async def test_too_many_open_files_are_named(monkeypatch: pytest.MonkeyPatch):
+async def test_too_many_open_files_are_reported(monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -185,7 +187,7 @@ async def test_too_many_open_files_are_named(monkeypatch: pytest.MonkeyPatch):
     await listener.aclose()
 
 
-async def test_a_write_after_the_peer_has_gone_is_no_noise_in_the_log(
+async def test_a_write_after_a_disconnect_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ):
     client, server = await connected(RealRuntime())
@@ -200,9 +202,9 @@ async def test_a_write_after_the_peer_has_gone_is_no_noise_in_the_log(
     assert not caplog.records
 
 
-async def test_what_is_received_is_told_piece_by_piece_to_the_end():
+async def test_received_bytes_are_passed_on_until_the_end_of_the_stream():
     client, server = await connected(RealRuntime())
-    heard: list[bytes] = []
+    received: list[bytes] = []
     buffer = memoryview(bytearray(3))
 
     async def talk() -> None:
@@ -213,14 +215,14 @@ async def test_what_is_received_is_told_piece_by_piece_to_the_end():
         group.start_soon(talk)
         with anyio.fail_after(5):
             await client.receive_until_eof(
-                lambda: buffer, lambda count: heard.append(bytes(buffer[:count]))
+                lambda: buffer, lambda count: received.append(bytes(buffer[:count]))
             )
-    assert b"".join(heard) == b"1234567"
-    assert max(map(len, heard)) <= 3
+    assert b"".join(received) == b"1234567"
+    assert max(map(len, received)) <= 3
     await client.aclose()
 
 
-async def test_what_a_listener_raises_comes_out():
+async def test_an_exception_of_on_received_is_raised():
     client, server = await connected(RealRuntime())
     await server.send([b"x"])
 
@@ -243,28 +245,28 @@ async def test_a_receive_that_is_cancelled_loses_nothing():
             await server.send([whole[start : start + 4]])
             await anyio.lowlevel.checkpoint()
 
-    heard = b""
+    received = b""
     async with anyio.create_task_group() as group:
         group.start_soon(talk)
-        while len(heard) < len(whole):
+        while len(received) < len(whole):
             async with anyio.create_task_group() as impatient:
 
                 async def receive(scope: anyio.CancelScope = impatient.cancel_scope) -> None:
-                    nonlocal heard
+                    nonlocal received
                     count = await client.receive_into(buffer)
-                    heard += bytes(buffer[:count])
+                    received += bytes(buffer[:count])
                     scope.cancel()
 
                 impatient.start_soon(receive)
                 for _ in range(3):
                     await anyio.lowlevel.checkpoint()
                 impatient.cancel_scope.cancel()
-    assert heard == whole
+    assert received == whole
     await client.aclose()
     await server.aclose()
 
 
-async def test_what_does_not_go_at_once_is_given_back_and_goes_before_anything_else():
+async def test_send_nowait_returns_the_unwritten_rest():
     client, server = await connected(RealRuntime())
     pieces = [bytes([number]) * COALESCED_WRITE_BYTES for number in range(64)]
     rest = client.send_nowait(pieces)
@@ -309,7 +311,7 @@ async def test_an_accept_that_is_cancelled_loses_no_connection(caplog: pytest.Lo
     assert not caplog.records
 
 
-async def test_a_listener_that_is_closed_wakes_who_accepts():
+async def test_closing_a_listener_wakes_accept():
     listener = await RealRuntime().listen(LOOPBACK)
     ended = anyio.Event()
 

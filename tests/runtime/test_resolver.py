@@ -9,7 +9,7 @@ from aiokafkawire.runtime import Address
 from aiokafkawire.runtime.resolver import MAX_THREADS, Resolver
 
 
-async def test_a_literal_needs_no_resolver():
+async def test_an_ip_literal_needs_no_lookup():
     def lookup(host: str, port: int) -> list[Address]:
         raise AssertionError("not to be called")
 
@@ -25,12 +25,12 @@ async def test_localhost_is_found():
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "bad\udcffname"])
-async def test_an_impossible_name_is_an_os_error(host: str):
+async def test_an_invalid_name_is_an_os_error(host: str):
     with pytest.raises(OSError):
         await Resolver().resolve(host, 1)
 
 
-async def test_a_look_up_that_cannot_even_begin_is_an_os_error_and_keeps_no_place(
+async def test_a_thread_that_cannot_start_is_an_os_error(
     monkeypatch: pytest.MonkeyPatch,
 ):
     def lookup(_: str, __: int) -> list[Address]:
@@ -50,7 +50,7 @@ async def test_a_look_up_that_cannot_even_begin_is_an_os_error_and_keeps_no_plac
             await resolver.resolve("bad.example", 1)
 
 
-async def test_a_silent_name_server_holds_nobody():
+async def test_an_unresponsive_name_server_does_not_block_the_program():
     release = threading.Event()
 
     def lookup(host: str, port: int) -> list[Address]:
@@ -72,7 +72,7 @@ async def test_a_silent_name_server_holds_nobody():
     assert await resolver.resolve("awake.example", 3) == [Address("127.0.0.1", 3)]
 
 
-def test_a_loop_that_ended_is_no_error_of_the_thread():
+def test_a_lookup_after_the_end_of_the_loop_is_ignored():
     release = threading.Event()
 
     def lookup(host: str, port: int) -> list[Address]:

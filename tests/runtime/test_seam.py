@@ -102,7 +102,7 @@ def is_set_type(annotation: ast.expr) -> bool:
 
 
 def is_set(node: ast.expr, sets: set[str]) -> bool:
-    """Whether an expression is a set, as far as one module tells."""
+    """Return whether an expression is a set, as far as one module shows."""
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.Call) and dotted(node.func) in {"set", "frozenset"}:
@@ -154,7 +154,7 @@ def orders_of_sets(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_goes_past_the_seam(path: Path) -> None:
+def test_only_the_runtime_uses_the_event_loop_directly(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert [*past_the_seam(tree), *orders_of_sets(tree)] == []
 
@@ -176,7 +176,7 @@ def test_nothing_goes_past_the_seam(path: Path) -> None:
         "s = set(y)\nf(*s)",
     ],
 )
-def test_what_goes_past_is_found(code: str) -> None:
+def test_direct_uses_are_found(code: str) -> None:
     tree = ast.parse(code)
     assert [*past_the_seam(tree), *orders_of_sets(tree)]
 
@@ -190,6 +190,6 @@ def test_what_goes_past_is_found(code: str) -> None:
         "d: dict[str, None] = {}\nfor x in d: pass",
     ],
 )
-def test_what_does_no_harm_is_left_alone(code: str) -> None:
+def test_harmless_uses_are_allowed(code: str) -> None:
     tree = ast.parse(code)
     assert not [*past_the_seam(tree), *orders_of_sets(tree)]

@@ -21,7 +21,7 @@ async def wait_forever() -> None:
     await anyio.sleep_forever()
 
 
-async def test_tasks_run_and_end_with_the_host():
+async def test_tasks_run_and_end_with_the_supervisor():
     supervisor = Supervisor("client")
     await supervisor.start()
     began = anyio.Event()
@@ -88,13 +88,13 @@ async def test_one_task_may_be_cancelled_alone():
     assert other.done
 
 
-async def test_a_task_that_raises_is_told_and_the_others_go_on():
+async def test_a_failed_task_is_reported_and_the_others_continue():
     crashes: list[tuple[str, str]] = []
-    told = anyio.Event()
+    reported = anyio.Event()
 
     def on_crash(handle: TaskHandle, error: Exception) -> None:
         crashes.append((handle.name, str(error)))
-        told.set()
+        reported.set()
 
     async def fail() -> None:
         raise ValueError("a defect")
@@ -103,13 +103,13 @@ async def test_a_task_that_raises_is_told_and_the_others_go_on():
     await supervisor.start()
     other = supervisor.spawn(wait_forever, name="other")
     supervisor.spawn(fail, name="broken")
-    await told.wait()
+    await reported.wait()
     assert crashes == [("broken", "a defect")]
     assert not other.done
     await supervisor.stop()
 
 
-async def test_a_crash_without_a_listener_is_logged(caplog: pytest.LogCaptureFixture):
+async def test_a_failed_task_without_a_callback_is_logged(caplog: pytest.LogCaptureFixture):
     async def fail() -> None:
         raise ValueError("a defect")
 
@@ -125,11 +125,11 @@ async def test_a_crash_without_a_listener_is_logged(caplog: pytest.LogCaptureFix
 
 async def test_nothing_is_spawned_before_start_or_after_stop():
     supervisor = Supervisor("client")
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         supervisor.spawn(wait_forever, name="early")
     await supervisor.start()
     await supervisor.stop()
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         supervisor.spawn(wait_forever, name="late")
 
 
@@ -143,7 +143,7 @@ async def test_stop_without_start_and_twice():
     assert not supervisor.is_running
 
 
-async def test_a_task_that_will_not_end_does_not_hold_stop(
+async def test_a_task_that_does_not_end_does_not_block_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("aiokafkawire.runtime.supervisor.CANCEL_GRACE_S", 0.05)
@@ -161,7 +161,7 @@ async def test_a_task_that_will_not_end_does_not_hold_stop(
     await began.wait()
     with caplog.at_level(logging.WARNING):
         await supervisor.stop()
-    assert "did not end when cancelled: stubborn" in caplog.text
+    assert "s after cancellation: stubborn" in caplog.text
     release.set()
     await handle.wait()
 
@@ -179,7 +179,7 @@ async def test_the_callers_cancellation_does_not_reach_the_tasks():
     assert handle.done
 
 
-async def test_tasks_are_told_apart() -> None:
+async def test_current_task_identifies_the_task() -> None:
     tasks = []
 
     async def note() -> None:
@@ -193,7 +193,7 @@ async def test_tasks_are_told_apart() -> None:
     assert len({id(task) for task in tasks}) == 3
 
 
-def test_a_supervisor_that_never_ran_holds_nobody() -> None:
+def test_a_supervisor_that_never_ran_blocks_no_caller() -> None:
     ended: list[bool] = []
 
     async def use() -> None:
@@ -241,31 +241,31 @@ def test_a_task_that_is_cancelled_before_its_first_step_ends(uvloop: bool) -> No
     assert not caught
 
 
-async def test_the_end_is_told_once_the_tasks_begin_to_end():
-    supervisor = Supervisor("told")
+async def test_on_stopping_is_called_when_the_tasks_begin_to_end():
+    supervisor = Supervisor("reported")
     await supervisor.start()
-    told: list[bool] = []
-    supervisor.on_stopping = lambda: told.append(supervisor.is_running)
+    reported: list[bool] = []
+    supervisor.on_stopping = lambda: reported.append(supervisor.is_running)
     supervisor.spawn(anyio.sleep_forever, name="work")
     await supervisor.stop()
-    assert told == [False]
+    assert reported == [False]
 
 
-async def test_a_cancellation_of_ones_own_is_told_from_that_of_another_task():
-    told: list[bool] = []
+async def test_is_being_cancelled_ignores_cancellations_of_other_tasks():
+    reported: list[bool] = []
     stopped = anyio.get_cancelled_exc_class()
 
     async def wait() -> None:
         try:
             await anyio.sleep_forever()
         except stopped:
-            told.append(is_being_cancelled())
+            reported.append(is_being_cancelled())
             raise
 
     with anyio.CancelScope() as scope:
         scope.cancel()
         await wait()
-    assert told == [True]
+    assert reported == [True]
     if stopped is asyncio.CancelledError:
         try:
             raise asyncio.CancelledError

@@ -14,7 +14,7 @@ from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Timer, copy_erro
 from aiokafkawire.runtime.supervisor import running_on_trio
 
 
-async def test_a_signal_set_before_the_wait_is_kept_once():
+async def test_a_set_before_the_wait_is_kept_once():
     signal = AutoResetEvent()
     signal.set()
     signal.set()
@@ -22,7 +22,7 @@ async def test_a_signal_set_before_the_wait_is_kept_once():
     assert not await signal.wait(anyio.current_time() + 0.01)
 
 
-async def test_a_signal_wakes_all_who_wait():
+async def test_set_wakes_all_waiting_tasks():
     signal = AutoResetEvent()
     woken: list[bool] = []
 
@@ -37,7 +37,7 @@ async def test_a_signal_wakes_all_who_wait():
     assert woken == [True, True]
 
 
-async def test_an_alarm_goes_when_it_is_moved_to_now():
+async def test_a_timer_fires_when_rescheduled_to_now():
     timer = Timer()
     timer.reschedule(5.0)  # nobody waits
     assert timer.deadline == -NEVER
@@ -54,7 +54,7 @@ async def test_an_alarm_goes_when_it_is_moved_to_now():
     assert timer.deadline == -NEVER
 
 
-async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
+async def test_the_callback_of_a_timer_may_reschedule_it():
     rung: list[float] = []
 
     def ring() -> None:
@@ -73,17 +73,17 @@ async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
     assert timer.deadline == -NEVER
 
 
-async def test_an_alarm_rings_before_its_task_wakes_whenever_the_time_comes():
-    """Also between two looks at the clock, the first of which was too early."""
+async def test_the_callback_of_a_timer_runs_before_its_task_wakes():
+    """Also if the timer fires early and re-arms."""
     times = iter((0.9, 1.1, 1.2))
-    told: list[str] = []
+    events: list[str] = []
 
     class Clock:
         def time(self) -> float:
             return next(times)
 
         def call_at(self, at: float, callback: object, *_: object) -> None:
-            told.append(f"a timer for {at}")
+            events.append(f"a timer for {at}")
 
     class Waiting:
         def done(self) -> bool:
@@ -93,17 +93,17 @@ async def test_an_alarm_rings_before_its_task_wakes_whenever_the_time_comes():
             return Clock()
 
         def set_result(self, _: bool) -> None:
-            told.append("woken")
+            events.append("woken")
 
-    timer = Timer(lambda: told.append("rung"))
+    timer = Timer(lambda: events.append("rung"))
     timer.deadline = 1.0
     future: Any = Waiting()
     timer._on_timer(future)
     timer._on_timer(future)
-    assert told == ["a timer for 1.0", "rung", "woken"]
+    assert events == ["a timer for 1.0", "rung", "woken"]
 
 
-async def test_what_an_alarm_rings_may_raise_where_its_task_waits():
+async def test_an_exception_of_the_callback_is_raised_in_the_waiting_task():
     def ring() -> None:
         raise ArithmeticError("a defect")
 
@@ -117,7 +117,7 @@ async def test_what_an_alarm_rings_may_raise_where_its_task_waits():
     assert timer.deadline == -NEVER
 
 
-async def test_an_alarm_goes_at_the_time_to_which_it_is_moved():
+async def test_a_timer_fires_at_its_new_deadline():
     timer = Timer()
     async with anyio.create_task_group() as group:
         group.start_soon(timer.wait, anyio.current_time() + 3_600)
@@ -130,7 +130,7 @@ async def test_an_alarm_goes_at_the_time_to_which_it_is_moved():
     assert goes_at - 0.002 < anyio.current_time() < goes_at + 60
 
 
-async def test_a_promise_gives_its_value_to_all():
+async def test_a_future_passes_its_result_to_all_waiters():
     future: Future[int] = Future()
     got: list[int] = []
 
@@ -149,7 +149,7 @@ async def test_a_promise_gives_its_value_to_all():
     assert future.result() == 3
 
 
-async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
+async def test_new_waiter_can_be_awaited_in_a_custom_await():
     future: Future[int] = Future()
     got: list[int] = []
 
@@ -180,19 +180,19 @@ async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
     assert got == [3, 3]
 
 
-async def test_who_left_word_is_called_back_where_the_outcome_is_told():
-    heard: list[object] = []
+async def test_the_done_callback_runs_inside_set_result():
+    results: list[object] = []
     future: Future[int] = Future()
-    future.set_done_callback(lambda told: heard.append(told.result()))
-    assert heard == []
+    future.set_done_callback(lambda done: results.append(done.result()))
+    assert results == []
     future.set_result(3)
     future.set_result(4)
-    assert heard == [3]
-    future.set_done_callback(lambda told: heard.append(told.error))
-    assert heard == [3, None]
+    assert results == [3]
+    future.set_done_callback(lambda done: results.append(done.error))
+    assert results == [3, None]
 
 
-async def test_each_waiter_raises_an_error_of_its_own():
+async def test_each_waiter_raises_a_copy_of_the_error():
     future: Future[int] = Future()
     error = KafkaError("broken", broker="1 (localhost:9092)")
     error.__cause__ = ConnectionResetError("reset by peer")
@@ -207,7 +207,7 @@ async def test_each_waiter_raises_an_error_of_its_own():
     assert errors[0].__cause__ is errors[1].__cause__ is error.__cause__
 
 
-async def test_a_promise_times_out_at_its_deadline_and_may_still_come():
+async def test_a_future_may_be_resolved_after_a_timed_out_wait():
     future: Future[int] = Future()
     with pytest.raises(TimeoutError):
         await future.wait(anyio.current_time() + 0.01)
@@ -226,7 +226,7 @@ def test_a_request_timeout_is_a_timeout():
     assert issubclass(RequestTimedOut, TimeoutError)
 
 
-def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
+def test_copy_error_keeps_context_and_cause():
     error = KafkaError("reason", topic="t")
     error.__cause__ = ValueError("why")
     copied = copy_error(error)
@@ -234,7 +234,7 @@ def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
     assert (copied.topic, copied.__cause__) == ("t", error.__cause__)
 
 
-def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
+def test_a_result_at_the_deadline_is_not_lost():
     async def main() -> int:
         loop = asyncio.get_running_loop()
         future: Future[int] = Future()
@@ -247,7 +247,7 @@ def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
     assert asyncio.run(main()) == 5
 
 
-def test_a_signal_that_comes_with_the_deadline_is_not_missed():
+def test_a_set_at_the_deadline_is_not_missed():
     async def main() -> bool:
         loop = asyncio.get_running_loop()
         signal = AutoResetEvent()
@@ -261,7 +261,7 @@ def test_a_signal_that_comes_with_the_deadline_is_not_missed():
 
 
 @pytest.mark.parametrize("waits_by", [AutoResetEvent, Timer])
-def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[AutoResetEvent | Timer]):
+def test_no_wait_ends_before_its_deadline(waits_by: type[AutoResetEvent | Timer]):
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop._clock_resolution = 0.2  # it rings so much too early
@@ -273,7 +273,7 @@ def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[AutoResetEv
     asyncio.run(main())
 
 
-def test_a_waiter_whose_event_loop_is_closed_does_not_stop_an_outcome() -> None:
+def test_a_waiter_of_a_closed_event_loop_does_not_block_set_result() -> None:
     first: Future[int] = Future()
     done: list[Future[int]] = []
     first.set_done_callback(done.append)

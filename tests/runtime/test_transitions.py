@@ -26,7 +26,7 @@ class Broken:
 TABLE = {(Light.RED, Waited): Light.GREEN, (Broken, Waited): Light.RED}
 
 
-def test_members_of_enumerations_stand_for_themselves_and_others_by_their_class():
+def test_enum_members_are_keys_and_others_are_looked_up_by_class():
     assert transition(TABLE, Light.RED, Waited(5)) is Light.GREEN
     assert transition(TABLE, Broken("bulb"), Waited(5)) is Light.RED
 
@@ -34,13 +34,13 @@ def test_members_of_enumerations_stand_for_themselves_and_others_by_their_class(
 @pytest.mark.parametrize(
     ("state", "event"), [(Light.GREEN, Waited(5)), (Light.RED, Broken("bulb")), (5, "x")]
 )
-def test_what_is_not_in_the_table_cannot_happen(state: object, event: object):
+def test_a_missing_entry_is_an_invalid_transition(state: object, event: object):
     with pytest.raises(InvalidTransition) as caught:
         transition(TABLE, state, event)
     assert str(caught.value) == f"{event} cannot happen in {state}"
 
 
-def test_an_error_does_not_repeat_whole_batches():
+def test_the_error_shortens_long_states():
     with pytest.raises(InvalidTransition) as caught:
         transition(TABLE, Light.RED, b"x" * 100_000)
     assert len(str(caught.value)) < 2 * MAX_SHOWN_CHARACTERS
