@@ -18,7 +18,7 @@ from tests.brokers.kafka import Kafka, Node
 TOPIC = "cut"
 PARTITION = TopicPartition(TOPIC, 0)
 WITHIN_S = 60.0
-HASTY = {
+IMPATIENT = {
     "unclean.leader.election.enable": "true",
     "unclean.leader.election.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
@@ -30,7 +30,7 @@ HASTY = {
 
 @pytest.fixture
 def kafka() -> Iterator[Kafka]:
-    with what_real_kafka_needs(), Kafka(nodes=3, properties=HASTY) as kafka:
+    with what_real_kafka_needs(), Kafka(nodes=3, properties=IMPATIENT) as kafka:
         kafka.create_topic(TOPIC, replication_factor=2)
         yield kafka
 

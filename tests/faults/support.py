@@ -16,7 +16,7 @@ from aiokafkawire.types import TopicPartition
 WITHIN_S = 30.0
 """Longer than any step takes on a busy machine; a test that reaches it has failed."""
 
-HASTY: dict[str, Any] = {
+IMPATIENT: dict[str, Any] = {
     "request_timeout_ms": 400,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 100,
@@ -25,7 +25,7 @@ HASTY: dict[str, Any] = {
 }
 """Options of a client with short timeouts and backoffs."""
 
-READER: dict[str, Any] = HASTY | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
+READER: dict[str, Any] = IMPATIENT | {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
 
 MEMBER: dict[str, Any] = READER | {
     "enable_auto_commit": False,

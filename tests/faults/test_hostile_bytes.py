@@ -26,11 +26,11 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataRespon
 from aiokafkawire.wire.messages.produce import ProduceRequest
 from tests.elapsed import ends_within
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
-from tests.faults.support import HASTY, READER, numbered, take
+from tests.faults.support import IMPATIENT, READER, numbered, take
 
 pytestmark = pytest.mark.slow
 
-OPTIONS: dict[str, Any] = HASTY | {
+OPTIONS: dict[str, Any] = IMPATIENT | {
     "default_api_timeout_ms": 600,
     "delivery_timeout_ms": 600,
     "max_block_ms": 600,

@@ -20,14 +20,14 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
 from tests.faults import peers
-from tests.faults.support import HASTY, WITHIN_S
+from tests.faults.support import IMPATIENT, WITHIN_S
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_MS = 800
 CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
-OPTIONS: dict[str, Any] = HASTY | {
+OPTIONS: dict[str, Any] = IMPATIENT | {
     "default_api_timeout_ms": DEADLINE_MS,
     "socket_connection_setup_timeout_ms": 300,
     "socket_connection_setup_timeout_max_ms": 300,

@@ -29,7 +29,7 @@ from aiokafkawire.wire import ErrorCode
 from tests.cli.shell import serving
 from tests.elapsed import ends_within
 from tests.faults import peers
-from tests.faults.support import HASTY
+from tests.faults.support import IMPATIENT
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ Client = Producer | Consumer
 CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
 
 # The client keeps this backoff after each failure; `ping` must not wait for it.
-PATIENT: dict[str, Any] = HASTY | {
+PATIENT: dict[str, Any] = IMPATIENT | {
     "reconnect_backoff_ms": 60_000,
     "reconnect_backoff_max_ms": 60_000,
 }
@@ -320,7 +320,9 @@ STRANGERS: dict[str, Callable[[Any], Awaitable[None]]] = {
 async def test_what_listens_there_is_no_broker(client_class: type[Client], stranger: str):
     async with (
         peers.listening(STRANGERS[stranger]) as address,
-        started(client_class(bootstrap_servers=address, connect_on_start=False, **HASTY)) as client,
+        started(
+            client_class(bootstrap_servers=address, connect_on_start=False, **IMPATIENT)
+        ) as client,
     ):
         for _ in range(2):
             error = await refused(client)

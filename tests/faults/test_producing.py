@@ -27,17 +27,17 @@ from aiokafkawire.wire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.elapsed import ends_within
-from tests.faults.support import HASTY, WITHIN_S, numbered, stored
+from tests.faults.support import IMPATIENT, WITHIN_S, numbered, stored
 
 pytestmark = pytest.mark.slow
 
 NewTopic = Callable[..., Awaitable[str]]
 
-SHORT = HASTY | {"delivery_timeout_ms": 1_200, "close_timeout_ms": 300}
+SHORT = IMPATIENT | {"delivery_timeout_ms": 1_200, "close_timeout_ms": 300}
 
 
 def producer_on(broker: Broker, **options: object) -> Producer:
-    return Producer(bootstrap_servers=broker.bootstrap_servers, **(HASTY | options))
+    return Producer(bootstrap_servers=broker.bootstrap_servers, **(IMPATIENT | options))
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
@@ -279,7 +279,7 @@ async def test_a_hanging_broker_ends_every_call_by_its_deadline(broker: Broker, 
 
 async def test_leaving_ends_by_the_close_timeout_when_nothing_answers(broker: Broker, topic: str):
     producer = Producer(
-        bootstrap_servers=broker.bootstrap_servers, **(HASTY | {"close_timeout_ms": 300})
+        bootstrap_servers=broker.bootstrap_servers, **(IMPATIENT | {"close_timeout_ms": 300})
     )
 
     async def send_and_leave() -> None:

@@ -23,7 +23,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
-from tests.faults.support import HASTY, MEMBER, READER
+from tests.faults.support import IMPATIENT, MEMBER, READER
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def port() -> int:
 
 def options(port: int, **more: Any) -> dict[str, Any]:
     found = {"bootstrap_servers": f"127.0.0.1:{port}", "connect_on_start": False, **more}
-    return HASTY | found
+    return IMPATIENT | found
 
 
 def broker_at(port: int) -> Broker:

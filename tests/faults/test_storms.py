@@ -20,7 +20,7 @@ from aiokafkawire.errors import CommitFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.faults.support import HASTY, MEMBER, stored
+from tests.faults.support import IMPATIENT, MEMBER, stored
 
 # That many faults take minutes on a busy machine; each has its own limit.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -31,7 +31,7 @@ RECORDS_BETWEEN = 60
 PATIENCE_S = 30.0
 """A disconnected member returns after its session; several of these may add up."""
 
-HANG_S = 1.5 * HASTY["request_timeout_ms"] / 1_000
+HANG_S = 1.5 * IMPATIENT["request_timeout_ms"] / 1_000
 
 
 class FaultSchedule:
@@ -112,7 +112,7 @@ class RecordFlow:
         self.progress = anyio.Event()
 
     async def produce(self) -> None:
-        async with Producer(bootstrap_servers=self.servers, linger_ms=1, **HASTY) as producer:
+        async with Producer(bootstrap_servers=self.servers, linger_ms=1, **IMPATIENT) as producer:
             for number in count():
                 if self.stopping:
                     break

@@ -15,7 +15,7 @@ from aiokafkawire.errors import CommitFailed, KafkaError, ProducerFenced, Transa
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.faults.support import HASTY, MEMBER, fill
+from tests.faults.support import IMPATIENT, MEMBER, fill
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ class Copier:
                     await consumer.seek_to_committed()
 
     async def _with_a_producer(self, consumer: Consumer) -> None:
-        options: dict[str, Any] = HASTY | {"transactional_id": self._name}
+        options: dict[str, Any] = IMPATIENT | {"transactional_id": self._name}
         async with Producer(bootstrap_servers=self._servers, **options) as producer:
             while True:
                 await self._turn(consumer, producer)
@@ -198,4 +198,4 @@ async def storm(fault_schedule: FaultSchedule, copiers: list[Copier]) -> None:
             await fault_schedule.clear()
             faults += 1
         if anyio.current_time() > deadline:
-            pytest.fail(f"after {faults} strokes {copied} are copied, and no more for long")
+            pytest.fail(f"after {faults} faults {copied} are copied, and no more for long")

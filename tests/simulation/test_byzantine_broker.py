@@ -25,8 +25,8 @@ from aiokafkawire.testing.simulation.world import Backend
 from aiokafkawire.wire import ApiKey
 from tests.simulation.byzantine_responses import APIS_WITH_FALSE_RESPONSES, kinds_for_api
 from tests.simulation.plan import Plan, PlannedClient, Step
+from tests.simulation.scenarios.byzantine import CALLS, SCENARIO, TOPIC
 from tests.simulation.scenarios.group_workers import COMMITS, host_of
-from tests.simulation.scenarios.liar import CALLS, SCENARIO, TOPIC
 from tests.simulation.single_run import BACKENDS, play
 
 A_FEW, DOZENS = 3, 30

@@ -20,7 +20,7 @@ AT_ONCE = 10
 MORE = 2 * AT_ONCE
 """Records delivered and consumed between two restarts."""
 
-HASTY: dict[str, Any] = {
+IMPATIENT: dict[str, Any] = {
     "retry_backoff_ms": 5,
     "retry_backoff_max_ms": 50,
     "reconnect_backoff_ms": 5,

@@ -17,7 +17,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 from aiokafkawire.types import TopicPartition
 
-from .load import HASTY, SETUP
+from .load import IMPATIENT, SETUP
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ async def mixed(newer: str, older: str) -> AsyncIterator[Broker]:
 
 def options(broker: Broker, older: str) -> dict[str, Any]:
     more = SETUP if older == "0.9" else {}
-    return {"bootstrap_servers": broker.bootstrap_servers, **HASTY, **more}
+    return {"bootstrap_servers": broker.bootstrap_servers, **IMPATIENT, **more}
 
 
 def magics(seen: SeenRequest) -> set[int]:

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker import ApiKey, Broker
 
-from .load import HASTY, PARTITIONS, SETUP, TOPIC, Load, at_work
+from .load import IMPATIENT, PARTITIONS, SETUP, TOPIC, Load, at_work
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ NODES = 3
 @asynccontextmanager
 async def under_load(release: str, **more: Any) -> AsyncIterator[tuple[Broker, Load]]:
     """Run a cluster of a release, with clients at work."""
-    options = HASTY | (SETUP if release.startswith("0.9") else {})
+    options = IMPATIENT | (SETUP if release.startswith("0.9") else {})
     async with Broker(
         nodes=NODES,
         as_of=release,

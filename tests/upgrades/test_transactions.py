@@ -13,7 +13,7 @@ from aiokafkawire.errors import TransactionFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 
-from .load import HASTY
+from .load import IMPATIENT
 
 WITHIN_S = 60.0
 TOPIC = "orders"
@@ -76,7 +76,7 @@ async def read_committed(broker: Broker) -> list[bytes | None]:
 @pytest.mark.parametrize("path", [("2.8", "3.9"), ("3.9", "4.3")], ids="-".join)
 async def test_committed_records_are_stored_once_through_an_upgrade(path: tuple[str, str]) -> None:
     before, after = path
-    options: dict[str, Any] = HASTY | {"transactional_id": "orders"}
+    options: dict[str, Any] = IMPATIENT | {"transactional_id": "orders"}
     async with Broker(nodes=NODES, as_of=before, default_replication_factor=NODES) as broker:
         await broker.create_topic(TOPIC, partitions=PARTITIONS)
         options["bootstrap_servers"] = broker.bootstrap_servers

@@ -20,7 +20,7 @@ NAMES = (
     "topics",
     "coordinator",
     "clock",
-    "liar",
+    "byzantine",
     "idle_day",
     "corners",
 )

@@ -207,4 +207,4 @@ def guarantees(plan: Plan) -> Guarantees:
     return Guarantees(hostile=True, complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-SCENARIO = Scenario("liar", draw, run, guarantees, share=15, limit_s=300.0)
+SCENARIO = Scenario("byzantine", draw, run, guarantees, share=15, limit_s=300.0)
