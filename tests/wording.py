@@ -49,6 +49,7 @@ OPENINGS = frozenset({"What", "Whether", "How", "Where", "Who"})
 ALLOWED: Sequence[tuple[str, str, str]] = (
     ("tests/wording.py", "*", "the list itself"),
     ("tests/test_wording.py", "*", "examples of the list"),
+    ("tests/brokers/process.py", "tell", "the method of files"),
 )
 """(path, wording or "*", reason)."""
 
@@ -56,7 +57,6 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/consumer": 0,
     "docs": 11,
     "pyspark_aiokafkawire": 1,
-    "tests": 6,
 }
 """The most findings an area may have. Lower a number with the findings; never raise one."""
 

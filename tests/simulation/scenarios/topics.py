@@ -85,7 +85,7 @@ def _a_change(rng: random.Random, topics: list[str]) -> Step:
         "partitions": rng.randint(1, 3),
         "for_s": round(rng.choice((0.0, rng.uniform(0, 6))), 3),
     }
-    return Step(at_s, "make anew", {"topic": topic, **again})
+    return Step(at_s, "recreate", {"topic": topic, **again})
 
 
 async def run(harness: Harness) -> None:
@@ -103,7 +103,7 @@ async def run(harness: Harness) -> None:
             await harness.make_topic(topic, partitions)
 
     harness.on("grow", grow)
-    harness.on("make anew", recreate)
+    harness.on("recreate", recreate)
     workers = harness.plan.of("works")
     onlookers: list[Any] = []
     async with anyio.create_task_group() as tasks:
@@ -154,7 +154,7 @@ async def work(life: WorkerLife) -> None:
 def known_topics(plan: Plan) -> list[str]:
     """Return the topics that must be read completely: not those recreated where topics have no
     ids."""
-    recreated = {step.arguments["topic"] for step in plan.steps if step.kind == "make anew"}
+    recreated = {step.arguments["topic"] for step in plan.steps if step.kind == "recreate"}
     return [topic for topic in plan.topics if has_ids(plan) or topic not in recreated]
 
 
@@ -174,7 +174,7 @@ async def look(harness: Harness, client: PlannedClient, onlookers: list[Any]) ->
 
 def guarantees(plan: Plan) -> Guarantees:
     return Guarantees(
-        topics_remade=any(step.kind == "make anew" for step in plan.steps),
+        topics_remade=any(step.kind == "recreate" for step in plan.steps),
         in_metadata=has_ids(plan),
         in_fetches=plan.broker["as_of"] is None,
         complete_groups=(GROUP,) if plan.of("works") else (),
