@@ -143,9 +143,9 @@ class BrokerClient:
     @property
     def api_versions(self) -> NodeApiVersions | None:
         """API versions of the broker while a connection is open, else None."""
-        for link in self._connections.values():
-            if isinstance(link, Channel) and link.is_usable:
-                return link.api_versions
+        for connection in self._connections.values():
+            if isinstance(connection, Channel) and connection.is_usable:
+                return connection.api_versions
         return None
 
     @property
@@ -216,8 +216,8 @@ class BrokerClient:
         channel = await self._get_channel(
             connection_kind or connection_kind_for(message.api_key), deadline, message.api_key
         )
-        built, version = self._build_request(channel, message, min_version, max_version)
-        response: R = await channel.request(built, version, deadline=deadline)
+        request, version = self._build_request(channel, message, min_version, max_version)
+        response: R = await channel.request(request, version, deadline=deadline)
         return response
 
     async def probe(
@@ -234,11 +234,11 @@ class BrokerClient:
         Raises:
             KafkaError: As `request`.
         """
-        link = self._connections.get(ConnectionKind.GENERAL)
-        if isinstance(link, Channel) and link.is_usable:
-            built, version = self._build_request(link, message, min_version, None)
+        connection = self._connections.get(ConnectionKind.GENERAL)
+        if isinstance(connection, Channel) and connection.is_usable:
+            request, version = self._build_request(connection, message, min_version, None)
             try:
-                return await self._send_on(link, built, version, deadline)
+                return await self._send_on(connection, request, version, deadline)
             except ConnectionLost:
                 pass  # For example, the broker has just closed the idle connection.
         while True:
@@ -262,8 +262,8 @@ class BrokerClient:
             if connects:
                 await self._connect_probe(probe)
             channel = await self._wait_for_probe(probe, deadline, message.api_key)
-            built, version = self._build_request(channel, message, min_version, None)
-            response = await self._send_on(channel, built, version, deadline)
+            request, version = self._build_request(channel, message, min_version, None)
+            response = await self._send_on(channel, request, version, deadline)
             if self._closed_error is None and self._connections.get(ConnectionKind.GENERAL) is None:
                 self._on_connected(ConnectionKind.GENERAL, Future(), channel)
                 probe.is_kept = True
@@ -308,9 +308,9 @@ class BrokerClient:
 
     @staticmethod
     async def _send_on(
-        channel: Channel, built: Request[R] | RawRequest, version: int, deadline: float
+        channel: Channel, request: Request[R] | RawRequest, version: int, deadline: float
     ) -> R:
-        response: R = await channel.request(built, version, deadline=deadline)
+        response: R = await channel.request(request, version, deadline=deadline)
         return response
 
     def submit(
@@ -333,8 +333,8 @@ class BrokerClient:
         channel = self.ready_channel(connection_kind_for(message.api_key))
         if channel is None:
             return None
-        built, version = self._build_request(channel, message, min_version, max_version)
-        return channel.submit(built, version, deadline=deadline).payload
+        request, version = self._build_request(channel, message, min_version, max_version)
+        return channel.submit(request, version, deadline=deadline).payload
 
     def ready_channel(self, connection_kind: ConnectionKind) -> Channel | None:
         """Return the open connection of a kind if it is not throttled, else None."""
@@ -400,18 +400,18 @@ class BrokerClient:
 
     def close_connection(self, connection_kind: ConnectionKind) -> None:
         """Close the connection of a kind; its requests fail and may be retried on a new one."""
-        link = self._connections.get(connection_kind)
-        if isinstance(link, Channel):
-            link.close(ConnectionLost("the broker did not respond on this connection"))
+        connection = self._connections.get(connection_kind)
+        if isinstance(connection, Channel):
+            connection.close(ConnectionLost("the broker did not respond on this connection"))
 
     def abort(self) -> None:
         """Close all connections immediately; requests fail with `ClientClosed`."""
         self._closed_error = ClientClosed("the client is closed")
-        for link in list(self._connections.values()):
-            if isinstance(link, Channel):
-                link.close(self._closed_error)
+        for connection in list(self._connections.values()):
+            if isinstance(connection, Channel):
+                connection.close(self._closed_error)
             else:
-                link.set_exception(self._closed_error)
+                connection.set_exception(self._closed_error)
         self._connections.clear()
 
     async def aclose(self) -> None:
@@ -425,24 +425,24 @@ class BrokerClient:
 
     def _channels(self) -> list[Channel]:
         return [
-            link
-            for link in self._connections.values()
-            if isinstance(link, Channel) and link.is_usable
+            connection
+            for connection in self._connections.values()
+            if isinstance(connection, Channel) and connection.is_usable
         ]
 
     async def _get_channel(
         self, connection_kind: ConnectionKind, deadline: float, api_key: int
     ) -> Channel:
         """Return the open connection of a kind, without suspending if there is one."""
-        link = self._connections.get(connection_kind)
-        if isinstance(link, Channel):
-            if link.is_usable:
-                return link
-            link = None
-        if link is None:
-            link = self._start_connecting(connection_kind, api_key)
+        connection = self._connections.get(connection_kind)
+        if isinstance(connection, Channel):
+            if connection.is_usable:
+                return connection
+            connection = None
+        if connection is None:
+            connection = self._start_connecting(connection_kind, api_key)
         try:
-            return await link.wait(deadline)
+            return await connection.wait(deadline)
         except KafkaError as error:
             # `wait` raises a copy for each waiter, so requests of several APIs can set `api`.
             error.api = error.api or APIS[ApiKey(api_key)].name
@@ -496,13 +496,13 @@ class BrokerClient:
 
     async def _connect(self, connection_kind: ConnectionKind, future: Future[Channel]) -> None:
         """Open the connection of a kind, in one attempt after the backoff."""
-        trial: Future[None] | None = None
+        shared_attempt: Future[None] | None = None
         attempt = self._backoff.attempt_number
         try:
             while self._shared_attempt is not None:
                 await self._shared_attempt.wait()
             if self._backoff.failures:
-                trial = self._shared_attempt = Future()
+                shared_attempt = self._shared_attempt = Future()
             clock = self._runtime.clock
             if self._backoff.next_attempt_at > clock.now():
                 await clock.sleep_until(self._backoff.next_attempt_at)
@@ -516,27 +516,29 @@ class BrokerClient:
             # Attempts of several kinds that fail together count as one failure.
             if self._backoff.attempt_number == attempt:
                 self._record_failure(error)
-            self._finish_shared_attempt(trial, error)
+            self._finish_shared_attempt(shared_attempt, error)
             future.set_exception(error)
         except BaseException:
             self._remove_connection(connection_kind, future)
-            cut = self._closed_error or self._interruption_error()
-            self._finish_shared_attempt(trial, cut)
-            future.set_exception(cut)
+            interruption = self._closed_error or self._interruption_error()
+            self._finish_shared_attempt(shared_attempt, interruption)
+            future.set_exception(interruption)
             raise
         else:
             self._on_connected(connection_kind, future, channel)
-            self._finish_shared_attempt(trial, None)
+            self._finish_shared_attempt(shared_attempt, None)
 
-    def _finish_shared_attempt(self, trial: Future[None] | None, error: KafkaError | None) -> None:
+    def _finish_shared_attempt(
+        self, shared_attempt: Future[None] | None, error: KafkaError | None
+    ) -> None:
         """Pass the result of an attempt to the other kinds: they connect, or fail, too."""
-        if trial is None:
+        if shared_attempt is None:
             return
         self._shared_attempt = None
         if error is None:
-            trial.set_result(None)
+            shared_attempt.set_result(None)
         else:
-            trial.set_exception(error)
+            shared_attempt.set_exception(error)
 
     def _interruption_error(self) -> KafkaError:
         """Return the error for a cancelled attempt: the client is closing, or Ctrl-C."""
@@ -571,14 +573,14 @@ class BrokerClient:
         return versions if versions is not None and versions.release is not None else None
 
     def _remove_connection(
-        self, connection_kind: ConnectionKind, link: Channel | Future[Channel]
+        self, connection_kind: ConnectionKind, connection: Channel | Future[Channel]
     ) -> None:
-        if self._connections.get(connection_kind) is link:
+        if self._connections.get(connection_kind) is connection:
             del self._connections[connection_kind]
 
     def _on_closed(self, channel: Channel, error: KafkaError) -> None:
-        for connection_kind, link in list(self._connections.items()):
-            if link is channel:
+        for connection_kind, connection in list(self._connections.items()):
+            if connection is channel:
                 del self._connections[connection_kind]
         # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:

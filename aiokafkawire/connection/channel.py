@@ -360,9 +360,9 @@ class Channel:
         ):
             # mutation: written-request-counts-as-unsent
             return ConnectionLost(error.reason, sent=request.sent, broker=self.name, api=api)
-        mine = copy_error(error)
-        mine.broker, mine.api = self.name, api
-        return mine
+        copied = copy_error(error)
+        copied.broker, copied.api = self.name, api
+        return copied
 
     def _write_now(self, now: float) -> None:
         """Write queued requests as far as the socket accepts them; the writer sends the rest."""
@@ -476,8 +476,8 @@ class Channel:
         if not wanted:
             return
         pending = request.payload
-        if pending.parse is not None and (found := pending.parse(frame)) is not None:
-            pending.set_result(found)
+        if pending.parse is not None and (parsed := pending.parse(frame)) is not None:
+            pending.set_result(parsed)
             return
         try:
             _, response = decode_response(pending.response_class, pending.version, frame)

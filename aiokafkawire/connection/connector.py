@@ -136,28 +136,30 @@ class Connector:
             software_version=__version__,
             timeout_s=response_timeout_s,
         )
-        kept = await self._open_channel()
-        latest = kept
+        current = await self._open_channel()
+        latest = current
         try:
             action = negotiation.begin()
             while isinstance(action, SendRequest):
                 if action.connection is ConnectionChoice.NEW:
-                    _discard(kept)
-                    kept = latest = await self._open_channel()
+                    _discard(current)
+                    current = latest = await self._open_channel()
                 elif action.connection is ConnectionChoice.ADDITIONAL:
                     latest = await self._open_channel()
                 action = negotiation.handle(await self._send(latest, action))
         except BaseException:
-            _discard(kept)
+            _discard(current)
             _discard(latest)
             raise
         if isinstance(action, NegotiationFailed):
-            _discard(kept)
+            _discard(current)
             _discard(latest)
             raise action.error
-        return self._keep_channel(action, kept, latest)
+        return self._keep_channel(action, current, latest)
 
-    def _keep_channel(self, action: VersionsNegotiated, kept: Channel, latest: Channel) -> Channel:
+    def _keep_channel(
+        self, action: VersionsNegotiated, current: Channel, latest: Channel
+    ) -> Channel:
         if action.versions.release is not None:
             logger.debug(
                 "Broker %s does not support ApiVersions: treated as Kafka %s",
@@ -165,7 +167,7 @@ class Connector:
                 action.versions.release,
                 extra=log_fields(self._supervisor.fields, broker=self.name),
             )
-        chosen, other = (latest, kept) if action.on_additional else (kept, latest)
+        chosen, other = (latest, current) if action.on_additional else (current, latest)
         if other is not chosen:
             _discard(other)
         chosen.api_versions = action.versions
@@ -248,18 +250,18 @@ async def open_transport(runtime: Runtime, address: Address, unknown_host_advice
     """
     name, port = address
     try:
-        found = await runtime.resolve(name, port)
+        addresses = await runtime.resolve(name, port)
     except OSError as error:
         raise ConnectionFailed(
             f"the host name {name!r} cannot be resolved ({error.strerror or error}):"
             f" {unknown_host_advice}"
         ) from error
     failures: list[str] = []
-    for number, each in enumerate(found):
+    for number, each in enumerate(addresses):
         transport: Transport | None = None
         try:
             with anyio.CancelScope(
-                deadline=_attempt_deadline(runtime.clock.now(), len(found) - number)
+                deadline=_attempt_deadline(runtime.clock.now(), len(addresses) - number)
             ):
                 transport = await runtime.connect(each)
         except OSError as error:

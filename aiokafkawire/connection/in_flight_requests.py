@@ -344,7 +344,7 @@ class InFlightRequests(Generic[T]):
     def close(self) -> list[InFlightRequest[T]]:
         """Remove all requests; return those whose callers are waiting, oldest first."""
         # mutation: queued-requests-hang-after-disconnect
-        left = [
+        waiting = [
             request
             for request in (*self._awaiting_response, *self.one_way, *self.queued)
             if request.state <= RequestState.SENT
@@ -353,7 +353,7 @@ class InFlightRequests(Generic[T]):
         self.one_way.clear()
         self.queued.clear()
         self._deadlines.clear()
-        return left
+        return waiting
 
     def _update_idle_since(self, now: float) -> None:
         if not self._awaiting_response and not self.queued and not self.one_way:
