@@ -113,7 +113,7 @@ def test_what_is_left_behind() -> None:
     assert builder.found(left_behind=()) == []
     [(number, text)] = builder.found(left_behind=("task reader", "timer at 7"))
     assert number == 10
-    assert text == "2 things were left behind: task reader; timer at 7"
+    assert text == "2 leaked tasks, sockets or timers: task reader; timer at 7"
 
 
 def test_limits_that_are_passed() -> None:

@@ -233,7 +233,7 @@ def test_a_commit_that_passes_the_running_record() -> None:
     builder.polled(*r(0, 1))
     commits.add(2)
     assert commit_findings(builder, commits) == [
-        "1 commits pass what was processed: c t-0: 2, processed is what is before 0"
+        "1 commits pass the processed records: c t-0: 2, processed up to 0"
     ]
 
 
@@ -412,7 +412,7 @@ def test_a_commit_that_a_connection_given_up_brings_late_is_none_of_who_leaves()
         builder.returned(call)
         builder.closed()
         findings = builder.found(LOG, commits=tuple(commits), committed={"g": ((T0, 1),)})
-        assert len([text for _, text in findings if "as they left" in text]) == found
+        assert len([text for _, text in findings if "when leaving" in text]) == found
 
 
 def test_a_member_that_leaves_during_a_fault_may_fail_to_commit() -> None:

@@ -173,7 +173,7 @@ def failing_send(error: str, after_s: float, *, broken: bool = True) -> list[str
 def test_sends_succeed_after_the_heal(error: str, after_s: float, wrong: bool) -> None:
     found = failing_send(error, after_s)
     assert [text.partition(":")[0] for text in found] == [
-        "1 sends failed although nothing was broken any more"
+        "1 sends failed after all faults had ended"
     ] * wrong
 
 

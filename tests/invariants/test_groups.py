@@ -67,9 +67,9 @@ def member(**options: Any) -> HistoryBuilder:
 
 
 STRANGE = "partitions were committed by members that do not own them"
-OUTSIDE = "members committed as if they were none"
-BACK = "members went back to an earlier generation"
-KEPT = "members own what they were not given, or not all of it"
+OUTSIDE = "members committed without a member id"
+BACK = "members used an earlier generation again"
+KEPT = "members do not own exactly their assigned partitions"
 
 
 def test_owners_commit() -> None:
@@ -177,7 +177,7 @@ def test_without_requests_nobody_is_judged() -> None:
 
 # --- owners at rest ------------------------------------------------------------------------------
 
-ONE_EACH = "partitions are not owned by one member each"
+ONE_EACH = "partitions do not have exactly one owner"
 
 
 def two_members() -> HistoryBuilder:
@@ -260,7 +260,7 @@ def test_a_group_without_members_owns_nothing() -> None:
 def test_a_leader_that_gives_a_partition_to_two() -> None:
     given = GenerationAssigned(1.0, "g", 4, (("a", (T0, T1)), ("b", (T1,))))
     [text] = [text for number, text in member().found(generations=(given,)) if number == 8]
-    assert text == "1 partitions were given to several members: t-1 in generation 4 of g"
+    assert text == "1 partitions were assigned to several members: t-1 in generation 4 of g"
     right = GenerationAssigned(1.0, "g", 4, (("a", (T0,)), ("b", (T1,))))
     assert member().found(generations=(right,)) == []
 

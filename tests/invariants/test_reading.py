@@ -51,9 +51,9 @@ def kinds(found: list[tuple[int, str]]) -> list[str]:
 
 SKIPS = "5: polls skip records"
 BACK = "5: polls go back"
-WRONG = "5: reading begins at a wrong place"
-OUT = "5: polls leave out records"
-STRANGE = "5: polls give what the log has not there, or may not show"
+WRONG = "5: reading starts at a wrong offset"
+OUT = "5: polls omit records"
+STRANGE = "5: polls return records that are not visible in the log"
 
 
 def test_reading_goes_on_where_it_stopped() -> None:
@@ -93,7 +93,7 @@ def test_a_poll_that_leaves_out_a_record() -> None:
     builder.polled(*r(4), following=6)
     [(number, text)] = builder.found(LOG)
     assert number == 5
-    assert text.startswith("2 polls leave out records: c at t-0@0: without p-1|@1; ")
+    assert text.startswith("2 polls omit records: c at t-0@0: without p-1|@1; ")
     assert "without p-5|@5" in text
 
 
@@ -109,10 +109,10 @@ def test_a_poll_that_gives_something_else() -> None:
 def test_offsets_that_do_not_ascend() -> None:
     builder = reader()
     builder.polled(*r(1, 0), following=2)
-    assert "5: polls whose offsets do not ascend" in kinds(builder.found(LOG))
+    assert "5: polls with offsets out of order" in kinds(builder.found(LOG))
     builder = reader()
     builder.polled(*r(0, 1), following=1)
-    assert "5: polls whose offsets do not ascend" in kinds(builder.found(LOG))
+    assert "5: polls with offsets out of order" in kinds(builder.found(LOG))
 
 
 def test_where_a_reader_without_a_group_begins() -> None:
@@ -274,15 +274,15 @@ def test_records_of_a_partition_that_is_not_owned() -> None:
     builder.polled(*r(0))
     builder.revoked(T0)
     builder.polled(*r(1))
-    assert kinds(builder.found(LOG)) == ["5: records of partitions that a reader does not own"]
+    assert kinds(builder.found(LOG)) == ["5: records of partitions not owned by the reader"]
     builder = member()
     builder.lost(T0)
     builder.polled(*r(0))
-    assert kinds(builder.found(LOG)) == ["5: records of partitions that a reader does not own"]
+    assert kinds(builder.found(LOG)) == ["5: records of partitions not owned by the reader"]
     builder = member()
     builder.add(Unsubscribed, "c")
     builder.polled(*r(0))
-    assert kinds(builder.found(LOG)) == ["5: records of partitions that a reader does not own"]
+    assert kinds(builder.found(LOG)) == ["5: records of partitions not owned by the reader"]
 
 
 def test_records_of_a_partition_that_is_paused() -> None:
@@ -291,7 +291,7 @@ def test_records_of_a_partition_that_is_paused() -> None:
     builder.polled(*r(0))
     builder.add(Resumed, "c", (T0,))
     builder.polled(*r(1))
-    assert kinds(builder.found(LOG)) == ["5: records of partitions that are paused"]
+    assert kinds(builder.found(LOG)) == ["5: records of paused partitions"]
 
 
 def test_going_back_to_what_is_committed() -> None:

@@ -35,11 +35,11 @@ def both(first: Any, second: Any) -> Log:
     return log((v(1), first), (v(2), second))
 
 
-VISIBLE = "records are visible of transactions that are not"
-MISSING = "records are not visible of transactions that are"
-PART = "transactions are visible in part"
-EARLY = "records were read before their commit was asked for"
-PASSED = "readers passed a transaction that was open"
+VISIBLE = "records of uncommitted transactions are visible"
+MISSING = "records of committed transactions are not visible"
+PART = "transactions are partly visible"
+EARLY = "records were read before EndTxn"
+PASSED = "readers passed an open transaction"
 OFFSETS = "offsets are not those of the last transaction"
 
 
@@ -66,7 +66,7 @@ def test_a_transaction_is_visible_whole_or_not_at_all(
 
 
 def test_a_record_that_was_taken_after_the_end_of_its_transaction() -> None:
-    late = "records were taken after the end of their transactions"
+    late = "records were accepted after the end of their transactions"
     for during, wrong in ((True, []), (False, [late])):
         builder = transaction("committed", ended=False)
         builder.sending(v(3), transaction=1)
@@ -106,7 +106,7 @@ def test_the_outcome_of_an_uncertain_commit_may_come_later() -> None:
 
 def test_a_record_outside_of_its_transaction() -> None:
     found = transaction_findings(transaction("committed"), both("committed", "none"))
-    assert found == ["records stand outside of their transactions"]
+    assert found == ["records are outside their transactions"]
 
 
 def test_a_record_that_failed_and_its_transaction_did_not() -> None:
@@ -115,7 +115,7 @@ def test_a_record_that_failed_and_its_transaction_did_not() -> None:
     builder.end_txn_requested(1)
     builder.ended(1, "committed")
     found = transaction_findings(builder, log((v(1), "committed")))
-    assert found == ["records failed in transactions that were committed"]
+    assert found == ["records failed in committed transactions"]
 
 
 def test_a_record_that_was_never_handed_over_is_no_part() -> None:

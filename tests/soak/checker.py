@@ -83,7 +83,7 @@ def check_copies(
         problems.append(f"{len(twice)} there more than once: {_some(twice)}")
     strange = sorted(number for number in counts if not 0 <= number < messages)
     if strange:
-        problems.append(f"{len(strange)} that nobody sent: {_some(strange)}")
+        problems.append(f"{len(strange)} that were not sent: {_some(strange)}")
     for partition, entries in sorted(log.items()):
         numbers = [number for _, number in sorted(entries)]
         if any(number % partitions != partition for number in numbers):

@@ -122,7 +122,7 @@ def test_copies_that_are_whole_are_right() -> None:
     [
         (1, lambda entries: entries[:-1], "1 not there: 19"),
         (1, lambda entries: [*entries, (99, 19)], "1 there more than once: 19"),
-        (1, lambda entries: [*entries, (99, 22)], "1 that nobody sent: 22"),
+        (1, lambda entries: [*entries, (99, 22)], "1 that were not sent: 22"),
         (1, lambda entries: [(0, 4), (3, 1), *entries[2:]], "partition 1 is not in order"),
         (0, lambda entries: [*entries, (99, 20)], "partition 0 has records of another one"),
     ],

@@ -31,7 +31,7 @@ def calls_end_in_time(run: Run) -> Iterator[Violation]:
     Calls of crashed clients are ignored.
     """
     if not any(True for _ in run.of(Called)) and not run.sent:
-        raise NotChecked("nothing was called")
+        raise NotChecked("no call was made")
     slack = run.guarantees.slack_s
     late: list[Finding] = []
     never: list[Finding] = []
@@ -57,7 +57,7 @@ def calls_end_in_time(run: Run) -> Iterator[Violation]:
     yield from group_findings(9, "calls never ended", never)
     yield from group_findings(9, "outcomes of records came after their deadline", _late(run))
     hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.outcomes_missing]
-    yield from group_findings(9, "records have no outcome after their producer's end", hanging)
+    yield from group_findings(9, "records have no outcome after their producer was closed", hanging)
 
 
 def _crashed(run: Run, name: str) -> bool:
@@ -96,15 +96,15 @@ def nothing_leaks(run: Run) -> Iterator[Violation]:
     than its configured limits."""
     observed = run.observed
     if observed.left_behind is None and not observed.peaks and observed.members is None:
-        raise NotChecked("nobody looked for what is left behind")
+        raise NotChecked("leftovers were not observed")
     left: list[Finding] = [(line, line) for line in observed.left_behind or ()]
-    yield from group_findings(10, "things were left behind", left)
+    yield from group_findings(10, "leaked tasks, sockets or timers", left)
     over: list[Finding] = [
         (f"{peak.client} held {peak.value} {peak.what}, of {peak.limit}", peak)
         for peak in observed.peaks or ()
         if peak.value > peak.limit
     ]
-    yield from group_findings(10, "limits were passed", over)
+    yield from group_findings(10, "configured limits were exceeded", over)
     yield from group_findings(
         10, "members stay in groups that they left", list(_leftover_members(run))
     )
@@ -146,18 +146,18 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
             strange.append((text, ended))
         elif ended.error in PROTOCOL_ERRORS and not run.guarantees.hostile:
             protocol.append((text, ended))
-    yield from group_findings(12, "errors are of no kind that callers know", strange)
-    yield from group_findings(12, "errors blame peers that keep the protocol", protocol)
+    yield from group_findings(12, "errors are of no documented kind", strange)
+    yield from group_findings(12, "errors report protocol violations that did not happen", protocol)
     crashes: list[Finding] = [(line, line) for line in run.observed.crashes or ()]
     yield from group_findings(12, "failures that were never reported", crashes)
     unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
-    yield from group_findings(12, "requests that no broker can read", unreadable)
+    yield from group_findings(12, "requests that brokers could not read", unreadable)
     mistaken = list(_rejected_requests(run))
-    yield from group_findings(12, "requests are mistaken though nothing was broken yet", mistaken)
+    yield from group_findings(12, "requests were rejected as faulty without a fault", mistaken)
     cancelled = list(_retried_without_pause(run))
-    yield from group_findings(12, "commits were sent again without a pause", cancelled)
+    yield from group_findings(12, "commits were retried without a backoff", cancelled)
     blamed = [] if run.guarantees.hostile else list(_blamed_brokers(run))
-    yield from group_findings(12, "connections ended over answers that were right", blamed)
+    yield from group_findings(12, "connections were closed because of correct responses", blamed)
 
 
 def _retried_without_pause(run: Run) -> Iterator[Finding]:
@@ -210,10 +210,10 @@ def _ends(run: Run) -> Iterator[Returned | Failed]:
 def no_secret_is_logged(run: Run) -> Iterator[Violation]:
     """(13) No secret is in a log line, a repr or an error text: neither verbatim nor encoded."""
     if not run.guarantees.secrets:
-        raise NotChecked("there is no secret")
+        raise NotChecked("no option is secret")
     observed = run.observed
     if observed.log_lines is None and observed.reprs is None:
-        raise NotChecked("nobody kept what was written")
+        raise NotChecked("log lines and reprs were not kept")
     needles = [shape for secret in run.guarantees.secrets for shape in _shapes(secret)]
     for where, lines in (
         ("log lines", observed.log_lines or ()),

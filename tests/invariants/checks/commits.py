@@ -60,19 +60,25 @@ def commits_are_correct(run: Run) -> Iterator[Violation]:
     when it calls again; explicitly committed offsets are up to the application.
     """
     if run.observed.commits is None and run.observed.committed is None:
-        raise NotChecked("what was committed is not known")
+        raise NotChecked("commits were not observed")
     if not any(client.group for client in run.clients.values()):
-        raise NotChecked("nobody has a group")
+        raise NotChecked("no consumer has a group")
     back = list(_going_back(run)) + list(_transactions_going_back(run))
     yield from group_findings(6, "commits went back", back)
     seen = _Seen(run)
     left: dict[Key, int] = {}
-    yield from group_findings(6, "commits pass what was processed", list(_passing(run, seen, left)))
+    yield from group_findings(
+        6, "commits pass the processed records", list(_passing(run, seen, left))
+    )
     forgotten = list(_not_committed_at_end(run, seen, left))
-    yield from group_findings(6, "what members processed was not committed as they left", forgotten)
-    yield from group_findings(6, "commits told as kept are not", list(_commits_not_stored(run)))
+    yield from group_findings(
+        6, "members did not commit their processed records when leaving", forgotten
+    )
+    yield from group_findings(
+        6, "acknowledged commits are not stored", list(_commits_not_stored(run))
+    )
     kept = list(_not_auto_committed(run, seen))
-    yield from group_findings(6, "what members processed was not committed as it was revoked", kept)
+    yield from group_findings(6, "members did not commit processed records on revocation", kept)
 
 
 # --- going back ----------------------------------------------------------------------------------
@@ -344,7 +350,7 @@ def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator
     for tp, offset in request.offsets:
         reading = progress.reading(tp)
         if seen.passes(tp, reading.cap, offset):
-            text = f"{request.client} {tp}: {offset}, processed is what is before {reading.cap}"
+            text = f"{request.client} {tp}: {offset}, processed up to {reading.cap}"
             yield text, request
 
 
@@ -357,7 +363,7 @@ def _final_commits(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Find
             if cap is None or group in transactional:
                 continue
             if seen.passes(tp, cap, offset):
-                yield f"{group} {tp} has {offset} in the end, given was what is before {cap}", group
+                yield f"{group} {tp} has {offset} at the end, records were given up to {cap}", group
 
 
 def _leaves_group(event: Event) -> bool:
@@ -415,7 +421,7 @@ def _not_auto_committed(run: Run, seen: _Seen) -> Iterator[Finding]:
                 for tp, offset in processed.items():
                     found = committed.newest(client, tp, event.at)
                     if tp not in moved and seen.between(tp, found, offset):
-                        yield f"{client.name} {tp}: {found}, processed was {offset}", event
+                        yield f"{client.name} {tp}: {found}, processed: {offset}", event
                 processed = {}
             elif type(event) is PositionSought:
                 moved.update(event.partitions)
@@ -437,7 +443,7 @@ def _not_committed_at_end(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterat
             dict(run.observed.committed.get(group, ())).get(tp, 0), _reached(run, group, tp)
         )
         if tp not in moved and seen.between(tp, found, processed):
-            yield f"{group} {tp} has {found} in the end, processed was {processed}", group
+            yield f"{group} {tp} has {found} at the end, processed: {processed}", group
 
 
 class _Seen:

@@ -53,7 +53,7 @@ def everything_is_consumed(run: Run) -> Iterator[Violation]:
     readers = [*run.guarantees.complete_groups, *run.guarantees.complete_readers]
     begin = fault_free_since(run)
     if not readers and begin is None:
-        raise NotChecked("nobody promised to read everything, and it was never said to be healed")
+        raise NotChecked("there is no complete reader, and no heal")
     for group in run.guarantees.complete_groups:
         members = [client for client in run.clients.values() if client.group == group]
         yield from _judge(run, f"group {group}", members)
@@ -61,8 +61,8 @@ def everything_is_consumed(run: Run) -> Iterator[Violation]:
         yield from _judge(run, name, [run.clients[name]] if name in run.clients else [])
     if begin is not None:
         sends, calls = _failures(run, begin)
-        yield from group_findings(11, "sends failed although nothing was broken any more", sends)
-        yield from group_findings(11, "calls failed although nothing was broken any more", calls)
+        yield from group_findings(11, "sends failed after all faults had ended", sends)
+        yield from group_findings(11, "calls failed after all faults had ended", calls)
 
 
 # --- what is read --------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     member id.
     """
     if run.observed.commits is None or run.observed.assignments is None:
-        raise NotChecked("requests of members were not seen")
+        raise NotChecked("requests of members were not observed")
     if not run.observed.assignments:
         raise NotChecked("there are no members")
     owning = _Owning(run)
@@ -80,10 +80,10 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     yield from group_findings(
         7, "partitions were committed by members that do not own them", strange
     )
-    yield from group_findings(7, "members committed as if they were none", outside)
-    yield from group_findings(7, "members went back to an earlier generation", back)
+    yield from group_findings(7, "members committed without a member id", outside)
+    yield from group_findings(7, "members used an earlier generation again", back)
     kept = list(_not_given(run, owning))
-    yield from group_findings(7, "members own what they were not given, or not all of it", kept)
+    yield from group_findings(7, "members do not own exactly their assigned partitions", kept)
 
 
 class _Owning:
@@ -167,7 +167,7 @@ def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
             last = answers[max(0, place - 2) : place]
             if not any(owned == set(answer.partitions) for answer in last):
                 given = _names(last[-1].partitions) if last else "nothing"
-                text = f"{client.name} owns {_names(sorted(owned))}, given were {given}"
+                text = f"{client.name} owns {_names(sorted(owned))}, assigned: {given}"
                 yield text, event
 
 
@@ -251,7 +251,7 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
     a member loses partitions only if its application does not poll in time, or during a fault."""
     settled = any(True for _ in run.of(GroupsStable))
     if not settled and not run.observed.generations and not any(True for _ in run.of(Lost)):
-        raise NotChecked("no group came to rest")
+        raise NotChecked("no group became stable")
     owners = Owners()
     found: list[Finding] = []
     if settled:
@@ -260,7 +260,7 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
             if type(event) is GroupsStable:
                 for group in event.groups:
                     found += [(f"{group}: {text}", event) for text in owners.unsettled(group)]
-    yield from group_findings(8, "partitions are not owned by one member each", found)
+    yield from group_findings(8, "partitions do not have exactly one owner", found)
     twice: list[Finding] = []
     for generation in run.observed.generations or ():
         given = Counter(tp for _, partitions in generation.members for tp in partitions)
@@ -269,7 +269,7 @@ def every_partition_is_owned(run: Run) -> Iterator[Violation]:
             for tp, count in given.items()
             if count > 1
         ]
-    yield from group_findings(8, "partitions were given to several members", twice)
+    yield from group_findings(8, "partitions were assigned to several members", twice)
     yield from group_findings(8, "partitions were lost without a reason", list(_lost(run)))
 
 

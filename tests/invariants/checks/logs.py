@@ -24,9 +24,9 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
     by retention or with a deleted topic are ignored.
     """
     if not run.guarantees.durable:
-        raise NotChecked("brokers may lose what was acknowledged")
+        raise NotChecked("brokers may lose acknowledged records")
     if not any(sent.acknowledged for sent in run.sent.values()):
-        raise NotChecked("nothing was acknowledged")
+        raise NotChecked("no record was acknowledged")
     misdated: list[Finding] = [
         (f"{log.topic}-{log.partition}@{offset}", log)
         for log in run.observed.logs
@@ -93,7 +93,7 @@ def no_duplicates(run: Run) -> Iterator[Violation]:
             if before[1] is not record:
                 both_places = f"{_where(*before)} and {_where(log, record)}"
                 twice.append((f"{_name(sent)} at {both_places}", sent.sending))
-    yield from group_findings(2, "records stand twice", twice)
+    yield from group_findings(2, "records are stored twice", twice)
 
 
 def _numbered(run: Run) -> set[str]:
@@ -123,12 +123,12 @@ def in_order(run: Run) -> Iterator[Violation]:
     """
     producers = _in_line(run)
     if not producers:
-        raise NotChecked("no producer keeps an order")
+        raise NotChecked("no producer guarantees an order")
     numbered = _numbered(run)
     wrong: list[Finding] = []
     for log in run.observed.logs:
         wrong += _disorder(run, log, producers, numbered)
-    yield from group_findings(3, "records stand behind ones that were sent later", wrong)
+    yield from group_findings(3, "records are behind later ones", wrong)
 
 
 def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> Iterator[Finding]:
@@ -196,8 +196,8 @@ def failed_records_are_absent(run: Run) -> Iterator[Violation]:
             if any(at <= event.at for at in run.deleted_at[log.topic][log.incarnation :]):
                 continue
             failed.append((f"{_name(sent)} at {_where(log, record)} after {event.error}", event))
-    yield from group_findings(4, "records that had failed are in the log", failed)
-    yield from group_findings(4, "records that nobody sent there are in the log", strange)
+    yield from group_findings(4, "failed records are in the log", failed)
+    yield from group_findings(4, "records that were not sent there are in the log", strange)
     repeated = [
         (f"{event.client} sends {event.values[0]!r} again", event) for event in run.repeated
     ]

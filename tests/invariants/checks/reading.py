@@ -93,7 +93,7 @@ def reading_is_continuous(run: Run) -> Iterator[Violation]:
     """
     readers = [client for client in run.clients.values() if client.kind == "consumer"]
     if not any(True for _ in run.of(Polled)):
-        raise NotChecked("nothing was read")
+        raise NotChecked("no record was read")
     judge = _Judge(run)
     for client in readers:
         judge.follow(client)
@@ -136,7 +136,7 @@ class _Judge:
                     position = positions[tp] = _Position(start, everything)
                 if position is None:
                     if member:
-                        self._report("records of partitions that a reader does not own", event)
+                        self._report("records of partitions not owned by the reader", event)
                     continue
                 self._polled(_Poll(client, event, tp, position))
             elif type(event) is Subscribed:
@@ -188,9 +188,9 @@ class _Judge:
         client, event, tp, position = poll
         offsets = [offset for offset, _ in event.records]
         if position.paused:
-            self._report("records of partitions that are paused", event)
+            self._report("records of paused partitions", event)
         if any(later <= earlier for earlier, later in pairwise([*offsets, event.next_offset])):
-            self._report("polls whose offsets do not ascend", event)
+            self._report("polls with offsets out of order", event)
         log = self._log(event, tp, position)
         if log is not None:
             seen = self._seen(log, committed=client.read_committed)
@@ -239,11 +239,11 @@ class _Judge:
         strange = sorted(set(given) - set(there))
         if missing and not strange:
             what = f"without {missing[0][1].decode('latin-1')}@{missing[0][0]}"
-            self._report("polls leave out records", event, what)
+            self._report("polls omit records", event, what)
         else:
             which = strange[0] if strange else given[0]
             what = f"{which[1].decode('latin-1')}@{which[0]}"
-            self._report("polls give what the log has not there, or may not show", event, what)
+            self._report("polls return records that are not visible in the log", event, what)
 
     # --- where it begins ---
 
@@ -272,7 +272,7 @@ class _Judge:
         if self._lost_it(poll, low):
             return
         known = f"{sorted(starts)}" if certain else f"{sorted(starts)} or nothing"
-        self._report("reading begins at a wrong place", event, f"at {high}, committed: {known}")
+        self._report("reading starts at a wrong offset", event, f"at {high}, committed: {known}")
 
     def _starts(
         self, client: Client, tp: TopicPartition, at: Start, until: float

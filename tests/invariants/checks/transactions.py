@@ -68,8 +68,8 @@ def transactions_are_whole(run: Run) -> Iterator[Violation]:
     for kind, found in whole.found.items():
         yield from group_findings(14, kind, found)
     early, passing = _read_too_early(run, transactions)
-    yield from group_findings(14, "records were read before their commit was asked for", early)
-    yield from group_findings(14, "readers passed a transaction that was open", passing)
+    yield from group_findings(14, "records were read before EndTxn", early)
+    yield from group_findings(14, "readers passed an open transaction", passing)
     offsets = list(_offsets(run, list(transactions.values())))
     yield from group_findings(14, "offsets are not those of the last transaction", offsets)
 
@@ -117,7 +117,7 @@ class _Whole:
         if not transaction.may_be_committed:
             for sent in seen.values():
                 outcome = transaction.outcome or "never ended"
-                self._report("records are visible of transactions that are not", sent, outcome)
+                self._report("records of uncommitted transactions are visible", sent, outcome)
             return
         missing = [
             sent for sent in transaction.records if sent.value not in seen and self._taken(sent)
@@ -125,17 +125,17 @@ class _Whole:
         failed = [sent for sent in transaction.records if _failed(sent)]
         if transaction.outcome == "committed":
             for sent in missing:
-                self._report("records are not visible of transactions that are", sent)
+                self._report("records of committed transactions are not visible", sent)
             for sent in failed:
-                self._report("records failed in transactions that were committed", sent)
+                self._report("records failed in committed transactions", sent)
         elif missing and seen:
-            self._report("transactions are visible in part", missing[0], f"{len(seen)} are visible")
+            self._report("transactions are partly visible", missing[0], f"{len(seen)} are visible")
 
     def _plain(self, transaction: _Transaction) -> None:
         for sent in transaction.records:
             for _, record in self._run.stored.get(sent.value, ()):
                 if record.fate == "none":
-                    self._report("records stand outside of their transactions", sent)
+                    self._report("records are outside their transactions", sent)
 
     def _late(self, transaction: _Transaction) -> None:
         """A call that waited longer than its transaction must not add its record to the next
@@ -146,7 +146,7 @@ class _Whole:
                 sent.handed_at is not None
                 and sent.handed_at > ended_at + self._run.guarantees.slack_s
             ):
-                self._report("records were taken after the end of their transactions", sent)
+                self._report("records were accepted after the end of their transactions", sent)
 
     def _visible(self, sent: Sent) -> bool:
         places = self._run.stored.get(sent.value, ())
@@ -282,5 +282,5 @@ def _offsets(run: Run, transactions: list[_Transaction]) -> Iterator[Finding]:
         if found is None and not begun:
             continue
         if found not in right:
-            text = f"{group} has {found} of {tp}, committed were {sorted(right)}"
+            text = f"{group} has {found} for {tp}, committed: {sorted(right)}"
             yield text, candidates[-1][0].began

@@ -189,7 +189,7 @@ def read_again(life: WorkerLife, worker: Any, error: CorruptRecord) -> None:
     place = (error.topic, error.partition, error.offset)
     life.harness.note(f"{life.name}: {error}")
     if error.topic != TOPIC or error.partition is None or error.offset is None:
-        life.harness.violated(12, f"corrupt records somewhere: {place}")
+        life.harness.violated(12, f"corrupt records at an unknown place: {place}")
         raise error
     worker.seek(TopicPartition(error.topic, error.partition), error.offset)
 

@@ -400,7 +400,7 @@ async def read(harness: Harness, client: PlannedClient, over: anyio.Event) -> No
             end = harness.log(TOPIC, partition).end_offset
             while await reader.position(TopicPartition(TOPIC, partition)) < end:
                 if harness.now() > begun + HEALED_WITHIN_S:
-                    harness.violated(11, f"{client.name} does not come to the end of {partition}")
+                    harness.violated(11, f"{client.name} does not reach the end of {partition}")
                     return
                 await reader.getmany(timeout_ms=100)
 

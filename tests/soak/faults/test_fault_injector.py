@@ -60,7 +60,7 @@ class Scene:
 
     def check(self) -> None:
         if self.ended_at is not None and self.now >= self.ended_at:
-            raise WaitFailed("somebody ended")
+            raise WaitFailed("an application ended")
 
     def replace_worker(self, number: int) -> str:
         self.done.append(f"replace {number}")
@@ -112,7 +112,7 @@ def test_each_fault_is_injected_and_reverted(kind: Kind, scene: Scene) -> None:
 @pytest.mark.parametrize("kind", [Kind.FREEZE, Kind.CUT, Kind.FULL])
 def test_an_interrupted_fault_is_reverted(kind: Kind, scene: Scene) -> None:
     scene.ended_at = 6.0
-    with pytest.raises(WaitFailed, match="somebody ended"):
+    with pytest.raises(WaitFailed, match="an application ended"):
         scene.fault_injector.inject(Fault(kind, 1, 10.0, calm_seconds=3.0))
     mended = {Kind.FREEZE: "resume 2", Kind.CUT: "joined", Kind.FULL: "empty /node-2/data"}
     assert scene.done[-1] == mended[kind]

@@ -47,7 +47,7 @@ async def silent_connections(harness: Harness) -> None:
         await sender.send_and_wait(TOPIC, sender.value())
         check_duration(harness, "a record was sent", began)
         while not await reader.getmany(timeout_ms=500):
-            check_duration(harness, "nothing was read", began)
+            check_duration(harness, "no record was read", began)
         check_duration(harness, "a record was read", began)
 
 
@@ -110,7 +110,7 @@ async def metadata_unavailable(harness: Harness) -> None:
             await sender.send_and_wait("refunds", sender.value())
         took = harness.now() - began - harness.plan.options["for_s"]
         if took > NOTICED_S:
-            harness.violated(11, f"a topic was learnt of {took:.1f} s after the outage")
+            harness.violated(11, f"a topic became known {took:.1f} s after the outage")
 
 
 def draw_outage(rng: random.Random) -> dict[str, Any]:
@@ -150,7 +150,7 @@ async def connection_lost_while_throttled(harness: Harness) -> None:
             )
         first, *others = lists.seen
         if any(each.connection == first.connection for each in others):
-            harness.violated(12, "a broker was asked that had asked for silence")
+            harness.violated(12, "a request was sent during a throttle")
 
 
 def draw_throttle(rng: random.Random) -> dict[str, Any]:
@@ -173,7 +173,7 @@ async def cancelled_calls(harness: Harness) -> None:
         await anyio.sleep(1)
         lost = reader.metrics()["connections_lost_total"]
         if lost:
-            harness.violated(12, f"{lost} connections were lost though nothing was broken")
+            harness.violated(12, f"{lost} connections were lost without a fault")
 
 
 CORNERS: Mapping[str, CornerCase] = {

@@ -55,14 +55,14 @@ async def overlapping_commits(harness: Harness) -> None:
             await reader.commit({P0: offset})
             found = committed_offsets(harness).get(P0, -1)
             if found < offset:
-                harness.violated(6, f"{offset} was told as kept, and {found} is")
+                harness.violated(6, f"{offset} was acknowledged, but {found} is stored")
 
         async with anyio.create_task_group() as commits:
             for offset in harness.plan.options["offsets"]:
                 commits.start_soon(commit, offset)
                 await anyio.sleep(0.1)
     if committed_offsets(harness)[P0] != harness.plan.options["offsets"][-1]:
-        harness.violated(6, f"{committed_offsets(harness)[P0]} is kept in the end")
+        harness.violated(6, f"{committed_offsets(harness)[P0]} is stored at the end")
 
 
 def draw_commits(rng: random.Random) -> dict[str, Any]:
@@ -87,7 +87,10 @@ async def offset_fetch_during_coordinator_move(harness: Harness) -> None:
             else:
                 await reader.committed(P0)
             if harness.now() > began + 4:
-                harness.violated(11, f"{harness.now() - began:.1f} s after the coordinator moved")
+                harness.violated(
+                    11,
+                    f"{harness.now() - began:.1f} s until a response after the coordinator moved",
+                )
 
 
 def draw_moves(rng: random.Random) -> dict[str, Any]:
@@ -119,11 +122,11 @@ async def coordinator_moves_while_idle(harness: Harness) -> None:
         harness.broker.move_coordinator(GROUP, harness.chance.choice(others))
         await anyio.sleep(8)
         if sum(map(len, joined)) > joins:
-            harness.violated(8, "members joined again as their coordinator moved")
+            harness.violated(8, "members rejoined because their coordinator moved")
         for each in asked:
             wrong = [seen for seen in each.seen if wait_for_coordinator_move(seen)]
             if len(wrong) > 3:
-                harness.violated(12, f"{len(wrong)} heartbeats went to where the group was")
+                harness.violated(12, f"{len(wrong)} heartbeats went to the former coordinator")
         tasks.cancel_scope.cancel()
 
 
@@ -165,7 +168,7 @@ async def static_member_restarts(harness: Harness) -> None:
         await anyio.sleep(harness.plan.options["for_s"])
         await live(2, settle)
         if len(left) or len(joined) > joins:
-            harness.violated(8, "the group rebalanced as a static member was restarted")
+            harness.violated(8, "the group rebalanced because a static member restarted")
         tasks.cancel_scope.cancel()
 
 
@@ -209,9 +212,7 @@ async def rebalance_waits_for_busy_member(harness: Harness) -> None:
                     await harness.until(lambda: bool(comes.assignment()), "two members")
                     lost = comes.metrics()["connections_lost_total"]
                     if lost:
-                        harness.violated(
-                            12, f"{lost} connections were lost though nothing was broken"
-                        )
+                        harness.violated(12, f"{lost} connections were lost without a fault")
 
             tasks.start_soon(come)
             await anyio.sleep(harness.plan.options["works_s"])
@@ -220,7 +221,7 @@ async def rebalance_waits_for_busy_member(harness: Harness) -> None:
     asked = harness.broker.requests.of(ApiKey.JOIN_GROUP)
     joins = [seen for seen in asked if seen.client_id == "comes"]
     if len(joins) > 3:
-        harness.violated(12, f"{len(joins)} times was joined for one rebalance")
+        harness.violated(12, f"{len(joins)} JoinGroup requests for one rebalance")
 
 
 def draw_busy(rng: random.Random) -> dict[str, Any]:
@@ -248,7 +249,7 @@ async def buffered_records_last_for_long(harness: Harness) -> None:
                 break
             await anyio.sleep(rng.uniform(0.1, 0.3))
     if len(joined) > joins:
-        harness.violated(8, "a member that was given records lost its place")
+        harness.violated(8, "a member that was given records was removed from the group")
 
 
 HELD = 20
@@ -300,7 +301,7 @@ async def commit_during_rebalance(harness: Harness) -> None:
                 harness.note(f"has: {error}")
             else:
                 if has.group_metadata().generation_id > generation + 1:
-                    harness.violated(7, f"a commit of generation {generation} was made later")
+                    harness.violated(7, f"a commit of generation {generation} was sent later")
 
 
 def is_from_first_member(seen: SeenRequest) -> bool:
@@ -444,7 +445,7 @@ async def membership_lost_in_transaction(harness: Harness) -> None:
             copied += await copy(harness, reader, sender, at_once)
         again = await copy(harness, reader, sender, at_once)
     if again or first:
-        harness.violated(14, f"{first} records were copied of a place that was lost, {again} again")
+        harness.violated(14, f"{first} records of the lost membership were copied, {again} again")
 
 
 def draw_after(rng: random.Random) -> dict[str, Any]:
@@ -468,7 +469,7 @@ async def copier_follows_copier(harness: Harness) -> None:
                 copied[number] += await copy(harness, reader, sender, at_once)
             copied[number] += await copy(harness, reader, sender, at_once)
     if copied[1]:
-        harness.violated(14, f"{copied[1]} records were copied once more by the next copier")
+        harness.violated(14, f"{copied[1]} records were copied again by the next copier")
 
 
 CORNERS: Mapping[str, CornerCase] = {

@@ -131,14 +131,14 @@ async def seek_into_a_batch(harness: Harness) -> None:
                     break
                 record = await (anext(on) if rng.random() < 0.5 else reader.getone())
                 if record.offset != to:
-                    harness.violated(5, f"{record.offset} was given, not {to}")
+                    harness.violated(5, f"{record.offset} was returned, not {to}")
                 to += 1
             for most in (rng.randint(1, BATCH), 3 * BATCH):
                 if to == 3 * BATCH:
                     break
                 (records,) = (await reader.getmany(timeout_ms=2_000, max_records=most)).values()
                 if records.first_offset != to:
-                    harness.violated(5, f"{records.first_offset} was given, not {to}")
+                    harness.violated(5, f"{records.first_offset} was returned, not {to}")
                 to = records.next_offset
 
 
@@ -159,7 +159,7 @@ async def retention_passes_the_position(harness: Harness) -> None:
             for records in (await reader.getmany(timeout_ms=500)).values():
                 first = records.first_offset
                 if held and first != following:
-                    text = f"offset {first} was given in place of {following}, which was held"
+                    text = f"offset {first} was returned instead of the buffered {following}"
                     harness.violated(5, text)
                 following = records.next_offset
                 held = reader.metrics()["buffered_bytes"] > CUT_BYTES
@@ -220,7 +220,7 @@ async def follower_lacks_the_offset(harness: Harness) -> None:
             while following < end:
                 for records in (await reader.getmany(timeout_ms=500)).values():
                     if records.first_offset != following:
-                        harness.violated(5, f"{records.first_offset} was given, not {following}")
+                        harness.violated(5, f"{records.first_offset} was returned, not {following}")
                         return
                     following = records.next_offset
 
@@ -260,13 +260,13 @@ async def paused_partition_with_records(harness: Harness) -> None:
                 await anyio.sleep(1)
             reader.pause((TOPIC, paused))
             if await reader.getmany(timeout_ms=700):
-                harness.violated(5, "records of a paused partition were given")
+                harness.violated(5, "records of a paused partition were returned")
             await come(5, paused)
             fetches = RequestLog(harness, ApiKey.FETCH, "reader")
             if await reader.getmany(timeout_ms=5_000):
-                harness.violated(5, "records of a paused partition were given")
+                harness.violated(5, "records of a paused partition were returned")
             if len(fetches) > FETCHES_AT_MOST:
-                harness.violated(12, f"{len(fetches)} fetches in 5 s that brought nothing")
+                harness.violated(12, f"{len(fetches)} empty fetches in 5 s")
             await come(1, goes_on)
             reader.resume((TOPIC, paused))
             await all_given()
