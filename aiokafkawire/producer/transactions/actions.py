@@ -136,11 +136,11 @@ def action_for(kind: RequestKind, code: int) -> TransactionAction:
 
 def most_severe(kind: RequestKind, codes: Iterable[int]) -> tuple[TransactionAction, int]:
     """Return the most severe action among the codes of several partitions, and its code."""
-    found = (TransactionAction.DONE, int(ErrorCode.NONE))
+    worst = (TransactionAction.DONE, int(ErrorCode.NONE))
     for code in codes:
         action = action_for(kind, code)
         # Among equal actions, a code of an attempted partition explains more.
-        hollow = found[1] == ErrorCode.OPERATION_NOT_ATTEMPTED
-        if (_SEVERITY[action], hollow) > (_SEVERITY[found[0]], False):
-            found = (action, code)
-    return found
+        not_attempted = worst[1] == ErrorCode.OPERATION_NOT_ATTEMPTED
+        if (_SEVERITY[action], not_attempted) > (_SEVERITY[worst[0]], False):
+            worst = (action, code)
+    return worst

@@ -96,7 +96,7 @@ class TransactionCoordinatorClient:
             self._handle_failure(request, error)
         else:
             self._handle_response(request, parse_response(request, response), out.route, broker)
-        self._warn_if_held_up()
+        self._warn_after_failures()
 
     def send_now(self, request: TransactionRequest, on_handled: Callable[[], None]) -> bool:
         """Send a request as `send` does, but only if it can be written without waiting.
@@ -126,7 +126,7 @@ class TransactionCoordinatorClient:
             else:
                 self._handle_failure(request, answer)
             if self._machine.last_error is not None:
-                self._warn_if_held_up()
+                self._warn_after_failures()
             on_handled()
 
         return self._cluster.submit(
@@ -203,7 +203,7 @@ class TransactionCoordinatorClient:
             f" transaction_timeout_ms is {self._transaction_timeout_ms})"
         )
 
-    def _warn_if_held_up(self) -> None:
+    def _warn_after_failures(self) -> None:
         machine = self._machine
         if machine.last_error is not None and machine.attempts == WARN_AFTER_FAILURES + 1:
             logger.warning(

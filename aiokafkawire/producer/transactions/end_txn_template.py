@@ -67,7 +67,7 @@ def _parse(end: EndTxn, frame: memoryview) -> ParsedTxnResponse | None:
     if len(frame) != _RESPONSE.size:
         return None
     tags, throttle, error, producer_id, epoch, more_tags = _RESPONSE.unpack(frame)
-    given = ProducerIdAndEpoch(producer_id, epoch)
-    if tags or throttle or error or more_tags or not is_successor(end.identity, given):
+    next_identity = ProducerIdAndEpoch(producer_id, epoch)
+    if tags or throttle or error or more_tags or not is_successor(end.identity, next_identity):
         return None
-    return ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(given))
+    return ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(next_identity))

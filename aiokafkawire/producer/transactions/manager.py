@@ -190,8 +190,8 @@ class TransactionManager:
         machine, deadline = self.machine, self._deadline()
         if machine.in_transition:
             first = isinstance(machine.state, Initialising)
-            what = NO_PRODUCER_ID if first else "the previous transaction has not ended"
-            await self._wait_until(lambda: not machine.in_transition, deadline, what)
+            problem = NO_PRODUCER_ID if first else "the previous transaction has not ended"
+            await self._wait_until(lambda: not machine.in_transition, deadline, problem)
         state = machine.state
         if self._unfinished_call is CommitTransaction and isinstance(state, AbortableError):
             # The call that committed was interrupted, so this call must abort.
@@ -483,8 +483,8 @@ class TransactionManager:
             if state.identity.producer_id != self._producer_id:
                 # The epoch may change with every transaction (KIP-890): log new producer ids only.
                 self._log_producer_id(state.identity)
-            kept, self.machine.committed_offsets = self.machine.committed_offsets, []
-            for commit in kept:  # in order: the last offset of a partition counts
+            commits, self.machine.committed_offsets = self.machine.committed_offsets, []
+            for commit in commits:  # in order: the last offset of a partition counts
                 if commit.on_committed is not None:
                     self._report_committed(commit.on_committed, commit.offsets)
         elif isinstance(state, FatalError):

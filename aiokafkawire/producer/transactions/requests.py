@@ -72,7 +72,7 @@ __all__ = (
 )
 
 FIRST_WITH_EPOCH_BUMP = 3
-"""First version of InitProducerId that bumps the epoch of a given producer id (KIP-360)."""
+"""First version of InitProducerId that bumps the epoch of an existing producer id (KIP-360)."""
 
 LAST_ADD_PARTITIONS = 3
 LAST_WITH_TV_0 = 4
@@ -245,9 +245,13 @@ def parse_response(request: TransactionRequest, response: Any) -> ParsedTxnRespo
     match request:  # the most frequent first
         case EndTxn(identity, transaction_version):
             assert isinstance(response, EndTxnResponse)
-            given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            gave = transaction_version is TransactionVersion.TV_2 and is_successor(identity, given)
-            return _parsed(request, {None: response.error_code}, TxnEnded(given if gave else None))
+            next_identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            bumped = transaction_version is TransactionVersion.TV_2 and is_successor(
+                identity, next_identity
+            )
+            return _parsed(
+                request, {None: response.error_code}, TxnEnded(next_identity if bumped else None)
+            )
         case RequestProducerId():
             assert isinstance(response, InitProducerIdResponse)
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)

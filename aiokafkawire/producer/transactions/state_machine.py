@@ -191,13 +191,13 @@ class TransactionStateMachine:
             InvalidTxnState: The call is not allowed in this state.
         """
         state = self.state
-        go = TRANSITIONS.get((type(state), type(event)))
-        if go is None:
+        transition = TRANSITIONS.get((type(state), type(event)))
+        if transition is None:
             if isinstance(event, TransactionCall):
                 raise self._invalid_state_error(type(event))
             raise invalid_transition(state, event)
-        self.state = after = go(self, state, event, now)
-        if self._request is not None and type(after) is not type(state):
+        self.state = new_state = transition(self, state, event, now)
+        if self._request is not None and type(new_state) is not type(state):
             self._discard_request()
 
     def next_request(
@@ -248,20 +248,20 @@ class TransactionStateMachine:
             now: The time in seconds.
             rng: Source of the backoff's jitter.
         """
-        request, doubtful = self._request, self._maybe_applied
+        request, was_maybe_applied = self._request, self._maybe_applied
         assert request is not None
         self._in_flight = self._maybe_applied = False
         if action is TransactionAction.RETRY or action is TransactionAction.FIND_COORDINATOR:
             assert error is not None
             name = getattr(error, "name", None)
             # Keep it where the coordinator did not process the retry, and for every EndTxn.
-            unseen = (
+            not_processed = (
                 action is TransactionAction.FIND_COORDINATOR
                 or name == "COORDINATOR_LOAD_IN_PROGRESS"
             )
-            ends = isinstance(request, EndTxn)
-            self._maybe_applied = (doubtful and (ends or unseen)) or (
-                ends and name in _MAYBE_APPLIED_CODES
+            is_end = isinstance(request, EndTxn)
+            self._maybe_applied = (was_maybe_applied and (is_end or not_processed)) or (
+                is_end and name in _MAYBE_APPLIED_CODES
             )
             concurrent = name == "CONCURRENT_TRANSACTIONS"
             self._retry_later(
@@ -277,7 +277,9 @@ class TransactionStateMachine:
         assert error is not None
         # `ABORT` proves that the transaction is not committed.
         certain = action is TransactionAction.ABORT
-        in_doubt = isinstance(request, EndTxn) and request.committed and doubtful and not certain
+        in_doubt = (
+            isinstance(request, EndTxn) and request.committed and was_maybe_applied and not certain
+        )
         if in_doubt:
             error.reason += (
                 "; an earlier commit request got no response, so the transaction may be committed"
@@ -310,14 +312,14 @@ class TransactionStateMachine:
         """Discard a request that must not be retried as it is."""
         if self._in_flight or self._request is None:
             return
-        kept = self._maybe_applied and isinstance(
+        must_resolve = self._maybe_applied and isinstance(
             self._request, AddPartitionsToTxn | AddOffsetsToTxn | EndTxn
         )
         if isinstance(self.state, _FAILED):
             # Whether there is a transaction to end must be known before EndTxn.
-            keep = kept
+            keep = must_resolve
         else:
-            keep = kept or not isinstance(self._request, AddPartitionsToTxn)
+            keep = must_resolve or not isinstance(self._request, AddPartitionsToTxn)
         if not keep:
             self._request, self._maybe_applied = None, False
 
