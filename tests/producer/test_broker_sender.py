@@ -238,16 +238,16 @@ async def test_failed_authentication_fails_the_records_at_once(broker: Broker, n
         await producer.partitions_for("t")
         cluster = producer._lifecycle.session.cluster
 
-        class Refusing:
+        class RejectingClient:
             name = "1 (localhost:9092)"
 
-            def at_once(self, _: object) -> None:
+            def ready_channel(self, _: object) -> None:
                 return None
 
             async def ready(self, *_: object) -> None:
                 raise AuthenticationFailed("wrong password")
 
-        cluster.broker_client = lambda _: Refusing()
+        cluster.broker_client = lambda _: RejectingClient()
         with pytest.raises(AuthenticationFailed, match="wrong password"):
             await producer.send_and_wait("t", b"v")
 
