@@ -342,8 +342,8 @@ class Broker(BaseClient[BrokerState]):
         registry = self._running.cluster
         if not isinstance(registry, ControllerContext):
             return ()
-        found = registry.alone_in_sync(self._node(node_id).node_id)
-        return tuple(TopicPartition(each.topic, each.index) for each in found)
+        alone = registry.alone_in_sync(self._node(node_id).node_id)
+        return tuple(TopicPartition(each.topic, each.index) for each in alone)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
         """Return the end offset of a partition.
@@ -645,12 +645,12 @@ class Broker(BaseClient[BrokerState]):
             return seen.api_key is key and node in {None, seen.node_id} and matching(seen)
 
         deadline = self._runtime.clock.now() + timeout_s
-        found = await self.requests.wait_for(wanted, count, deadline)
-        if len(found) < count:
+        requests = await self.requests.wait_for(wanted, count, deadline)
+        if len(requests) < count:
             raise TimeoutError(
-                f"{len(found)} of {count} {key.name} requests arrived within {timeout_s} s"
+                f"{len(requests)} of {count} {key.name} requests arrived within {timeout_s} s"
             )
-        return found[count - 1]
+        return requests[count - 1]
 
     # --- internals ---------------------------------------------------------------------------
 

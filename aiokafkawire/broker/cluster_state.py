@@ -268,17 +268,17 @@ class ClusterState:
 
     def topic(self, name: str) -> Topic:
         """Return a topic by name. Raises `ApiError`."""
-        found = self.topics.get(name)
-        if found is None:
+        topic = self.topics.get(name)
+        if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
+        return topic
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
         """Return a topic by id. Raises `ApiError`."""
-        found = self._by_id.get(topic_id)
-        if found is None:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return found
+        return topic
 
     def partition(self, topic: Topic, index: int) -> Partition:
         """Return a partition of a topic. Raises `ApiError`."""

@@ -60,8 +60,8 @@ class ConfigDef:
         """Return the value that applies without a topic override."""
         if not self.option:
             return self.default
-        found = getattr(options, self.option)
-        return str(found).lower() if isinstance(found, bool) else str(found)
+        value = getattr(options, self.option)
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
     def is_valid(self, value: str) -> bool:
         """Return True if a topic can be given this value."""

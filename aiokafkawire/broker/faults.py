@@ -280,7 +280,7 @@ class RequestLog:
 
         The log is searched once, and then only new requests.
         """
-        fresh, found = list(self._seen), list[SeenRequest]()
+        fresh, matches = list(self._seen), list[SeenRequest]()
         signal = AutoResetEvent()
 
         def on_request(seen: SeenRequest) -> None:
@@ -290,10 +290,10 @@ class RequestLog:
         self._arrivals[on_request] = None
         try:
             while True:
-                found += [seen for seen in fresh if matching(seen)]
+                matches += [seen for seen in fresh if matching(seen)]
                 fresh.clear()
-                if len(found) >= count or not await signal.wait(deadline):
-                    return found
+                if len(matches) >= count or not await signal.wait(deadline):
+                    return matches
         finally:
             del self._arrivals[on_request]
 

@@ -53,14 +53,14 @@ _OTHERS: tuple[tuple[str, Feature], ...] = (
 
 def supported(release: Release) -> list[Feature]:
     """Return the supported features of a release."""
-    found: dict[str, Feature] = {}
+    features: dict[str, Feature] = {}
     for since, (low, high) in _METADATA.items():
         if release.since(since):
-            found[METADATA_VERSION] = Feature(METADATA_VERSION, low, high, high)
+            features[METADATA_VERSION] = Feature(METADATA_VERSION, low, high, high)
     for since, feature in _OTHERS:
         if release.since(since):
-            found[feature.name] = feature
-    return list(found.values())
+            features[feature.name] = feature
+    return list(features.values())
 
 
 def finalized(release: Release) -> Mapping[str, int]:

@@ -287,13 +287,13 @@ class PartitionLog:
             self._epochs.append((stored.leader_epoch, stored.base_offset))
 
     def _load(self) -> None:
-        found = self._store.segments(self.name)
-        for number, (base_offset, data) in enumerate(found, 1):
+        segments = self._store.segments(self.name)
+        for number, (base_offset, data) in enumerate(segments, 1):
             segment = LogSegment(base_offset, data)
             self._segments.append(segment)
             if not self._load_segment(segment):
                 # Kafka does the same; otherwise the next start would take them for a continuation.
-                for _, later in found[number:]:
+                for _, later in segments[number:]:
                     later.delete()
                 break
         if self._segments:

@@ -31,8 +31,8 @@ def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Rel
             hint = did_you_mean(name, [*arguments, *known])
             raise InvalidOption(f"unknown broker option {name!r}{hint}")
     BrokerConfig(**given)  # checks the values before they choose the release
-    found = resolve_release(given.get("as_of"), replicate=given.get("replicate", False))
-    options: dict[str, Any] = {**found.defaults, **given}
+    release = resolve_release(given.get("as_of"), replicate=given.get("replicate", False))
+    options: dict[str, Any] = {**release.defaults, **given}
     config = BrokerConfig(**options)
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
         raise InvalidOption(
@@ -40,10 +40,10 @@ def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Rel
             f" follower would be too slow: {config.replica_fetch_wait_max_ms} is over"
             f" {config.replica_lag_time_max_ms}"
         )
-    return found, config
+    return release, config
 
 
 def resolve_release(as_of: str | None, *, replicate: bool) -> Release:
     """Return the release to answer as. Raises `InvalidOption`."""
-    found = get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
-    return with_inter_broker_apis(found) if replicate else found
+    release = get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
+    return with_inter_broker_apis(release) if replicate else release

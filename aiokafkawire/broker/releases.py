@@ -197,21 +197,21 @@ class Release:
     @property
     def defaults(self) -> Mapping[str, Any]:
         """Options whose defaults were different in this release."""
-        found: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         if not self.since("0.10.0"):
-            found["group_max_session_timeout_ms"] = 30_000
+            defaults["group_max_session_timeout_ms"] = 30_000
         elif not self.since("2.3"):
-            found["group_max_session_timeout_ms"] = 300_000
+            defaults["group_max_session_timeout_ms"] = 300_000
         if not self.since("4.0"):
-            found["timestamp_after_max_ms"] = MAX_INT64
+            defaults["timestamp_after_max_ms"] = MAX_INT64
         if not self.since("2.5"):
-            found["max_message_bytes"] = 1_000_012
-            found["replica_lag_time_max_ms"] = 10_000
-            found["refuse_unknown_producers"] = self.since("0.11.0")
-            found["broker_session_timeout_ms"] = 6_000
+            defaults["max_message_bytes"] = 1_000_012
+            defaults["replica_lag_time_max_ms"] = 10_000
+            defaults["refuse_unknown_producers"] = self.since("0.11.0")
+            defaults["broker_session_timeout_ms"] = 6_000
         elif not self.since("3.0"):
-            found["broker_session_timeout_ms"] = 18_000
-        return found
+            defaults["broker_session_timeout_ms"] = 18_000
+        return defaults
 
     @property
     def forwards_to_controller(self) -> bool:
@@ -307,14 +307,14 @@ def get_release(as_of: str | None, served: Iterable[ApiKey]) -> Release:
         InvalidOption: There is no such release.
     """
     if as_of is None:
-        found = Release(RELEASE_NAMES[-1], _ALL_VERSIONS, _ALL_VERSIONS, is_superset=True)
+        release = Release(RELEASE_NAMES[-1], _ALL_VERSIONS, _ALL_VERSIONS, is_superset=True)
     else:
-        found = RELEASES[_release_name(as_of)]
+        release = RELEASES[_release_name(as_of)]
     return Release(
-        found.name,
-        {key: found.served[key] for key in served if key in found.served},
-        {key: found.advertised[key] for key in served if key in found.advertised},
-        found.is_superset,
+        release.name,
+        {key: release.served[key] for key in served if key in release.served},
+        {key: release.advertised[key] for key in served if key in release.advertised},
+        release.is_superset,
     )
 
 

@@ -145,7 +145,7 @@ class MemorySegment:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def truncate(self, size_bytes: int) -> None:
-        for position in [p for p in self._chunks if p >= size_bytes]:
+        for position in [start for start in self._chunks if start >= size_bytes]:
             del self._chunks[position]
         self.size_bytes = size_bytes
 
@@ -386,10 +386,10 @@ class DirectoryStore:
         self._transactions.rewrite(lines)
 
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
-        found = sorted((self._directory / partition).glob("*.log"))
+        paths = sorted((self._directory / partition).glob("*.log"))
         return [
             (int(path.stem), self._segment(partition, path))
-            for path in found
+            for path in paths
             if path.stem.isdigit()
         ]
 

@@ -284,25 +284,25 @@ def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]
 def _file_value(line: str) -> tuple[str, Any]:
     name, text = _assignment(line, "")
     known: dict[str, None] = {}
-    for owner in (ProducerConfig, ConsumerConfig):
-        for field in dataclasses.fields(owner):
+    for config_class in (ProducerConfig, ConsumerConfig):
+        for field in dataclasses.fields(config_class):
             known[field.name] = None
             if field.name == name:
-                value = _convert(name, text, typing.get_type_hints(owner)[name])
+                value = _convert(name, text, typing.get_type_hints(config_class)[name])
                 check_field(field, value)
                 if name == "bootstrap_servers":
                     parse_bootstrap_servers(value)
                 return name, value
-    written = line.partition("=")[0].strip()
-    raise InvalidOption(f"unknown option {written!r}{option_hint(written, [*known])}")
+    given_name = line.partition("=")[0].strip()
+    raise InvalidOption(f"unknown option {given_name!r}{option_hint(given_name, [*known])}")
 
 
-def _assignment(text: str, before: str) -> tuple[str, str]:
+def _assignment(text: str, prefix: str) -> tuple[str, str]:
     """Parse option=value; dots in the option become underscores."""
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_")
     if not equals or not name:
-        raise InvalidOption(f"{before}{text!r:.80} is not of the form option=value")
+        raise InvalidOption(f"{prefix}{text!r:.80} is not of the form option=value")
     return name, value.strip()
 
 

@@ -22,7 +22,7 @@ def completion(*, shell: str) -> None:
     zsh:  eval "$(aiokafkawire completion zsh)" in ~/.zshrc
     fish: aiokafkawire completion fish > ~/.config/fish/completions/aiokafkawire.fish
     """
-    found = get_completion_class(shell)
-    assert found is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     root = click.get_current_context().find_root().command
-    click.echo(found(root, {}, PROGRAM, VARIABLE).source())
+    click.echo(completion_class(root, {}, PROGRAM, VARIABLE).source())

@@ -123,15 +123,15 @@ class Reader(RebalanceListener):
         log_starts = await consumer.beginning_offsets(*selected)
         log_ends = await consumer.end_offsets(*selected)
         if start.kind is OffsetKind.FROM_TIME:
-            found = await consumer.offsets_for_times(dict.fromkeys(selected, start.number))
+            offsets = await consumer.offsets_for_times(dict.fromkeys(selected, start.number))
         for tp in selected:
             first = log_starts[tp]
             match start.kind:
                 case OffsetKind.END:
                     first = max(first, log_ends[tp] - start.number)
                 case OffsetKind.FROM_TIME:
-                    found_offset = found[tp]
-                    first = log_ends[tp] if found_offset is None else found_offset.offset
+                    offset = offsets[tp]
+                    first = log_ends[tp] if offset is None else offset.offset
                 case OffsetKind.OFFSET:
                     first = min(max(first, start.number), log_ends[tp])
                     if start.number > first:
@@ -147,10 +147,10 @@ class Reader(RebalanceListener):
             return {}
         stops = await self._consumer.end_offsets(*selected)
         if self._plan.until_ms is not None:
-            found = await self._consumer.offsets_for_times(
+            offsets = await self._consumer.offsets_for_times(
                 dict.fromkeys(selected, self._plan.until_ms)
             )
-            stops.update({tp: each.offset for tp, each in found.items() if each is not None})
+            stops.update({tp: each.offset for tp, each in offsets.items() if each is not None})
         return stops
 
     # --- poll loop ----------------------------------------------------------------------------

@@ -146,9 +146,9 @@ class FrameDecoder:
         correlation_id = peek_correlation_id(frame)
         if correlation_id in self._pending:
             with suppress(MalformedMessage, UnsupportedVersion):
-                found = _decode_response(frame, *self._pending[correlation_id])
+                decoded = _decode_response(frame, *self._pending[correlation_id])
                 del self._pending[correlation_id]
-                return found
+                return decoded
         try:
             return self._decode_request(frame)
         except (MalformedMessage, UnsupportedVersion) as error:
@@ -156,10 +156,12 @@ class FrameDecoder:
 
     def _decode_hinted(self, frame: memoryview, hint: FrameHint) -> DecodedFrame:
         if not hint.response:
-            found = self._decode_request(frame)
-            if hint.api is not None and found.api is not hint.api:
-                raise CommandFailed(f"the frame is a {found.api.name} request, not {hint.api.name}")
-            return found
+            decoded = self._decode_request(frame)
+            if hint.api is not None and decoded.api is not hint.api:
+                raise CommandFailed(
+                    f"the frame is a {decoded.api.name} request, not {hint.api.name}"
+                )
+            return decoded
         if hint.api is None:
             return _guess_response(frame, None)
         if hint.version is not None:
@@ -198,11 +200,11 @@ def _decode_body(data: memoryview, hint: FrameHint) -> DecodedFrame:
 
 def _guess_response(frame: memoryview, error: KafkaError | None) -> DecodedFrame:
     """Return the response if the bytes fit exactly one API. Raises `CommandFailed` otherwise."""
-    found = [fit for api in APIS.values() if (fit := _best_fit(frame, api, _versions(api)))]
-    if len(found) == 1:
-        return found[0]._replace(guessed=True)
-    if found:
-        names = [f"{fit.api.name} {_version_range((fit.version, *fit.also_fits))}" for fit in found]
+    fits = [fit for api in APIS.values() if (fit := _best_fit(frame, api, _versions(api)))]
+    if len(fits) == 1:
+        return fits[0]._replace(guessed=True)
+    if fits:
+        names = [f"{fit.api.name} {_version_range((fit.version, *fit.also_fits))}" for fit in fits]
         more = "" if len(names) <= MAX_LISTED_CANDIDATES else " and others"
         raise CommandFailed(
             f"as a response the bytes fit {', '.join(names[:MAX_LISTED_CANDIDATES])}{more};"

@@ -112,7 +112,7 @@ async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[K
     responses = await session.cluster.request_all_nodes(
         ListGroupsRequest(), deadline=session.deadline
     )
-    found: dict[str, ListedGroup] = {}
+    groups: dict[str, ListedGroup] = {}
     failed: list[KafkaError] = []
     for node_id, response in responses.items():
         if isinstance(response, KafkaError):
@@ -121,8 +121,8 @@ async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[K
         error = response_error(response.error_code, api="ListGroups", broker=str(node_id))
         if error is not None:
             failed.append(error)
-        found.update({group.group_id: group for group in response.groups})
-    return [found[name] for name in sorted(found)], failed
+        groups.update({group.group_id: group for group in response.groups})
+    return [groups[name] for name in sorted(groups)], failed
 
 
 async def describe_group(session: ClientSession, group_id: str) -> GroupDescription:
@@ -236,8 +236,8 @@ async def resolve_offsets(
     lister = OffsetLister(session.cluster, session.runtime, READ_UNCOMMITTED)
 
     async def list_offsets(timestamp: int) -> dict[TopicPartition, int]:
-        found = await lister.list_all(dict.fromkeys(led, timestamp), session.deadline)
-        return {tp: offset.offset for tp, offset in found.items() if offset is not None}
+        offsets = await lister.list_all(dict.fromkeys(led, timestamp), session.deadline)
+        return {tp: offset.offset for tp, offset in offsets.items() if offset is not None}
 
     ends = await list_offsets(LATEST)
     if target == OffsetArgument(OffsetKind.END):

@@ -42,10 +42,10 @@ def list_command(admin: AdminCommand, *, as_json: bool) -> int:
     """Print the groups of the cluster, one per line."""
 
     async def show(session: ClientSession) -> Errors:
-        found, failed = await requests.list_groups(session)
+        listed, failed = await requests.list_groups(session)
         lines = [
             json_line(listing_to_dict(group)) if as_json else f"{group.group_id}\n"
-            for group in found
+            for group in listed
         ]
         await print_results("".join(lines))
         return failed
@@ -67,11 +67,15 @@ def describe_command(
     offset, the log end offset and the lag."""
 
     async def show(session: ClientSession) -> Errors:
-        found = [await requests.describe_group(session, name) for name in dict.fromkeys(names)]
+        descriptions = [
+            await requests.describe_group(session, name) for name in dict.fromkeys(names)
+        ]
         if as_json:
-            await print_results("".join(json_line(group_to_dict(group)) for group in found))
+            await print_results(
+                "".join(json_line(group_to_dict(description)) for description in descriptions)
+            )
         else:
-            await print_results("\n".join(map(group_text, found)))
+            await print_results("\n".join(map(group_text, descriptions)))
         return ()
 
     return admin.execute(show, all_topics=True)

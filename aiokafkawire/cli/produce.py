@@ -61,8 +61,8 @@ class InputFormat:
         value: bytes | None = data
         key = self.key
         if self.key_delimiter is not None:
-            before, found, after = data.partition(self.key_delimiter)
-            if found:
+            before, delimiter, after = data.partition(self.key_delimiter)
+            if delimiter:
                 key, value = before, after
         if self.empty_is_null:
             key, value = key or None, value or None

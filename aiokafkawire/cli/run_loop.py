@@ -30,7 +30,7 @@ HARD_STOP_S = 0.65
 GRACE_S = 0.35
 """After Ctrl-C, clients that are still closing after this time abort."""
 
-CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+EXIT_CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
 class StoppedBySignal(Exception):
@@ -83,11 +83,11 @@ class Interruption:
             target=self._enforce_deadlines, name="interruption", daemon=True
         )
         watchdog.start()
-        before = {number: signal.signal(number, self._handle) for number in CODES}
+        previous_handlers = {number: signal.signal(number, self._handle) for number in EXIT_CODES}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
             self._pipe = None
             self._finished.set()
@@ -101,11 +101,11 @@ class Interruption:
             return
         if self.code:
             # Repeated signals would nest handlers without limit.
-            for signal_number in CODES:
+            for signal_number in EXIT_CODES:
                 signal.signal(signal_number, signal.SIG_IGN)
             self._exit_now()
             return
-        self.code = CODES[number]
+        self.code = EXIT_CODES[number]
         if self._pipe is not None:
             os.write(self._pipe[1], b"!")
         if self._cancel is not None:

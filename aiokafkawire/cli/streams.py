@@ -96,22 +96,22 @@ class OutputStream:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run_thread, name="stdout", daemon=True)
             self._thread.start()
-        done: Future[None] = Future()
-        self._writes.put((data, done))
-        await done.wait()
+        written: Future[None] = Future()
+        self._writes.put((data, written))
+        await written.wait()
 
     def _run_thread(self) -> None:
         try:
             while True:
-                data, done = self._writes.get()
+                data, written = self._writes.get()
                 try:
                     view = memoryview(data)
                     while view:
                         view = view[os.write(self._descriptor, view) :]
                 except OSError as error:
-                    self._notify(partial(done.set_exception, error))
+                    self._notify(partial(written.set_exception, error))
                 else:
-                    self._notify(partial(done.set_result, None))
+                    self._notify(partial(written.set_result, None))
         except RuntimeError:
             # The event loop has ended, and no task waits for the write.
             return

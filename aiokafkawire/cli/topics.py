@@ -310,7 +310,9 @@ def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
         "topic_id": None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
-        "replication_factor": max((len(p.replicas) for p in topic.partitions.values()), default=0),
+        "replication_factor": max(
+            (len(partition.replicas) for partition in topic.partitions.values()), default=0
+        ),
     }
 
 

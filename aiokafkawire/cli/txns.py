@@ -92,14 +92,21 @@ def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...])
     """Print the transactional ids of all brokers with their state, one per line."""
 
     async def show(session: ClientSession) -> Sequence[Exception]:
-        found, failed = await list_transactions(session, states)
+        transactions, failed = await list_transactions(session, states)
         if as_json:
-            await print_results("".join(json_line(asdict(each)) for each in found))
-        elif found:
+            await print_results(
+                "".join(json_line(asdict(transaction)) for transaction in transactions)
+            )
+        elif transactions:
             heads = ("transactional id", "state", "producer id", "coordinator")
             rows = [
-                (each.transactional_id, each.state, each.producer_id, each.coordinator)
-                for each in found
+                (
+                    transaction.transactional_id,
+                    transaction.state,
+                    transaction.producer_id,
+                    transaction.coordinator,
+                )
+                for transaction in transactions
             ]
             await print_results(format_table(heads, rows))
         return failed
@@ -116,11 +123,13 @@ def describe_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ..
     ID."""
 
     async def show(session: ClientSession) -> Sequence[Exception]:
-        found = [await describe_transaction(session, name) for name in dict.fromkeys(names)]
+        descriptions = [await describe_transaction(session, name) for name in dict.fromkeys(names)]
         if as_json:
-            await print_results("".join(json_line(transaction_to_dict(each)) for each in found))
+            await print_results(
+                "".join(json_line(transaction_to_dict(description)) for description in descriptions)
+            )
         else:
-            await print_results("\n".join(map(transaction_text, found)))
+            await print_results("\n".join(map(transaction_text, descriptions)))
         return ()
 
     return admin.execute(show)
@@ -138,7 +147,7 @@ async def list_transactions(
     """
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
     responses = await session.cluster.request_all_nodes(request, deadline=session.deadline)
-    found: list[TransactionListing] = []
+    transactions: list[TransactionListing] = []
     failed: list[KafkaError] = []
     for node_id, response in responses.items():
         if isinstance(response, KafkaError):
@@ -147,13 +156,16 @@ async def list_transactions(
         error = response_error(response.error_code, api="ListTransactions", broker=str(node_id))
         if error is not None:
             failed.append(error)
-        found += [
+        transactions += [
             TransactionListing(
                 result.transactional_id, result.transaction_state, result.producer_id, node_id
             )
             for result in response.transaction_states
         ]
-    return sorted(found, key=lambda each: (each.transactional_id, each.coordinator)), failed
+    return sorted(
+        transactions,
+        key=lambda transaction: (transaction.transactional_id, transaction.coordinator),
+    ), failed
 
 
 async def describe_transaction(

@@ -265,12 +265,12 @@ class ConsumerAssignment:
 
     def delivered_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets after all delivered records, where they are not committed yet."""
-        found = {
+        offsets = {
             tp: partition.delivered_offset()
             for tp, partition in self._partitions.items()
             if partition.position != partition.committed_offset
         }
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+        return {tp: offset for tp, offset in offsets.items() if offset is not None}
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Note that the coordinator has acknowledged these offsets."""
@@ -285,11 +285,11 @@ def offsets_to_commit(
     pending: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets after the processed records, unless committed or `pending`."""
-    found = {
+    offsets = {
         partition.tp: partition.offset_to_commit(pending.get(partition.tp))
         for partition in partitions
     }
-    return {tp: offset for tp, offset in found.items() if offset is not None}
+    return {tp: offset for tp, offset in offsets.items() if offset is not None}
 
 
 def _has_same_error(partition: AssignedPartition, error: KafkaError) -> bool:

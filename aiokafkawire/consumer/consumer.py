@@ -320,10 +320,10 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         session = self._running
         if partitions:
             limit = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
-            found = await self._get_records(
+            records_by_partition = await self._get_records(
                 session, validate_partitions(partitions) or None, 1, limit
             )
-            return next((records[0] for records in found.values()), None)
+            return next((records[0] for records in records_by_partition.values()), None)
         caller = current_task()
         await session.checkpoint()
         record = session.next_buffered(caller)
@@ -547,11 +547,11 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         """
         session = self._running
         target = validate_offset(offset)
-        found = self._owned_partition(session, partition)
-        first = found.position is None
-        found.handle(Seek(target.offset, target.leader_epoch))
+        assigned = self._owned_partition(session, partition)
+        first = assigned.position is None
+        assigned.handle(Seek(target.offset, target.leader_epoch))
         if first:
-            session.position_resolver.log.note_seek(found)
+            session.position_resolver.log.note_seek(assigned)
         session.on_position_changed()
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
@@ -621,7 +621,9 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
-        return frozenset(p.tp for p in self._running.assignment.values() if p.paused)
+        return frozenset(
+            partition.tp for partition in self._running.assignment.values() if partition.paused
+        )
 
     def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
         session = self._running
@@ -658,10 +660,10 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
     ) -> dict[TopicPartition, int]:
         session = self._running
         requested = parse_topic_partitions(partitions) or session.assignment.topic_partitions
-        found = await session.lister.list_all(
+        offsets = await session.lister.list_all(
             dict.fromkeys(requested, int(spec)), self._deadline(session)
         )
-        return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
+        return {tp: 0 if offset is None else offset.offset for tp, offset in offsets.items()}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[PartitionT, int]
@@ -802,11 +804,11 @@ class RecordIterator:
             return record
         await self._consumer._running.checkpoint()
         session = self._consumer._running
-        found = await self._consumer._get_record(session, self, NEVER)
-        assert found is not None
+        next_record = await self._consumer._get_record(session, self, NEVER)
+        assert next_record is not None
         if session.cursor is not None and session.cursor.owner is self:
             self._cursor = session.cursor
-        return found
+        return next_record
 
 
 class BatchIterator:
@@ -821,10 +823,10 @@ class BatchIterator:
     async def __anext__(self) -> Records:
         """Return the next records of one partition."""
         consumer = self._consumer
-        found = await consumer._get_records(
+        records_by_partition = await consumer._get_records(
             consumer._running, None, consumer.config.max_poll_records, NEVER, single_partition=True
         )
-        return next(iter(found.values()))
+        return next(iter(records_by_partition.values()))
 
 
 async def _close_session(session: ConsumerSession) -> None:

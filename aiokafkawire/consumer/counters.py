@@ -40,8 +40,8 @@ class ConsumerCounters:
 
     def snapshot(self, partitions: Collection[AssignedPartition]) -> Numbers:
         """Return all metrics, including the lag and buffers of the assigned partitions."""
-        lags = {p.tp: lag for p in partitions if (lag := p.lag) is not None}
-        buffers = [p.buffer for p in partitions if p.buffer is not None]
+        lags = {partition.tp: lag for partition in partitions if (lag := partition.lag) is not None}
+        buffers = [partition.buffer for partition in partitions if partition.buffer is not None]
         return {
             "assigned_partitions": len(partitions),
             "paused_partitions": sum(partition.paused for partition in partitions),

@@ -202,7 +202,11 @@ class FetchPlanner:
         }
         self._held_until = {node: until for node, until in self._held_until.items() if until > now}
         full, buffered = self._measure_buffers(with_data)
-        full_nodes = {leader.node: now for p in full if (leader := leader_of(p.tp)) is not None}
+        full_nodes = {
+            leader.node: now
+            for partition in full
+            if (leader := leader_of(partition.tp)) is not None
+        }
         since = self._full_since
         self._full_since = full_nodes | {n: since[n] for n in full_nodes if n in since}
         self.buffers_full = buffered >= self._limits.buffer_bytes
@@ -288,7 +292,7 @@ class FetchPlanner:
 
     def next_deadline(self, partitions: Iterable[AssignedPartition], now: float) -> float:
         """Return when one of these partitions or a broker may be fetched again."""
-        later = [p.not_before for p in partitions if p.not_before > now]
+        later = [partition.not_before for partition in partitions if partition.not_before > now]
         later += [until for until in self._nodes_backing_off.values() if until > now]
         later += self._held_until.values()
         return min(later, default=NEVER)

@@ -159,7 +159,11 @@ class FetchSession:
         return SessionRequest(
             state.session_id,
             state.epoch,
-            tuple(p for p in planned if not _is_unchanged(before.get(p.partition.tp), p)),
+            tuple(
+                partition_fetch
+                for partition_fetch in planned
+                if not _is_unchanged(before.get(partition_fetch.partition.tp), partition_fetch)
+            ),
             # mutation: fetch-session-never-forgets-partitions
             tuple(
                 (tp, state.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in partitions

@@ -199,21 +199,23 @@ class Fetcher:
 
     def _due(self, now: float) -> list[AssignedPartition]:
         """Return the partitions to check again after a backoff, fetch or replica has expired."""
-        due = [p for p in self._planner.backing_off if p.not_before <= now]
+        due = [partition for partition in self._planner.backing_off if partition.not_before <= now]
         due += self._planner.deferred
         if now >= self._next_follower_check:
             self._next_follower_check = now + FOLLOWER_CHECK_INTERVAL_S
             due += [
-                p
-                for p in self._planner.followers
-                if not p.preferred_replica or p.preferred_replica.until <= now
+                partition
+                for partition in self._planner.followers
+                if not partition.preferred_replica or partition.preferred_replica.until <= now
             ]
         return due
 
     def _forget_all_but(self, nodes: Container[NodeId]) -> None:
         """Forget the fetch sessions and failures of brokers that left the cluster."""
-        self._sessions = {n: session for n, session in self._sessions.items() if n in nodes}
-        self._failures = {n: count for n, count in self._failures.items() if n in nodes}
+        self._sessions = {
+            node: session for node, session in self._sessions.items() if node in nodes
+        }
+        self._failures = {node: count for node, count in self._failures.items() if node in nodes}
 
     async def _fetch(self, plan: FetchPlan) -> None:
         clock = self._runtime.clock
@@ -287,11 +289,11 @@ class Fetcher:
             fetched_range = FetchedRange(part.offset, NO_LEADER_EPOCH)
             if part.is_current and data.error_code == ErrorCode.NONE and data.records:
                 high = data.high_watermark if data.high_watermark >= 0 else None
-                for found in iter_fetched_range(data.records, part.offset, high):
-                    if found is None:
+                for decoded_range in iter_fetched_range(data.records, part.offset, high):
+                    if decoded_range is None:
                         yield
                     else:
-                        fetched_range = found
+                        fetched_range = decoded_range
             if not part.is_current:
                 continue
             self._changed[part.partition] = None

@@ -102,7 +102,7 @@ class OffsetLister:
             BrokerError: A broker returned an error that is not retriable.
             RequestTimedOut: A partition has no offset at the deadline.
         """
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         remaining = dict(timestamps)
         errors: dict[TopicPartition, KafkaError] = {}
         attempt = 0
@@ -118,7 +118,9 @@ class OffsetLister:
                 if errors:
                     _raise_timeout(attempt, next(iter(errors)), errors)
                 raise
-            errors = {tp: e for tp, e in errors.items() if not isinstance(e, UnknownTopic)}
+            errors = {
+                tp: error for tp, error in errors.items() if not isinstance(error, UnknownTopic)
+            }
             missing = self._missing_partitions(remaining)
             errors |= missing
             version = self._cluster.metadata.version
@@ -135,19 +137,19 @@ class OffsetLister:
                 listed = await self.list_from_node(
                     node, {tp: remaining[tp] for tp in tps}, deadline
                 )
-                found |= listed.found
+                offsets |= listed.found
                 failed |= listed.failed
             for tp, error in failed.items():
                 # The last attempt may have had no time left: an earlier error says more.
                 if tp not in errors or not isinstance(error, RequestTimedOut):
                     errors[tp] = error
-            remaining = {tp: timestamp for tp, timestamp in remaining.items() if tp not in found}
+            remaining = {tp: timestamp for tp, timestamp in remaining.items() if tp not in offsets}
             for error in failed.values():
                 if not error.retriable:
                     raise error
             if remaining:
                 await self._pause(attempt, next(iter(remaining)), errors, deadline)
-        return {tp: found[tp] for tp in timestamps}
+        return {tp: offsets[tp] for tp in timestamps}
 
     async def _pause(
         self,

@@ -470,59 +470,67 @@ class AssignedPartition:
         return self.committed_offset is None or self.committed_offset < read
 
 
-def _apply_reset_policy(p: AssignedPartition, reason: ResetReason, text: str) -> State:
-    point = reset_target(p.policy)
-    if point is not None:
-        return Resetting(point, reason=reason)
+def _apply_reset_policy(partition: AssignedPartition, reason: ResetReason, cause: str) -> State:
+    target = reset_target(partition.policy)
+    if target is not None:
+        return Resetting(target, reason=reason)
     return Halted(
         NoOffsetForPartition(
-            f"{text}, and auto_offset_reset is 'none'; seek to continue",
-            partitions=(p.tp,),
-            topic=p.tp.topic,
-            partition=p.tp.partition,
-            offset=p.position,
+            f"{cause}, and auto_offset_reset is 'none'; seek to continue",
+            partitions=(partition.tp,),
+            topic=partition.tp.topic,
+            partition=partition.tp.partition,
+            offset=partition.position,
         ),
-        p.buffer,
+        partition.buffer,
     )
 
 
-def _start_at_committed(p: AssignedPartition, state: State, event: CommittedOffsetFetched) -> State:
+def _start_at_committed(
+    partition: AssignedPartition, state: State, event: CommittedOffsetFetched
+) -> State:
     if event.offset is None:
-        return _apply_reset_policy(p, ResetReason.NOT_COMMITTED, "no offset is committed")
-    p.committed_offset = event.offset.offset
+        return _apply_reset_policy(partition, ResetReason.NOT_COMMITTED, "no offset is committed")
+    partition.committed_offset = event.offset.offset
     return Fetching(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
 
 
-def _start_at_listed(p: AssignedPartition, state: Resetting, event: OffsetListed) -> State:
+def _start_at_listed(partition: AssignedPartition, state: Resetting, event: OffsetListed) -> State:
     if event.offset is None:
         return Resetting(OffsetSpec.LATEST, reason=state.reason)
     return Fetching(FetchBuffer(event.offset, event.leader_epoch), event.leader)
 
 
-def _on_seek(p: AssignedPartition, state: State, event: Seek) -> State:
+def _on_seek(partition: AssignedPartition, state: State, event: Seek) -> State:
     return Fetching(FetchBuffer(event.offset, event.leader_epoch))
 
 
-def _on_reset(p: AssignedPartition, state: State, event: ResetOffset) -> State:
+def _on_reset(partition: AssignedPartition, state: State, event: ResetOffset) -> State:
     return Resetting(event.timestamp)
 
 
-def _on_seek_to_committed(p: AssignedPartition, state: State, event: SeekToCommitted) -> State:
+def _on_seek_to_committed(
+    partition: AssignedPartition, state: State, event: SeekToCommitted
+) -> State:
     return AwaitingCommitted()
 
 
-def _retry_committed(p: AssignedPartition, state: AwaitingCommitted, event: LookupFailed) -> State:
+def _retry_committed(
+    partition: AssignedPartition, state: AwaitingCommitted, event: LookupFailed
+) -> State:
     # mutation: reset-to-latest-after-lookup-error
     retry_state = AwaitingCommitted(event.retry_at)
     return retry_state if event.error.retriable else ErrorPending(event.error, retry_state)
 
 
-def _retry_reset(p: AssignedPartition, state: Resetting, event: LookupFailed) -> State:
+def _retry_reset(partition: AssignedPartition, state: Resetting, event: LookupFailed) -> State:
     retry_state = replace(state, not_before=event.retry_at)
     return retry_state if event.error.retriable else ErrorPending(event.error, retry_state)
 
 
-def _retry_validation(p: AssignedPartition, state: Validating, event: LookupFailed) -> State:
+def _retry_validation(
+    partition: AssignedPartition, state: Validating, event: LookupFailed
+) -> State:
     if _is_validation_unsupported(event.error):
         return Fetching(state.buffer, state.leader)
     retry_state = Validating(state.buffer, state.leader, event.retry_at, state.failures + 1)
@@ -538,10 +546,10 @@ def _is_validation_unsupported(error: KafkaError) -> bool:
 
 
 def _on_leader_changed(
-    p: AssignedPartition, state: Fetching | Validating, event: LeaderChanged
+    partition: AssignedPartition, state: Fetching | Validating, event: LeaderChanged
 ) -> State:
-    p.preferred_replica = None
-    p.not_before = 0.0
+    partition.preferred_replica = None
+    partition.not_before = 0.0
     return _validate_if_possible(state.buffer, event.leader)
 
 
@@ -553,7 +561,7 @@ def _validate_if_possible(buffer: FetchBuffer, leader: LeaderAndEpoch) -> State:
 
 
 def _compare_epoch_end(
-    p: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
+    partition: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
 ) -> State:
     """Compare the fetch offset with the end of its epoch in the leader's log."""
     buffer, leader = state.buffer, state.leader
@@ -564,11 +572,11 @@ def _compare_epoch_end(
         # Perhaps only undelivered records were truncated: fetch them again.
         buffer.discard()
         return Fetching(buffer) if leader is None else _validate_if_possible(buffer, leader)
-    return _on_truncated(p, state, event)
+    return _on_truncated(partition, state, event)
 
 
 def _on_truncated(
-    p: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
+    partition: AssignedPartition, state: Fetching | Validating, event: EpochEndFetched
 ) -> State:
     position = state.buffer.position
     known = NO_OFFSET not in {event.end_offset, event.leader_epoch}
@@ -577,11 +585,11 @@ def _on_truncated(
     )
     if known:
         description += f", from {event.end_offset} on"
-    if p.policy == "none":
+    if partition.policy == "none":
         error = LogTruncated(
             f"{description}, and auto_offset_reset is 'none'; seek to continue",
-            topic=p.tp.topic,
-            partition=p.tp.partition,
+            topic=partition.tp.topic,
+            partition=partition.tp.partition,
             offset=position,
             diverging_offset=event.end_offset if known else None,
             leader_epoch=event.leader_epoch if known else None,
@@ -590,50 +598,54 @@ def _on_truncated(
     if not known:
         logger.warning(
             "%s: %s; continuing by auto_offset_reset=%s",
-            p.tp,
+            partition.tp,
             description,
-            p.policy,
-            extra=log_fields(p.fields, tp=p.tp, offset=position),
+            partition.policy,
+            extra=log_fields(partition.fields, tp=partition.tp, offset=position),
         )
-        return _apply_reset_policy(p, ResetReason.TRUNCATED, description)
+        return _apply_reset_policy(partition, ResetReason.TRUNCATED, description)
     logger.warning(
         "%s: %s; continuing there",
-        p.tp,
+        partition.tp,
         description,
-        extra=log_fields(p.fields, tp=p.tp, offset=event.end_offset),
+        extra=log_fields(partition.fields, tp=partition.tp, offset=event.end_offset),
     )
     return Fetching(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 
 
-def _on_out_of_range(p: AssignedPartition, state: Fetching, event: PositionOutOfRange) -> State:
+def _on_out_of_range(
+    partition: AssignedPartition, state: Fetching, event: PositionOutOfRange
+) -> State:
     # mutation: fetched-records-dropped-when-out-of-range
     if not state.buffer.is_empty:
         # Buffered records are delivered first; the next fetch fails again.
         return state
     return _apply_reset_policy(
-        p, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}"
+        partition, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}"
     )
 
 
-def _halt(p: AssignedPartition, state: Fetching, event: CorruptionFound) -> State:
+def _halt(partition: AssignedPartition, state: Fetching, event: CorruptionFound) -> State:
     return Halted(event.error, state.buffer)
 
 
 def _hold_error(
-    p: AssignedPartition, state: Resetting | Validating | Fetching, event: PartitionFailed
+    partition: AssignedPartition, state: Resetting | Validating | Fetching, event: PartitionFailed
 ) -> State:
     return ErrorPending(event.error, replace(state))
 
 
-def _resume(p: AssignedPartition, state: ErrorPending, event: ErrorReported) -> State:
+def _resume(partition: AssignedPartition, state: ErrorPending, event: ErrorReported) -> State:
     return state.resume_state
 
 
-def _restart(p: AssignedPartition, state: State, event: TopicRecreated) -> State:
-    p.committed_offset = None
-    p.forget_delivered()
-    p.preferred_replica = None
-    return _apply_reset_policy(p, ResetReason.RECREATED, "the topic was deleted and created again")
+def _restart(partition: AssignedPartition, state: State, event: TopicRecreated) -> State:
+    partition.committed_offset = None
+    partition.forget_delivered()
+    partition.preferred_replica = None
+    return _apply_reset_policy(
+        partition, ResetReason.RECREATED, "the topic was deleted and created again"
+    )
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], State]] = {

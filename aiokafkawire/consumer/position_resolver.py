@@ -137,7 +137,7 @@ class PositionResolver:
                 async for partitions in in_slices(due, MAX_PARTITIONS_PER_REQUEST):
                     self._start_lookups(partitions)
             self._find_leaders(metadata, self._runtime.clock.now())
-            later = [_not_before(p.state) for p in self._waiting]
+            later = [_not_before(partition.state) for partition in self._waiting]
             await self._wake.wait(
                 min([*later, self._leader_retry.next_at, self._missing_partitions.next_at])
             )
@@ -151,7 +151,7 @@ class PositionResolver:
             self._check_all = False
             self._changed.update(dict.fromkeys(self._assignment.values()))
         now = self._runtime.clock.now()
-        due_now = [p for p in self._waiting if _not_before(p.state) <= now]
+        due_now = [partition for partition in self._waiting if _not_before(partition.state) <= now]
         self._changed.update(dict.fromkeys(due_now))
         changed, self._changed = self._changed, {}
         due: dict[NodeId | None, list[AssignedPartition]] = {}
@@ -181,15 +181,25 @@ class PositionResolver:
     def _start_lookups(self, partitions: Iterable[AssignedPartition]) -> None:
         """Start the lookups of partitions that still need them."""
         to_look_up = [
-            p
-            for p in partitions
-            if self._assignment.get(p.tp) is p
-            and p.state not in self._in_flight
+            partition
+            for partition in partitions
+            if self._assignment.get(partition.tp) is partition
+            and partition.state not in self._in_flight
             and self._supervisor.is_running
         ]
-        self._look_up_committed([p for p in to_look_up if isinstance(p.state, AwaitingCommitted)])
-        self._look_up_offsets([p for p in to_look_up if isinstance(p.state, Resetting)])
-        validating = [p for p in to_look_up if isinstance(p.state, Validating)]
+        self._look_up_committed(
+            [
+                partition
+                for partition in to_look_up
+                if isinstance(partition.state, AwaitingCommitted)
+            ]
+        )
+        self._look_up_offsets(
+            [partition for partition in to_look_up if isinstance(partition.state, Resetting)]
+        )
+        validating = [
+            partition for partition in to_look_up if isinstance(partition.state, Validating)
+        ]
         self._validate(validating, self._runtime.clock.now())
 
     def _find_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
@@ -242,23 +252,29 @@ class PositionResolver:
     async def _fetch_committed(self, committed_offsets: CommittedOffsets, lookups: Lookups) -> None:
         events: dict[TopicPartition, Event] = {}
         try:
-            found = await committed_offsets.fetch([p.tp for p in lookups], self._deadline())
+            committed = await committed_offsets.fetch(
+                [partition.tp for partition in lookups], self._deadline()
+            )
             self._on_result(None)
             self._failures = 0
             events = {
-                p.tp: CommittedOffsetFetched(state, found[p.tp]) for p, state in lookups.items()
+                partition.tp: CommittedOffsetFetched(state, committed[partition.tp])
+                for partition, state in lookups.items()
             }
         except KafkaError as error:
             self._on_result(error)
             retry_at = self._next_retry_at()
-            events = {p.tp: LookupFailed(state, error, retry_at) for p, state in lookups.items()}
+            events = {
+                partition.tp: LookupFailed(state, error, retry_at)
+                for partition, state in lookups.items()
+            }
         finally:
             self._apply_events(lookups, events)
 
     # --- offsets by time ---
 
     def _look_up_offsets(self, partitions: list[AssignedPartition]) -> None:
-        by_name = {p.tp: p for p in partitions}
+        by_name = {partition.tp: partition for partition in partitions}
         for node, tps in by_leader(self._cluster.metadata, by_name).items():
             lookups = self._mark_in_flight([by_name[tp] for tp in tps])
             self._supervisor.spawn(self._list_offsets, node, lookups, name=f"list-offsets-{node}")
@@ -266,12 +282,12 @@ class PositionResolver:
     async def _list_offsets(self, node: NodeId, lookups: Lookups) -> None:
         wall_ms = self._runtime.clock.wall_ms()
         timestamps = {
-            p.tp: _timestamp(state.timestamp, wall_ms)
-            for p, state in lookups.items()
+            partition.tp: _timestamp(state.timestamp, wall_ms)
+            for partition, state in lookups.items()
             if isinstance(state, Resetting)
         }
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
-        states = {p.tp: state for p, state in lookups.items()}
+        states = {partition.tp: state for partition, state in lookups.items()}
 
         async def resolve_blocking() -> dict[TopicPartition, Event]:
             listed = await self._lister.list_from_node(node, timestamps, self._deadline())
@@ -317,11 +333,11 @@ class PositionResolver:
 
     async def _fetch_epoch_ends(self, node: NodeId, lookups: Lookups) -> None:
         queries = {
-            p.tp: EpochQuery(state.buffer.last_fetched_epoch, state.leader.epoch)
-            for p, state in lookups.items()
+            partition.tp: EpochQuery(state.buffer.last_fetched_epoch, state.leader.epoch)
+            for partition, state in lookups.items()
             if isinstance(state, Validating)
         }
-        states = {p.tp: state for p, state in lookups.items()}
+        states = {partition.tp: state for partition, state in lookups.items()}
 
         async def resolve_blocking() -> dict[TopicPartition, Event]:
             ends: PartitionResults[EpochEnd] = await fetch_epoch_ends(
@@ -337,7 +353,7 @@ class PositionResolver:
     # --- requests and their results ---
 
     def _mark_in_flight(self, partitions: Iterable[AssignedPartition]) -> Lookups:
-        lookups = {p: p.state for p in partitions}
+        lookups = {partition: partition.state for partition in partitions}
         self._in_flight.update((state, None) for state in lookups.values())
         return lookups
 

@@ -224,7 +224,7 @@ class RebalanceHandler:
         return [self._owned[tp] for tp in partitions if tp in self._owned]
 
     def _still_owned(self, partitions: Iterable[AssignedPartition]) -> list[AssignedPartition]:
-        return [p for p in partitions if self._owned.get(p.tp) is p]
+        return [partition for partition in partitions if self._owned.get(partition.tp) is partition]
 
     def _release(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
         released = self._find_owned(partitions)
@@ -260,7 +260,7 @@ class RebalanceHandler:
         commit_ids: list[int] = []
         count = 0
         async for chunk in in_slices(partitions):
-            owned = [p for p in chunk if self._is_owned(p)]
+            owned = [partition for partition in chunk if self._is_owned(partition)]
             offsets = self._offsets.pending_offsets(partition.tp for partition in owned)
             if self._config.enable_auto_commit:
                 offsets |= offsets_to_commit(owned, offsets)

@@ -223,8 +223,12 @@ class ConsumerSession(Session):
         if isinstance(before, ManualAssignment):
             kept = subscription.partitions if isinstance(subscription, ManualAssignment) else ()
             # Partitions that the group is still revoking are released by the group.
-            manual = [p for p in self.assignment.values() if not p.pending_revocation]
-            self._remove_partitions([p for p in manual if p.tp not in kept])
+            manual = [
+                partition
+                for partition in self.assignment.values()
+                if not partition.pending_revocation
+            ]
+            self._remove_partitions([partition for partition in manual if partition.tp not in kept])
         if self.group is not None:
             self.group.manual = isinstance(subscription, ManualAssignment)
             self.group.rebalance.listener = listener
@@ -254,7 +258,7 @@ class ConsumerSession(Session):
         group = self.group
         if group is not None and self.config.enable_auto_commit:
             offsets = offsets_to_commit(
-                partitions, group.offsets.pending_offsets(p.tp for p in partitions)
+                partitions, group.offsets.pending_offsets(partition.tp for partition in partitions)
             )
             if offsets:
                 group.manual_commits += 1
@@ -294,7 +298,13 @@ class ConsumerSession(Session):
             return
         present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
         known = {tp.topic for tp in self.assignment.topic_partitions}
-        self.assignment.remove([p for p in self.assignment.values() if p.tp.topic not in topics])
+        self.assignment.remove(
+            [
+                partition
+                for partition in self.assignment.values()
+                if partition.tp.topic not in topics
+            ]
+        )
         for tp in present:
             if tp not in self.assignment:
                 self._add_partition(tp)
@@ -319,13 +329,19 @@ class ConsumerSession(Session):
 
     def _restart_recreated(self, topics: Collection[str]) -> list[AssignedPartition]:
         """Reset the partitions of recreated topics; remove those that no longer exist."""
-        recreated = [p for p in self.assignment.values() if p.tp.topic in topics]
+        recreated = [
+            partition for partition in self.assignment.values() if partition.tp.topic in topics
+        ]
         for partition in recreated:
             partition.handle(TopicRecreated())
         if self._reads_whole_topics:
             existing = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
             self.assignment.remove(
-                [p for p in recreated if p.tp.partition not in existing[p.tp.topic]]
+                [
+                    partition
+                    for partition in recreated
+                    if partition.tp.partition not in existing[partition.tp.topic]
+                ]
             )
         return recreated
 
@@ -361,7 +377,9 @@ class ConsumerSession(Session):
         recreated = self._restart_recreated(update.recreated_topics)
         if recreated and self.group is not None:
             reason = "the topic was deleted and created again"
-            self.group.offsets.end_ownership([p.tp for p in recreated], reason, lost=True)
+            self.group.offsets.end_ownership(
+                [partition.tp for partition in recreated], reason, lost=True
+            )
         self._apply_subscription()
         if self.group is not None and not self.group.manual:
             self.group.member.metadata_changed()
@@ -597,7 +615,9 @@ class ConsumerSession(Session):
             and self.assignment.get(partition.tp) is partition
             and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
-        return offsets_to_commit(owned, group.offsets.pending_offsets(p.tp for p in owned))
+        return offsets_to_commit(
+            owned, group.offsets.pending_offsets(partition.tp for partition in owned)
+        )
 
     async def _commit_quietly(
         self, group: GroupSession, commit_ids: Sequence[int], count: int

@@ -88,15 +88,17 @@ class StartPositionLog:
         events: Mapping[TopicPartition, Event],
         now: float,
     ) -> None:
-        found: dict[tuple[ResetReason, str], dict[TopicPartition, int]] = {}
+        offsets_by_start: dict[tuple[ResetReason, str], dict[TopicPartition, int]] = {}
         for partition, previous_state in lookups.items():
             state = partition.state
             if not isinstance(previous_state, Resetting) or not isinstance(state, Fetching):
                 continue
             if isinstance(events.get(partition.tp), OffsetListed):
-                offsets = found.setdefault((previous_state.reason, self._point(previous_state)), {})
+                offsets = offsets_by_start.setdefault(
+                    (previous_state.reason, self._point(previous_state)), {}
+                )
                 offsets[partition.tp] = state.buffer.position
-        for (reason, point), offsets in found.items():
+        for (reason, point), offsets in offsets_by_start.items():
             self._positions(offsets, reason, point, now)
 
     def _point(self, state: Resetting) -> str:

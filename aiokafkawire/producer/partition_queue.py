@@ -520,7 +520,9 @@ class PartitionQueue:
             starts.append(start)
             parts.append(part)
             start += records.count
-        parts[-1].reserved_bytes += batch.reserved_bytes - sum(p.reserved_bytes for p in parts)
+        parts[-1].reserved_bytes += batch.reserved_bytes - sum(
+            part.reserved_bytes for part in parts
+        )
         batch.reserved_bytes = 0
         self.in_flight.remove(batch)
         for part in parts:

@@ -49,14 +49,14 @@ cdef struct Pointers:
 
 cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) except *:
     """Return pointers into the arrays of `column_arrays`, which must outlive them."""
-    cdef Pointers found
-    found.offsets = numbers(arrays[0], start, stop)
-    found.timestamps = numbers(arrays[1], start, stop)
-    found.key_start = numbers(arrays[2], start, stop)
-    found.key_length = numbers(arrays[3], start, stop)
-    found.value_start = numbers(arrays[4], start, stop)
-    found.value_length = numbers(arrays[5], start, stop)
-    return found
+    cdef Pointers pointed
+    pointed.offsets = numbers(arrays[0], start, stop)
+    pointed.timestamps = numbers(arrays[1], start, stop)
+    pointed.key_start = numbers(arrays[2], start, stop)
+    pointed.key_length = numbers(arrays[3], start, stop)
+    pointed.value_start = numbers(arrays[4], start, stop)
+    pointed.value_length = numbers(arrays[5], start, stop)
+    return pointed
 
 
 cdef inline tuple column_arrays(columns):
@@ -240,7 +240,7 @@ cdef class Record:
 
 
 @cython.locals(
-    data="const unsigned char[::1]", source=Source, found=Pointers, index=Py_ssize_t, at=int64_t, size=int64_t, has_headers=bint,
+    data="const unsigned char[::1]", source=Source, pointed=Pointers, index=Py_ssize_t, at=int64_t, size=int64_t, has_headers=bint,
     record=Record, records=list, arrays=tuple,
 )
 cpdef list make_records(
@@ -253,10 +253,10 @@ cpdef list slices(
     const unsigned char[::1] data, starts, lengths, Py_ssize_t start, Py_ssize_t stop
 )
 
-@cython.locals(found=Py_ssize_t)
+@cython.locals(maximum=Py_ssize_t)
 cpdef Py_ssize_t longest(column) except -2
 
-@cython.locals(index=Py_ssize_t, found=int64_t, sizes=int64_p)
+@cython.locals(index=Py_ssize_t, result=int64_t, sizes=int64_p)
 cpdef int64_t total(lengths, Py_ssize_t start, Py_ssize_t stop) except -1
 
 @cython.locals(

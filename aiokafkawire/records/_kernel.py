@@ -223,8 +223,8 @@ class Record:
         from .kernel import restore  # noqa: PLC0415 - what restores it may run the other kernel
 
         kind = None if type(self) is Record else type(self)
-        found = object.__getstate__(self)  # of slots, after what a __dict__ has
-        own, slots = found if isinstance(found, tuple) else (None, found)
+        state = object.__getstate__(self)  # of slots, after what a __dict__ has
+        own, slots = state if isinstance(state, tuple) else (None, state)
         return restore, (kind, {**(slots or {}), **(own or {})})
 
     def __hash__(self) -> int:
@@ -245,15 +245,15 @@ def make_records(  # noqa: PLR0917
     """Return the `Record` of each index from `start` to `stop`."""
     data, has_headers = columns.data, columns.has_headers
     source, arrays = whole(data), column_arrays(columns)
-    found = pointers(arrays, start, stop)
+    pointed = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
         record: Record = Record.__new__(Record)
         record.topic, record.partition = topic, partition
-        record.offset, record.timestamp_ms = found.offsets[index], found.timestamps[index]
+        record.offset, record.timestamp_ms = pointed.offsets[index], pointed.timestamps[index]
         record.timestamp_type, record.leader_epoch = timestamp_type, leader_epoch
-        record.key = cut(source, found.key_start[index], found.key_length[index])
-        at, size = found.value_start[index], found.value_length[index]
+        record.key = cut(source, pointed.key_start[index], pointed.key_length[index])
+        at, size = pointed.value_start[index], pointed.value_length[index]
         record.value = cut(source, at, size)
         at += size if size > 0 else 0
         record.headers = headers_at(source, at) if has_headers else ()
@@ -272,22 +272,22 @@ def slices(
 
 def longest(column: Sequence[Any]) -> int:
     """Return the maximum length of `bytes` or None entries; -1 if there is any other type."""
-    found = 0
+    maximum = 0
     for entry in column:
         if type(entry) is bytes:
-            found = max(found, len(entry))
+            maximum = max(maximum, len(entry))
         elif entry is not None:
             return -1
-    return found
+    return maximum
 
 
 def total(lengths: array[int], start: int, stop: int) -> int:
     """Return the sum of the non-negative lengths."""
     sizes = numbers(lengths, start, stop)
-    found = 0
+    result = 0
     for index in range(start, stop):
-        found += max(sizes[index], 0)
-    return found
+        result += max(sizes[index], 0)
+    return result
 
 
 def fill_binary(  # noqa: PLR0917

@@ -141,11 +141,11 @@ def _numeric(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
 
 def _timestamps(numbers: bytes) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
-    found = _numeric(kind, numbers)
+    timestamps = _numeric(kind, numbers)
     if 255 not in numbers[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
-        return found
-    missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
-    return compute.if_else(missing, pyarrow.scalar(None, kind), found)
+        return timestamps
+    missing = compute.equal(timestamps.view(pyarrow.int64()), NO_TIMESTAMP)
+    return compute.if_else(missing, pyarrow.scalar(None, kind), timestamps)
 
 
 def _binary(parts: list[tuple[Any, array[int], array[int], int, int]]) -> pyarrow.Array:

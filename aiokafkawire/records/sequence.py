@@ -161,17 +161,17 @@ class Records(Sequence[Record]):
 
     def keys(self) -> list[bytes | None]:
         """All keys, in order."""
-        found: list[bytes | None] = []
+        keys: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
-            found += slices(columns.data, columns.key_start, columns.key_length, start, stop)
-        return found
+            keys += slices(columns.data, columns.key_start, columns.key_length, start, stop)
+        return keys
 
     def values(self) -> list[bytes | None]:
         """All values, in order."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
-            found += slices(columns.data, columns.value_start, columns.value_length, start, stop)
-        return found
+            values += slices(columns.data, columns.value_start, columns.value_length, start, stop)
+        return values
 
     def offsets(self) -> list[int]:
         """All offsets, in order."""

@@ -83,7 +83,7 @@ def find_uncompressed_run(  # noqa: PLR0917 - a hot call
     No batch ends after `limit`, the first one ends at or after the offset `position`, and none is
     added once the run costs `budget_bytes`. Empty if the first batch is of another kind or corrupt.
     """
-    found: list[UncompressedBatch] = []
+    batches: list[UncompressedBatch] = []
     at = lowest = leader_epoch = 0
     limit = min(limit, len(data))
     run_limit = min(limit, start + MAX_RUN_BYTES)  # the first may be larger
@@ -96,7 +96,7 @@ def find_uncompressed_run(  # noqa: PLR0917 - a hot call
             attributes
             or magic != MAGIC_V2
             or end > limit
-            or (epoch != leader_epoch and found)
+            or (epoch != leader_epoch and batches)
             or not at < stop <= CHUNK_RECORDS
             or count * RECORD_MIN_BYTES > size - MIN_BATCH_SIZE
             or not lowest <= base <= last < MAX_OFFSET
@@ -109,10 +109,10 @@ def find_uncompressed_run(  # noqa: PLR0917 - a hot call
             or (check_crcs and crc32c(data[start + ATTRIBUTES_POSITION : end]) != crc)
         ):
             break
-        found.append(_tuple(UncompressedBatch, (start, end, stop, base, last, timestamp, epoch)))
+        batches.append(_tuple(UncompressedBatch, (start, end, stop, base, last, timestamp, epoch)))
         budget_bytes -= BATCH_COST_BYTES + end - start
         start, at, lowest, leader_epoch, limit = end, stop, last + 1, epoch, run_limit
-    return found
+    return batches
 
 
 def decode_uncompressed_run(data: memoryview, batches: list[UncompressedBatch]) -> Columns:

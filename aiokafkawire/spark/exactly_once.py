@@ -234,16 +234,16 @@ def find_committed_marker(
     return marker if marker is not None and marker.number == batch.number else None
 
 
-def verify_fingerprint(batch: SinkBatch, task: int, marker: Marker, found: Fingerprint) -> None:
+def verify_fingerprint(batch: SinkBatch, task: int, marker: Marker, actual: Fingerprint) -> None:
     """Check that a committed task has the same rows in this run.
 
     Raises:
         KafkaError: The rows differ.
     """
-    if marker.fingerprint != found:
+    if marker.fingerprint != actual:
         raise KafkaError(
             f"task {task} of {batch} is committed with {marker.fingerprint}, but this run has"
-            f" {found}. {_ROWS_CHANGED}"
+            f" {actual}. {_ROWS_CHANGED}"
         )
 
 

@@ -93,8 +93,8 @@ class OffsetReader:
         for offset_range in ranges:
             tp = offset_range.topic_partition
             if tp in ends:
-                found = records[tp]
-                first = None if found is None else found.offset
+                record = records[tp]
+                first = None if record is None else record.offset
                 narrower.append(apply_min_timestamp(offset_range, ends[tp], first, starts[tp]))
         return narrower
 
@@ -113,11 +113,11 @@ class OffsetReader:
             pattern = re.compile(strategy.pattern)
             all_topics = await self._retry(self._consumer.topics)
             topics = [t for t in all_topics if t not in INTERNAL_TOPICS and pattern.search(t)]
-        found = []
+        partitions = []
         for topic in topics:
             numbers = await self._retry(self._consumer.partitions_for, topic)
-            found += [TopicPartition(topic, number) for number in numbers]
-        return sorted(found)
+            partitions += [TopicPartition(topic, number) for number in numbers]
+        return sorted(partitions)
 
     async def resolve_offsets(
         self, limit: OffsetRangeLimit, partitions: Sequence[TopicPartition], side: str
@@ -169,11 +169,11 @@ class OffsetReader:
     async def _offsets_for_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int], side: str
     ) -> PartitionOffsets:
-        found = await self._retry(self._consumer.offsets_for_times, timestamps_ms)
+        matches = await self._retry(self._consumer.offsets_for_times, timestamps_ms)
         offsets = {}
-        for tp, known in found.items():
-            if known is not None:
-                offsets[tp] = known.offset
+        for tp, match in matches.items():
+            if match is not None:
+                offsets[tp] = match.offset
             elif side == "ending" or self._options.latest_if_no_matching_timestamp:
                 offsets[tp] = LATEST
             else:

@@ -96,7 +96,7 @@ def from_nested(nested: Any, what: str) -> PartitionOffsets:
     Raises:
         InvalidOption: `nested` has another structure.
     """
-    found: PartitionOffsets = {}
+    offsets: PartitionOffsets = {}
     if not isinstance(nested, dict):
         raise _invalid_offsets(what, nested)
     for topic, by_partition in nested.items():
@@ -105,8 +105,8 @@ def from_nested(nested: Any, what: str) -> PartitionOffsets:
         for partition, offset in by_partition.items():
             if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
                 raise _invalid_offsets(what, nested)
-            found[TopicPartition(topic, int(partition))] = offset
-    return found
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
 
 
 def offsets_from_json(text: str, what: str) -> PartitionOffsets:
@@ -115,14 +115,14 @@ def offsets_from_json(text: str, what: str) -> PartitionOffsets:
     Raises:
         InvalidOption: The JSON is invalid, or an offset is below -2.
     """
-    found = from_nested(_parse_json(text, what), what)
-    for tp, offset in found.items():
+    offsets = from_nested(_parse_json(text, what), what)
+    for tp, offset in offsets.items():
         if offset < EARLIEST:
             raise InvalidOption(
                 f"{what}: offset {offset} of {tp} is invalid; use 0 or more, -1 for latest or -2"
                 " for earliest"
             )
-    return found
+    return offsets
 
 
 def timestamps_from_json(text: str, what: str) -> dict[TopicPartition, int]:
@@ -131,11 +131,11 @@ def timestamps_from_json(text: str, what: str) -> dict[TopicPartition, int]:
     Raises:
         InvalidOption: The JSON is invalid, or a timestamp is negative.
     """
-    found = from_nested(_parse_json(text, what), what)
-    for tp, timestamp_ms in found.items():
+    timestamps = from_nested(_parse_json(text, what), what)
+    for tp, timestamp_ms in timestamps.items():
         if timestamp_ms < 0:
             raise InvalidOption(f"{what}: the timestamp of {tp} is negative: {timestamp_ms}")
-    return found
+    return timestamps
 
 
 def partitions_from_json(text: str, what: str) -> tuple[TopicPartition, ...]:
@@ -148,12 +148,12 @@ def partitions_from_json(text: str, what: str) -> tuple[TopicPartition, ...]:
     example = 'partitions by topic, such as {"topicA":[0,1]}'
     if not isinstance(nested, dict):
         raise InvalidOption(f"{what} must be JSON of {example}, not {text!r:.200}")
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for topic, numbers in nested.items():
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise InvalidOption(f"{what} must be JSON of {example}, not {text!r:.200}")
-        found.update({TopicPartition(topic, number): None for number in numbers})
-    return tuple(sorted(found))
+        partitions.update({TopicPartition(topic, number): None for number in numbers})
+    return tuple(sorted(partitions))
 
 
 def _parse_json(text: str, what: str) -> Any:

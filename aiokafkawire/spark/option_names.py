@@ -60,8 +60,8 @@ def argument_name(name: str) -> str:
 def reword(text: str) -> str:
     """Replace names of client arguments in a text by names of the data source's options."""
 
-    def option(found: re.Match[str]) -> str:
-        argument = found[0]
+    def option(match: re.Match[str]) -> str:
+        argument = match[0]
         return KAFKA_PREFIX + _KAFKA_NAMES.get(argument, argument.replace("_", "."))
 
     return _ARGUMENT.sub(option, text)

@@ -343,8 +343,8 @@ class _OptionReader:
         names = ("subscribe", "subscribePattern", "assign")
         chosen = [name for name in names if name in self]
         if len(chosen) != 1:
-            found = "none is" if not chosen else f"{' and '.join(chosen)} are"
-            raise InvalidOption(f"set exactly one of the options {', '.join(names)}; {found} set")
+            given = "none is" if not chosen else f"{' and '.join(chosen)} are"
+            raise InvalidOption(f"set exactly one of the options {', '.join(names)}; {given} set")
         (name,) = chosen
         value = self._given[name].strip()
         if name == "assign":
@@ -385,7 +385,7 @@ class _OptionReader:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
         kinds = _option_kinds()
         own = {option.name for option in list_options(config_class)}
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, value in self.kafka.items():
             if name in UNSUPPORTED_OPTIONS:
                 raise InvalidOption(
@@ -407,10 +407,10 @@ class _OptionReader:
                 )
             # A job may pass the same options to its reader and its writer.
             if argument in own and _applies_to_codec(name, self.kafka):
-                found[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
+                options[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
         with reword_errors():
-            make_config(config_class, found)
-        return found
+            make_config(config_class, options)
+        return options
 
 
 def _option_kinds() -> dict[str, str]:
@@ -422,12 +422,12 @@ def duration_ms(text: str, what: str) -> int:
     """Convert a duration such as "90ms", "15m" or "2h" to milliseconds; the default unit is ms."""
     units = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
     units |= {"": 1, "h": 3_600_000, "d": 86_400_000}
-    found = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in units:
+    match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units:
         raise InvalidOption(
             f"{what} must be a duration such as '15m', '30s' or '500ms', not {text!r}"
         )
-    return int(int(found[1]) * units[found[2]])
+    return int(int(match[1]) * units[match[2]])
 
 
 def _validate_batch_limits(

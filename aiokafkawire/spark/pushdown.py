@@ -84,12 +84,12 @@ class PushedFilters:
 
 
 def apply_min_timestamp(
-    offset_range: OffsetRange, log_end: int, found: int | None, log_start: int
+    offset_range: OffsetRange, log_end: int, first_match: int | None, log_start: int
 ) -> OffsetRange:
     """Skip the records of a range that are older than a timestamp.
 
-    Look up `log_end` first, then `found`, then `log_start`. All offsets between `log_start` and
-    `log_end` were then in the log during the look-up. Offsets outside are not skipped, because
+    Look up `log_end` first, then `first_match`, then `log_start`. All offsets between `log_start`
+    and `log_end` were then in the log during the look-up. Offsets outside are not skipped, because
     their timestamps are unknown.
 
     Args:
@@ -100,7 +100,7 @@ def apply_min_timestamp(
     """
     if log_start > offset_range.start:
         return offset_range
-    start = min(offset_range.end, log_end if found is None else found)
+    start = min(offset_range.end, log_end if first_match is None else first_match)
     return offset_range._replace(start=max(offset_range.start, start))
 
 

@@ -132,8 +132,10 @@ class RangeReader:
 
     async def _poll(self) -> Records | None:
         tp, _, end = self._offset_range
-        found = await self._consumer.getmany(tp, timeout_ms=POLL_MS, max_records=MAX_BATCH_ROWS)
-        records = found.get(tp)
+        records_by_partition = await self._consumer.getmany(
+            tp, timeout_ms=POLL_MS, max_records=MAX_BATCH_ROWS
+        )
+        records = records_by_partition.get(tp)
         if records is not None:
             self._advance_to(records.next_offset)
             return _truncate(records, end)

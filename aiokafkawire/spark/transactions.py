@@ -99,17 +99,19 @@ def write_in_transaction(
         blocking.call(producer.start)
         width, marker = _fetch_sink_state(producer, client, batch, task, plan)
         if marker is not None:
-            found = sum(map(compute_fingerprint, parts), Fingerprint())
-            verify_fingerprint(batch, task, marker, found)
-            return CommittedTask(task, batch, width, found)
+            fingerprint = sum(map(compute_fingerprint, parts), Fingerprint())
+            verify_fingerprint(batch, task, marker, fingerprint)
+            return CommittedTask(task, batch, width, fingerprint)
         blocking.call(producer.begin_transaction)
-        found = Fingerprint()
+        fingerprint = Fingerprint()
         for part in parts:
-            found += compute_fingerprint(part)
+            fingerprint += compute_fingerprint(part)
             blocking.call(send_rows, producer, topic, part)
         blocking.call(flush_rows, producer)
-        blocking.call(_send_marker, producer, batch, width, task, found)
-        return PreparedTask(task, batch, width, found, blocking.call(producer.detach_transaction))
+        blocking.call(_send_marker, producer, batch, width, task, fingerprint)
+        return PreparedTask(
+            task, batch, width, fingerprint, blocking.call(producer.detach_transaction)
+        )
     finally:
         # Aborts a transaction that is still open and not detached. Any error was raised before.
         with suppress(KafkaError):
@@ -136,10 +138,12 @@ def _fetch_sink_state(
 
 
 async def _send_marker(
-    producer: Producer, batch: SinkBatch, width: int, task: int, found: Fingerprint
+    producer: Producer, batch: SinkBatch, width: int, task: int, fingerprint: Fingerprint
 ) -> None:
     group, partition = task_slot(batch, width, task)
-    marker = {TopicPartition(batch.topic, partition): Marker.for_batch(batch, found).to_offset()}
+    marker = {
+        TopicPartition(batch.topic, partition): Marker.for_batch(batch, fingerprint).to_offset()
+    }
     await producer.send_offsets_to_transaction(marker, GroupMetadata(group))
 
 

@@ -111,8 +111,8 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
         raise diagnose_decode_error(cls, version, data) from error
     if end != size:
         raise trailing_bytes_error(cls, version, data, end)
-    found: M = message
-    return found
+    result: M = message
+    return result
 
 
 def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:

@@ -70,8 +70,8 @@ def diagnose_encode_error(message: Message, version: int, error: Exception) -> E
     prefix = f"{schema_for(cls).name} v{version}"
     try:
         walker.struct(cls, message)
-    except (UnsupportedVersion, TypeError, ValueError) as found:
-        return type(found)(f"{prefix}, field {_format_path(walker.path)}: {found}")
+    except (UnsupportedVersion, TypeError, ValueError) as diagnosed:
+        return type(diagnosed)(f"{prefix}, field {_format_path(walker.path)}: {diagnosed}")
     return type(error)(f"{prefix}: {error}")
 
 
@@ -127,16 +127,16 @@ _FIELD_STEPS: dict[tuple[type[Struct], int], _FieldSteps] = {}
 
 def _field_steps(cls: type[Struct], version: int) -> _FieldSteps:
     """Return the untagged fields of a struct in wire order, and its tagged fields by tag."""
-    found = _FIELD_STEPS.get((cls, version))
-    if found is None:
+    field_steps = _FIELD_STEPS.get((cls, version))
+    if field_steps is None:
         schema = schema_for(cls)
         steps = tuple(
             _FieldStep("." + item.name, item.kind, version in item.nullable, item.compact)
             for item in schema.present(version)
         )
         known = {item.tag: item for item in schema.tagged(version)}
-        found = _FIELD_STEPS[cls, version] = steps, known
-    return found
+        field_steps = _FIELD_STEPS[cls, version] = steps, known
+    return field_steps
 
 
 class _DecodeWalker(_Walker):

@@ -42,30 +42,30 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         context.check_coordinator(transactional_id)
-        found = context.state.transaction_coordinator.get(transactional_id)
-        if found is None:
+        transaction = context.state.transaction_coordinator.get(transactional_id)
+        if transaction is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except ApiError as error:
         return _refused(transactional_id, error.code)
     return DescribedTransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state.value,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.started_ms,
-        producer_id=found.producer.producer_id,
-        producer_epoch=found.producer.epoch,
-        topics=_topics(context, found),
+        transaction_state=transaction.state.value,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.epoch,
+        topics=_topics(context, transaction),
     )
 
 
 def _topics(
-    context: RequestContext, found: TransactionMetadata
+    context: RequestContext, transaction: TransactionMetadata
 ) -> list[DescribeTransactionsTopicData]:
     topics: dict[str, dict[int, None]] = {}
-    for tp in found.partitions:
+    for tp in transaction.partitions:
         topics.setdefault(tp.topic, {})[tp.partition] = None
-    for group in found.groups:
+    for group in transaction.groups:
         topics.setdefault(OFFSETS_TOPIC, {})[context.cluster.coordinator_partition(group)] = None
     return [
         DescribeTransactionsTopicData(topic=name, partitions=list(indexes))

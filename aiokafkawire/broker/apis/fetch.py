@@ -246,10 +246,12 @@ def _diverging_epoch(partition: Partition, requested: FetchPartition) -> Divergi
     """Return the point where the client's log diverges from this one (KIP-595), if it does."""
     if requested.last_fetched_epoch < 0:
         return None
-    found = partition.log.end_offset_for_epoch(requested.last_fetched_epoch, partition.leader_epoch)
-    if found is None or requested.fetch_offset < partition.log.start_offset:
+    epoch_and_end = partition.log.end_offset_for_epoch(
+        requested.last_fetched_epoch, partition.leader_epoch
+    )
+    if epoch_and_end is None or requested.fetch_offset < partition.log.start_offset:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    epoch, end = found
+    epoch, end = epoch_and_end
     if epoch < requested.last_fetched_epoch or end < requested.fetch_offset:
         return DivergingEpoch(epoch=epoch, end_offset=end)
     return None

@@ -32,10 +32,10 @@ def error_response(
     return _response(version, [_nowhere(key, code, None) for key in keys])
 
 
-def _response(version: int, found: list[Coordinator]) -> FindCoordinatorResponse:
+def _response(version: int, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
     if version >= FIRST_KEYS_VERSION:
-        return FindCoordinatorResponse(coordinators=found)
-    (only,) = found
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (only,) = coordinators
     return FindCoordinatorResponse(
         error_code=only.error_code,
         error_message=only.error_message,

@@ -98,17 +98,17 @@ def _partition(
             )
             response.old_style_offsets = offsets[: max(requested.max_num_offsets, 0)]
             return response
-        found = _find(context, partition, requested.timestamp, _read_limit(request, partition))
-        at_the_end = requested.timestamp == LATEST or found.offset == NOTHING
+        result = _find(context, partition, requested.timestamp, _read_limit(request, partition))
+        at_the_end = requested.timestamp == LATEST or result.offset == NOTHING
         if at_the_end and request.replica_id == CONSUMER_REPLICA_ID:
             _check_end(context, partition)
     except ApiError as error:
         response.error_code = error.code
         return response
-    response.timestamp = found.timestamp_ms
-    response.offset = found.offset
+    response.timestamp = result.timestamp_ms
+    response.offset = result.offset
     if context.version >= 4:
-        response.leader_epoch = found.leader_epoch
+        response.leader_epoch = result.leader_epoch
     return response
 
 
@@ -145,13 +145,13 @@ def _legacy_offsets(
     log = partition.log
     _is_special_timestamp(context, timestamp)
     if timestamp == LATEST:
-        found = log.segment_offsets()
+        offsets = log.segment_offsets()
     elif timestamp == EARLIEST:
-        found = [log.start_offset]
+        offsets = [log.start_offset]
     else:
-        found = log.segment_offsets_before(timestamp, context.state.clock.wall_ms())
-    before = [offset for offset in found if offset <= limit]
-    return found if len(before) == len(found) else [limit, *before]
+        offsets = log.segment_offsets_before(timestamp, context.state.clock.wall_ms())
+    before = [offset for offset in offsets if offset <= limit]
+    return offsets if len(before) == len(offsets) else [limit, *before]
 
 
 def _find(
@@ -160,10 +160,10 @@ def _find(
     """Return the requested offset, none at or after `limit`."""
     log = partition.log
     if not _is_special_timestamp(context, timestamp):
-        found = log.find_offset_by_timestamp(timestamp)
+        result = log.find_offset_by_timestamp(timestamp)
         return (
-            found
-            if found and found.offset < limit
+            result
+            if result and result.offset < limit
             else TimestampAndOffset(NOTHING, NOTHING, NOTHING)
         )
     if timestamp == LATEST:

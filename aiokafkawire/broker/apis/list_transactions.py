@@ -43,18 +43,18 @@ async def handle(
     if unknown and len(unknown) == len(request.state_filters):
         return response
     now_ms = context.state.clock.wall_ms()
-    for found in context.state.transaction_coordinator.list_all():
-        name = found.transactional_id
+    for transaction in context.state.transaction_coordinator.list_all():
+        name = transaction.transactional_id
         if (
             context.cluster.coordinator(name) == context.node_id
-            and _is_wanted(request, found, now_ms)
+            and _is_wanted(request, transaction, now_ms)
             and (matching is None or matching.fullmatch(name))
         ):
             response.transaction_states.append(
                 ListedTransactionState(
                     transactional_id=name,
-                    producer_id=found.producer.producer_id,
-                    transaction_state=found.state.value,
+                    producer_id=transaction.producer.producer_id,
+                    transaction_state=transaction.state.value,
                 )
             )
     return response
@@ -68,14 +68,16 @@ def error_response(
     )
 
 
-def _is_wanted(request: ListTransactionsRequest, found: TransactionMetadata, now_ms: int) -> bool:
+def _is_wanted(
+    request: ListTransactionsRequest, transaction: TransactionMetadata, now_ms: int
+) -> bool:
     ids, states, least_ms = (
         request.producer_id_filters,
         request.state_filters,
         request.duration_filter,
     )
     return (
-        (not ids or found.producer.producer_id in ids)
-        and (not states or found.state.value in states)
-        and (least_ms < 0 or now_ms - found.started_ms > least_ms)
+        (not ids or transaction.producer.producer_id in ids)
+        and (not states or transaction.state.value in states)
+        and (least_ms < 0 or now_ms - transaction.started_ms > least_ms)
     )

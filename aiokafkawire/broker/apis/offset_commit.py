@@ -111,14 +111,14 @@ def _check(
     name = topic.name
     # Earlier releases did not check the topic of commits to Kafka.
     if context.version == 0 or release.since("0.9.0"):
-        found = (
+        known_topic = (
             cluster.topic_by_id(topic.topic_id)
             if context.version >= FIRST_ID_VERSION
             else cluster.topic(topic.name)
         )
-        name = found.name
+        name = known_topic.name
         if context.version == 0 or release.since("2.0"):
-            cluster.partition(found, requested.partition_index)
+            cluster.partition(known_topic, requested.partition_index)
     limit = context.state.options.offset_metadata_max_bytes
     if len((requested.committed_metadata or "").encode()) > limit:
         raise ApiError(ErrorCode.OFFSET_METADATA_TOO_LARGE)

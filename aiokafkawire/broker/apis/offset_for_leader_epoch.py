@@ -60,7 +60,9 @@ def _partition(
     except ApiError as error:
         response.error_code = error.code
         return response
-    found = partition.log.end_offset_for_epoch(requested.leader_epoch, partition.leader_epoch)
-    if found is not None:
-        response.leader_epoch, response.end_offset = found
+    epoch_and_end = partition.log.end_offset_for_epoch(
+        requested.leader_epoch, partition.leader_epoch
+    )
+    if epoch_and_end is not None:
+        response.leader_epoch, response.end_offset = epoch_and_end
     return response

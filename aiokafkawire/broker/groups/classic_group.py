@@ -168,7 +168,10 @@ class ClassicGroup:
 
     def _join_static(self, event: Join, now: float) -> None:
         """Add a static member without a member id, or replace the one with its instance id."""
-        old = next((m for m in self.members.values() if m.instance_id == event.instance_id), None)
+        old = next(
+            (member for member in self.members.values() if member.instance_id == event.instance_id),
+            None,
+        )
         if old is None:
             self._add_member(event.new_member_id, event, now)
             return
@@ -236,7 +239,9 @@ class ClassicGroup:
             protocol=self.protocol,
             leader=self.leader,
             members=tuple(
-                m.to_joined_member(self.protocol) for m in self.members.values() if with_members
+                member.to_joined_member(self.protocol)
+                for member in self.members.values()
+                if with_members
             ),
         )
 
@@ -455,7 +460,7 @@ class ClassicGroup:
         del event
         for member_id in [key for key, deadline in self.pending_members.items() if deadline <= now]:
             del self.pending_members[member_id]
-        expired = [m for m in self.members.values() if m.session_deadline <= now]
+        expired = [member for member in self.members.values() if member.session_deadline <= now]
         removed = False
         for member in expired:
             if member.is_waiting and not member.is_new:
@@ -509,13 +514,13 @@ class ClassicGroup:
     def _get_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
         """Return the member of a request. Raises `ApiError`."""
         if instance_id is not None:
-            for member in self.members.values():
-                if member.instance_id == instance_id and member.member_id != member_id:
+            for other in self.members.values():
+                if other.instance_id == instance_id and other.member_id != member_id:
                     raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
-        found = self.members.get(member_id)
-        if found is None or (instance_id is not None and found.instance_id != instance_id):
+        member = self.members.get(member_id)
+        if member is None or (instance_id is not None and member.instance_id != instance_id):
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return found
+        return member
 
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:

@@ -76,8 +76,8 @@ class Log:
         """
         if not self.start <= offset <= self.end:
             raise OffsetOutOfRange
-        found = bisect.bisect_right(self._segments, offset, key=lambda each: each.start) - 1
-        segment = self._segments[found]
+        index = bisect.bisect_right(self._segments, offset, key=lambda each: each.start) - 1
+        segment = self._segments[index]
         position = offset - segment.start
         return bytes(segment.data[position : min(position + max_size, segment.flushed)])
 

@@ -221,7 +221,7 @@ def _encode_multi_fetch(parts: list[_FetchResult]) -> Reply:
         if part.broken:
             break
     size = sum(_HEADER.size + part.size for part in parts)
-    return Reply(_HEADER.pack(_ERROR_BYTES + size, 0) + data, any(p.broken for p in parts))
+    return Reply(_HEADER.pack(_ERROR_BYTES + size, 0) + data, any(part.broken for part in parts))
 
 
 def _is_name(topic: str) -> bool:

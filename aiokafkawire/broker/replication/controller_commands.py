@@ -314,8 +314,8 @@ def _address(node: UpdateMetadataBroker, version: int) -> Address | None:
     if version < METADATA_ENDPOINTS_VERSION:
         return Address(node.v0_host, node.v0_port)
     plain = (each for each in node.endpoints if each.security_protocol == PLAINTEXT)
-    found = next(plain, None)
-    return None if found is None else Address(found.host, found.port)
+    endpoint = next(plain, None)
+    return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
 
 def build_update_metadata_request(

@@ -282,9 +282,9 @@ def _events(
                     yield (result.topic, end.partition), _epoch_event(end), end.error_code
         case ListOffsetsResponse():
             for listed in response.topics:
-                for found in listed.partitions:
-                    key = listed.name, found.partition_index
-                    yield key, _offset_event(found), found.error_code
+                for listed_partition in listed.partitions:
+                    key = listed.name, listed_partition.partition_index
+                    yield key, _offset_event(listed_partition), listed_partition.error_code
         case FetchResponse():
             assert isinstance(request, FetchRequest)
             names = {topic.topic_id: topic.topic for topic in request.topics}
@@ -300,11 +300,13 @@ def _epoch_event(end: EpochEndOffset) -> Event | None:
     return EpochEndReceived(end.leader_epoch, end.end_offset)
 
 
-def _offset_event(found: ListOffsetsPartitionResponse) -> Event | None:
-    if found.error_code != ErrorCode.NONE:
+def _offset_event(listed_partition: ListOffsetsPartitionResponse) -> Event | None:
+    if listed_partition.error_code != ErrorCode.NONE:
         return None
     return LeaderOffsetFound(
-        found.old_style_offsets[0] if found.old_style_offsets else found.offset
+        listed_partition.old_style_offsets[0]
+        if listed_partition.old_style_offsets
+        else listed_partition.offset
     )
 
 

@@ -213,10 +213,10 @@ class ReplicaManager:
 
     def replica(self, topic: str, index: int) -> Replica:
         """Return a replica. Raises `ApiError` if the node has none."""
-        found = self.replicas.get((topic, index))
-        if found is None:
+        replica = self.replicas.get((topic, index))
+        if replica is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
+        return replica
 
     def update_follower_fetch_state(
         self, replica: Replica, follower: int, offset: int, now: float

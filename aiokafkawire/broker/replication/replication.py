@@ -198,8 +198,8 @@ class Replication:
 
     def replicas(self, partition: Partition) -> list[Replica]:
         """Return the replicas of all running nodes."""
-        found = [self.replica(partition, node_id) for node_id in partition.replicas]
-        return [replica for replica in found if replica is not None]
+        replicas = [self.replica(partition, node_id) for node_id in partition.replicas]
+        return [replica for replica in replicas if replica is not None]
 
     def leader_replica(self, partition: Partition) -> Replica | None:
         """Return the leader's replica, once that node knows that it leads."""

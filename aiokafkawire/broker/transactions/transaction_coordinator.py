@@ -120,14 +120,21 @@ class TransactionCoordinator:
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return the state of a transactional id, None if unknown or expired."""
-        found = self._transactions.get(transactional_id)
-        if found is None or self._clock.wall_ms() < found.updated_ms + self._expiration_ms:
-            return found
-        return None if self._expire(found) else found
+        transaction = self._transactions.get(transactional_id)
+        if (
+            transaction is None
+            or self._clock.wall_ms() < transaction.updated_ms + self._expiration_ms
+        ):
+            return transaction
+        return None if self._expire(transaction) else transaction
 
     def list_all(self) -> Iterator[TransactionMetadata]:
         """Yield the transactional ids that have not expired."""
-        return (found for name in list(self._transactions) if (found := self.get(name)) is not None)
+        return (
+            transaction
+            for name in list(self._transactions)
+            if (transaction := self.get(name)) is not None
+        )
 
     def _expire(self, transaction: TransactionMetadata) -> bool:
         """Delete a transactional id unless it is in use."""

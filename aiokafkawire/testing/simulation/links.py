@@ -123,7 +123,8 @@ class Links:
     def _arrange(self, sender: str, receiver: str, link: Link) -> None:
         pairs = _pairs(sender, receiver)
         link.options = next(
-            (self._custom_options[p] for p in pairs if p in self._custom_options), self._options
+            (self._custom_options[pair] for pair in pairs if pair in self._custom_options),
+            self._options,
         )
         link.cut = any(
             pair in self._severed or pair[0] in self._down or pair[1] in self._down

@@ -106,7 +106,7 @@ class Network:
         link = self._links.between(host, NAME_SERVICE)
         await self._clock.sleep_until(link.arrival(self._time.now()))
         await self._open(link)
-        return [Address(found, port) for found in await self._names.resolve_name(name)]
+        return [Address(host, port) for host in await self._names.resolve_name(name)]
 
     async def _open(self, *links: Link) -> None:
         while any(link.cut for link in links):

@@ -68,14 +68,14 @@ def seeded(seed: int) -> Iterator[None]:
 def tasks() -> Iterator[tuple[object, SuspendedTask]]:
     """Yield all tasks of the running trio loop, and where they wait."""
     root = trio.lowlevel.current_root_task()
-    found: list[trio.lowlevel.Task] = []
+    running_tasks: list[trio.lowlevel.Task] = []
     nurseries = list(root.child_nurseries) if root is not None else []
     while nurseries:
         for task in nurseries.pop().child_tasks:
-            found.append(task)
+            running_tasks.append(task)
             nurseries.extend(task.child_nurseries)
     # Tasks with the same name in the order of their creation.
-    for task in sorted(found, key=lambda task: (task.name, task._counter)):
+    for task in sorted(running_tasks, key=lambda task: (task.name, task._counter)):
         yield task, waiting(task.name, task.coro)
 
 
