@@ -556,7 +556,7 @@ class Broker(BaseClient[BrokerState]):
             if any(each.running and not each.paused for each in self._nodes.values()):
                 with state.coordinator_loader.coordinator_changes():
                     if state.replication is None:
-                        state.cluster.on_node_failure(node.node_id, crashed=False)
+                        state.cluster.on_node_failure(node.node_id, session_expired=True)
                     else:
                         state.replication.on_session_expired(node.node_id)
                 return

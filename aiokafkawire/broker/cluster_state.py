@@ -197,14 +197,14 @@ class ClusterState:
         """Return the coordinator partition of a group or transactional id."""
         return zlib.crc32(key.encode()) % COORDINATOR_PARTITIONS
 
-    def on_node_failure(self, node_id: int, *, crashed: bool = True) -> None:
+    def on_node_failure(self, node_id: int, *, session_expired: bool = False) -> None:
         """Move leaders and coordinators of a node that is down to live nodes.
 
         Args:
             node_id: Id of the node.
-            crashed: False if the session of the node expired, so that it may still run.
+            session_expired: The node may still run, as only its session expired.
         """
-        del crashed
+        del session_expired
         if node_id not in self.live:
             return
         self.live.remove(node_id)

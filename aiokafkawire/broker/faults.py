@@ -216,7 +216,7 @@ class RequestLog:
     """The most recent requests, oldest first."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[SeenRequest, int] = OrderedDict()
+        self._requests: OrderedDict[SeenRequest, int] = OrderedDict()
         self._size_bytes = 0
         self._watchers: dict[Callable[[SeenRequest], None], None] = {}
         self._arrivals: dict[Callable[[SeenRequest], None], None] = {}
@@ -224,17 +224,17 @@ class RequestLog:
         """Malformed requests: connection and reason."""
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._requests)
 
     def __iter__(self) -> Iterator[SeenRequest]:
-        return iter(list(self._seen))
+        return iter(list(self._requests))
 
     def __getitem__(self, index: int) -> SeenRequest:
-        return list(self._seen)[index]
+        return list(self._requests)[index]
 
     def append(self, seen: SeenRequest) -> None:
         """Add a received request."""
-        self._seen[seen] = seen.size_bytes
+        self._requests[seen] = seen.size_bytes
         self._trim(seen.size_bytes)
         for on_request in list(self._arrivals):
             on_request(seen)
@@ -252,8 +252,8 @@ class RequestLog:
     def record_response_sent(self, seen: SeenRequest, now: float, size_bytes: int) -> None:
         """Record that a response was sent; its size counts towards the limit of the log."""
         seen.answered_at = now
-        if seen.response is not None and seen in self._seen:
-            self._seen[seen] += size_bytes
+        if seen.response is not None and seen in self._requests:
+            self._requests[seen] += size_bytes
             self._trim(size_bytes)
 
     def watch(self, watcher: Callable[[SeenRequest], None]) -> Callable[[], None]:
@@ -280,7 +280,7 @@ class RequestLog:
 
         The log is searched once, and then only new requests.
         """
-        fresh, matches = list(self._seen), list[SeenRequest]()
+        fresh, matches = list(self._requests), list[SeenRequest]()
         signal = AutoResetEvent()
 
         def on_request(seen: SeenRequest) -> None:
@@ -300,17 +300,19 @@ class RequestLog:
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
         """Return the requests of one API, optionally at one node."""
         return [
-            seen for seen in self._seen if seen.api_key == api_key and node in {None, seen.node_id}
+            seen
+            for seen in self._requests
+            if seen.api_key == api_key and node in {None, seen.node_id}
         ]
 
     def clear(self) -> None:
         """Clear the log; watchers stay."""
-        self._seen.clear()
+        self._requests.clear()
         self._size_bytes = 0
 
     def _trim(self, size_bytes: int) -> None:
         self._size_bytes += size_bytes
-        while len(self._seen) > MAX_LOGGED_REQUESTS or (
-            self._size_bytes > MAX_LOGGED_BYTES and len(self._seen) > 1
+        while len(self._requests) > MAX_LOGGED_REQUESTS or (
+            self._size_bytes > MAX_LOGGED_BYTES and len(self._requests) > 1
         ):
-            self._size_bytes -= self._seen.popitem(last=False)[1]
+            self._size_bytes -= self._requests.popitem(last=False)[1]

@@ -221,7 +221,7 @@ def client_options(
     """
     options = {
         **(defaults or {}),
-        **({} if config is None else _file_values(config_class, config)),
+        **({} if config is None else _read_config_file(config_class, config)),
         **_environment_values(),
         **(command_values or {}),
         **parse_assignments(config_class, assignments),
@@ -241,7 +241,7 @@ def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> di
     hints = typing.get_type_hints(config_class)
     options: dict[str, Any] = {}
     for assignment in assignments:
-        name, text = _assignment(assignment, "-X ")
+        name, text = _parse_assignment(assignment, error_prefix="-X ")
         if name not in hints:
             advice = unknown_option_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
@@ -254,7 +254,7 @@ def _environment_values() -> dict[str, Any]:
     return {"bootstrap_servers": servers} if servers else {}
 
 
-def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]:
+def _read_config_file(config_class: type[ClientConfig], path: Path) -> dict[str, Any]:
     """Read a file of options, one per line; skip options of other clients.
 
     Lines that begin with # or ! are comments. Raises `InvalidOption` with the line number.
@@ -273,7 +273,7 @@ def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]
         if not line or line.startswith(("#", "!")):
             continue
         try:
-            name, value = _file_value(line)
+            name, value = _parse_config_line(line)
         except InvalidOption as error:
             raise InvalidOption(f"{path}, line {number}: {error}") from None
         options[name] = value
@@ -281,12 +281,13 @@ def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]
     return {name: value for name, value in options.items() if name in known}
 
 
-def _file_value(line: str) -> tuple[str, Any]:
-    name, text = _assignment(line, "")
-    known: dict[str, None] = {}
+def _parse_config_line(line: str) -> tuple[str, Any]:
+    """Parse an option of any client. Raises `InvalidOption`."""
+    name, text = _parse_assignment(line)
+    known_names: list[str] = []
     for config_class in (ProducerConfig, ConsumerConfig):
         for field in dataclasses.fields(config_class):
-            known[field.name] = None
+            known_names.append(field.name)
             if field.name == name:
                 value = _convert(name, text, typing.get_type_hints(config_class)[name])
                 check_field(field, value)
@@ -294,15 +295,17 @@ def _file_value(line: str) -> tuple[str, Any]:
                     parse_bootstrap_servers(value)
                 return name, value
     given_name = line.partition("=")[0].strip()
-    raise InvalidOption(f"unknown option {given_name!r}{option_hint(given_name, [*known])}")
+    raise InvalidOption(
+        f"unknown option {given_name!r}{option_hint(given_name, [*dict.fromkeys(known_names)])}"
+    )
 
 
-def _assignment(text: str, prefix: str) -> tuple[str, str]:
+def _parse_assignment(text: str, *, error_prefix: str = "") -> tuple[str, str]:
     """Parse option=value; dots in the option become underscores."""
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_")
     if not equals or not name:
-        raise InvalidOption(f"{prefix}{text!r:.80} is not of the form option=value")
+        raise InvalidOption(f"{error_prefix}{text!r:.80} is not of the form option=value")
     return name, value.strip()
 
 

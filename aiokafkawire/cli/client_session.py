@@ -147,12 +147,14 @@ class AdminCommand(NamedTuple):
     options: dict[str, Any]
     backend: str
 
-    def execute(self, work: SessionWork, *, all_topics: bool = False, prints: bool = True) -> int:
+    def execute(
+        self, work: SessionWork, *, all_topics: bool = False, has_output: bool = True
+    ) -> int:
         """Connect, run `work`, print one line per error, and return the exit code.
 
-        With `prints`, fail before connecting if stdout is closed.
+        With `has_output`, fail before connecting if stdout is closed.
         """
-        if prints:
+        if has_output:
             require_stdout()
         failed: list[Exception] = []
 

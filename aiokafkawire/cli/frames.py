@@ -45,7 +45,7 @@ class FrameHint:
 
     api: Api | None = None
     version: int | None = None
-    response: bool = False
+    is_response: bool = False
     body: bool = False
 
 
@@ -108,7 +108,7 @@ def split_frames(data: memoryview, hint: FrameHint) -> Iterator[memoryview]:
     frames, end = _whole_frames(data)
     if end == len(data):
         yield from frames
-    elif len(frames) > 1 or (frames and _is_request(frames[0]) and not hint.response):
+    elif len(frames) > 1 or (frames and _is_request(frames[0]) and not hint.is_response):
         yield from frames
         raise CommandFailed(
             f"the input is truncated: {len(data) - end} bytes after frame {len(frames)} are not a"
@@ -141,7 +141,7 @@ class FrameDecoder:
         hint = self._hint
         if hint.body:
             return _decode_body(frame, hint)
-        if hint.response or hint.api is not None:
+        if hint.is_response or hint.api is not None:
             return self._decode_hinted(frame, hint)
         correlation_id = peek_correlation_id(frame)
         if correlation_id in self._pending:
@@ -155,7 +155,7 @@ class FrameDecoder:
             return _guess_response(frame, error)
 
     def _decode_hinted(self, frame: memoryview, hint: FrameHint) -> DecodedFrame:
-        if not hint.response:
+        if not hint.is_response:
             decoded = self._decode_request(frame)
             if hint.api is not None and decoded.api is not hint.api:
                 raise CommandFailed(
@@ -194,8 +194,8 @@ def _decode_body(data: memoryview, hint: FrameHint) -> DecodedFrame:
     if hint.api is None or hint.version is None:
         raise InvalidOption("--body needs --api and --version: a body does not contain them")
     _check_version(hint.api, hint.version)
-    cls: type[Message] = hint.api.response if hint.response else hint.api.request
-    return DecodedFrame(hint.api, hint.version, decode(cls, hint.version, data), hint.response)
+    cls: type[Message] = hint.api.response if hint.is_response else hint.api.request
+    return DecodedFrame(hint.api, hint.version, decode(cls, hint.version, data), hint.is_response)
 
 
 def _guess_response(frame: memoryview, error: KafkaError | None) -> DecodedFrame:

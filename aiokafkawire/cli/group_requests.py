@@ -128,7 +128,8 @@ async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[K
 async def describe_group(session: ClientSession, group_id: str) -> GroupDescription:
     """Return a group with its members and its lag per partition.
 
-    Needs metadata of all topics. Raises `CommandFailed` for a group that does not exist.
+    The session's metadata must cover all topics. Raises `CommandFailed` for a group that does not
+    exist.
     """
     description, node_id = await _describe(session, group_id)
     members = tuple(map(_to_member, description.members))

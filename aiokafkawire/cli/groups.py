@@ -94,7 +94,7 @@ def delete_command(
     async def change(session: ClientSession) -> Errors:
         return await requests.delete_groups(session, names)
 
-    return admin.execute(change, prints=False)
+    return admin.execute(change, has_output=False)
 
 
 @groups.command("reset-offsets", short_help="Set the committed offsets of a group.")
@@ -178,7 +178,7 @@ def delete_offsets_command(
         ]
         return await requests.delete_offsets(session, group, selected)
 
-    return admin.execute(change, all_topics=True, prints=False)
+    return admin.execute(change, all_topics=True, has_output=False)
 
 
 def select_partitions(

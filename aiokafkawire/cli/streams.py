@@ -33,7 +33,7 @@ class InputStream:
         self._descriptor = descriptor
         self._notify = get_call_soon_threadsafe()
         self._free_chunks = threading.Semaphore(MAX_CHUNKS)
-        self._chunk_ready = AutoResetEvent()
+        self._input_changed = AutoResetEvent()
         self._chunks: deque[bytes] = deque()
         self._started = False
         self._ended = False
@@ -45,7 +45,7 @@ class InputStream:
             self._started = True
             threading.Thread(target=self._run_thread, name="stdin", daemon=True).start()
         while not self._chunks and not self._ended:
-            await self._chunk_ready.wait()
+            await self._input_changed.wait()
         if self._chunks:
             self._free_chunks.release()
             return self._chunks.popleft()
@@ -67,17 +67,17 @@ class InputStream:
                     return
                 self._notify(partial(self._add_chunk, chunk))
         except RuntimeError:
-            # The event loop has ended, and no task reads.
+            # `_notify` failed because the event loop has ended: no task reads.
             return
 
     def _add_chunk(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self._chunk_ready.set()
+        self._input_changed.set()
 
     def _finish(self, error: OSError | None) -> None:
         self._error = error
         self._ended = True
-        self._chunk_ready.set()
+        self._input_changed.set()
 
 
 class OutputStream:
@@ -113,7 +113,7 @@ class OutputStream:
                 else:
                     self._notify(partial(written.set_result, None))
         except RuntimeError:
-            # The event loop has ended, and no task waits for the write.
+            # `_notify` failed because the event loop has ended: no task waits for the write.
             return
 
 

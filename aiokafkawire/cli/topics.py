@@ -160,7 +160,7 @@ def create_command(
         ignored = ErrorCode.TOPIC_ALREADY_EXISTS if if_missing else None
         return [error for error in errors if getattr(error, "code", None) != ignored]
 
-    return admin.execute(change, prints=False)
+    return admin.execute(change, has_output=False)
 
 
 @topics.command("delete", short_help="Delete topics and their records.")
@@ -176,7 +176,7 @@ def delete_command(
     async def change(session: ClientSession) -> list[KafkaError]:
         return await delete_topics(session, names)
 
-    return admin.execute(change, prints=False)
+    return admin.execute(change, has_output=False)
 
 
 @topics.command("add-partitions", short_help="Add partitions to a topic.")
@@ -197,7 +197,7 @@ def add_partitions_command(
     async def change(session: ClientSession) -> list[KafkaError]:
         return await add_partitions(session, name, total)
 
-    return admin.execute(change, prints=False)
+    return admin.execute(change, has_output=False)
 
 
 # --- requests ---------------------------------------------------------------------------------

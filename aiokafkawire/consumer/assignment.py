@@ -284,7 +284,10 @@ def offsets_to_commit(
     partitions: Iterable[AssignedPartition],
     pending: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets after the processed records, unless committed or `pending`."""
+    """Return the offset after the processed records of each partition that needs a commit.
+
+    `pending` has the offsets whose commit has no response yet.
+    """
     offsets = {
         partition.tp: partition.offset_to_commit(pending.get(partition.tp))
         for partition in partitions

@@ -122,7 +122,7 @@ class FetchBuffer:
         "_delivered_range",
         "_leader_epoch",
         "_position",
-        "_taken",
+        "_synced_count",
         "_unprocessed",
         "decoded_bytes",
         "fetch_offset",
@@ -142,7 +142,7 @@ class FetchBuffer:
         self._chunks: deque[FetchedChunk] = _NO_CHUNKS
         self._decoded: Records | None = None
         self._cursor: RecordCursor | None = None  # over `_decoded`
-        self._taken = 0  # records of `_decoded` that are known to be delivered
+        self._synced_count = 0  # records of `_decoded` before `_position`
         self._delivered_range: tuple[int, int] | None = None
         self._unprocessed: dict[object, UnprocessedRange] = {}
 
@@ -172,9 +172,9 @@ class FetchBuffer:
         """Leader epoch of the record before `position`, or -1."""
         self._sync_cursor()
         decoded = self._decoded
-        if decoded is None or not self._taken:
+        if decoded is None or not self._synced_count:
             return self._leader_epoch
-        return decoded[: self._taken].leader_epoch
+        return decoded[: self._synced_count].leader_epoch
 
     def add(self, batches: FetchedBatches, size_bytes: int, fetched_range: FetchedRange) -> None:
         """Append the records fetched at `fetch_offset`, and move it to their end."""
@@ -207,8 +207,8 @@ class FetchBuffer:
         if self.is_empty:
             self._leader_epoch = leader_epoch
 
-    def forget_delivered(self) -> None:
-        """Forget the delivered range, because the topic was recreated."""
+    def clear_delivered_range(self) -> None:
+        """Forget which offsets were delivered, because the topic was recreated."""
         self._sync_cursor()
         self._delivered_range = None
 
@@ -258,10 +258,13 @@ class FetchBuffer:
     def _sync_cursor(self) -> None:
         """Move the position to where the cursor is. All its records but the last are processed."""
         cursor = self._cursor
-        if cursor is None or (delivered := cursor.delivered_count) == self._taken:
+        if cursor is None or (delivered := cursor.delivered_count) == self._synced_count:
             return
-        first, last = cursor.records[self._taken].offset, cursor.records[delivered - 1].offset
-        self._taken = delivered
+        first, last = (
+            cursor.records[self._synced_count].offset,
+            cursor.records[delivered - 1].offset,
+        )
+        self._synced_count = delivered
         if cursor.unprocessed is not self._unprocessed.get(_UNTRACKED):
             cursor.unprocessed.start = last
         if delivered < len(cursor.records):
@@ -278,7 +281,7 @@ class FetchBuffer:
         self._leader_epoch = self.leader_epoch
         if self._cursor is not None:
             assert self._decoded is not None
-            self._set_decoded(self._decoded[self._taken :])
+            self._set_decoded(self._decoded[self._synced_count :])
 
     def _note_delivered(self, first: int, next_offset: int) -> None:
         low, high = self._delivered_range or (first, next_offset)
@@ -313,7 +316,7 @@ class FetchBuffer:
 
     def _set_decoded(self, records: Records | None) -> None:
         self._decoded = records
-        self._taken = 0
+        self._synced_count = 0
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None

@@ -184,16 +184,16 @@ def _was_reassigned(was: PartitionFetch | None, now: PartitionFetch) -> bool:
     return was is not None and was.partition is not now.partition
 
 
-def _is_unchanged(was: PartitionFetch | None, now: PartitionFetch) -> bool:
+def _is_unchanged(previous: PartitionFetch | None, current: PartitionFetch) -> bool:
     """Return whether the broker already has all values of the partition in its session."""
-    if was is None or was is now:
-        return was is not None
-    return (was.offset, was.leader_epoch, was.last_fetched_epoch, was.max_bytes) == (
-        now.offset,
-        now.leader_epoch,
-        now.last_fetched_epoch,
-        now.max_bytes,
-    )
+    if previous is None or previous is current:
+        return previous is not None
+    return (
+        previous.offset,
+        previous.leader_epoch,
+        previous.last_fetched_epoch,
+        previous.max_bytes,
+    ) == (current.offset, current.leader_epoch, current.last_fetched_epoch, current.max_bytes)
 
 
 def _session_opened(state: NewSession, event: Accepted) -> State:

@@ -426,19 +426,19 @@ class AssignedPartition:
             return now or self._delivered_range
         return min(now[0], self._delivered_range[0]), max(now[1], self._delivered_range[1])
 
-    def forget_delivered(self) -> None:
-        """Forget the delivered range, because the topic was recreated."""
+    def clear_delivered_range(self) -> None:
+        """Forget which offsets were delivered, because the topic was recreated."""
         self._delivered_range = None
         if self.buffer is not None:
-            self.buffer.forget_delivered()
+            self.buffer.clear_delivered_range()
 
     def offset_to_commit(
         self, pending: OffsetAndMetadata | None = None
     ) -> OffsetAndMetadata | None:
         """Return the offset after the processed records, unless it is committed already.
 
-        `pending` is a commit under way. A manual commit may be ahead of the processed records, but
-        not of the delivered ones.
+        `pending` is an offset whose commit has no response yet. A manual commit may be ahead of the
+        processed records, but not of the delivered ones.
         """
         buffer = self.buffer
         if buffer is None:
@@ -639,9 +639,9 @@ def _resume(partition: AssignedPartition, state: ErrorPending, event: ErrorRepor
     return state.resume_state
 
 
-def _restart(partition: AssignedPartition, state: State, event: TopicRecreated) -> State:
+def _on_topic_recreated(partition: AssignedPartition, state: State, event: TopicRecreated) -> State:
     partition.committed_offset = None
-    partition.forget_delivered()
+    partition.clear_delivered_range()
     partition.preferred_replica = None
     return _apply_reset_policy(
         partition, ResetReason.RECREATED, "the topic was deleted and created again"
@@ -656,7 +656,7 @@ TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], 
             (Seek, _on_seek),
             (ResetOffset, _on_reset),
             (SeekToCommitted, _on_seek_to_committed),
-            (TopicRecreated, _restart),
+            (TopicRecreated, _on_topic_recreated),
         )
     },
     (AwaitingCommitted, CommittedOffsetFetched): _start_at_committed,

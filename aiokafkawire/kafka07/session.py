@@ -153,7 +153,7 @@ class Kafka07Session(Session):
             sent: Whether the calling API sent a request of its own; the value of the error's
                 `sent`.
         """
-        self._discard_lost_connection()
+        self._discard_closed_connection()
         count, self._lost_produces = self._lost_produces, 0
         if count:
             own = "" if sent else "; this call sent nothing"
@@ -166,10 +166,10 @@ class Kafka07Session(Session):
             )
 
     async def aclose(self) -> None:
-        """Close the connection and count its unconfirmed produce requests as lost."""
+        """Close the connection; count produce requests that no later response confirmed as lost."""
         if self._connection is not None:
             await self._connection.aclose()
-            self._discard_lost_connection()
+            self._discard_closed_connection()
 
     # --- connection --------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Kafka07Session(Session):
         """Return the open connection; connect if there is none."""
         if not self._supervisor.is_running:
             raise ClientClosed("the client is closed", broker=self.name, api=api)
-        self._discard_lost_connection()
+        self._discard_closed_connection()
         if self._connection is not None:
             return self._connection
         setup_s = self._config.socket_connection_setup_timeout_ms / 1_000
@@ -232,7 +232,7 @@ class Kafka07Session(Session):
         text = f"request not sent before the deadline: {why}"
         return RequestTimedOut(text, sent=False, broker=self.name, api=api)
 
-    def _discard_lost_connection(self) -> None:
+    def _discard_closed_connection(self) -> None:
         """Drop a closed connection, counting its unconfirmed produce requests as lost."""
         connection = self._connection
         if connection is None or connection.error is None:

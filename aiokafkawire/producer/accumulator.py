@@ -36,7 +36,7 @@ RESERVATION_DIVISOR = 512
 """A batch reserves at most this fraction of the buffer at a time, unless one record needs more."""
 
 MAX_IDLE_TOPICS = 10_000
-"""Idle topics whose sequence numbers are kept; see `Accumulator.remove_idle_topics`."""
+"""Idle topics whose sequence numbers are kept; see `Accumulator.deactivate_idle_topics`."""
 
 _DONE = BatchState.DONE
 
@@ -394,7 +394,9 @@ class Accumulator:
         """Apply the metadata of a topic. Existing queues are kept; a new topic id restarts them."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.resume_topic(name) or TopicQueues(name, self.config.queue.batch_size_bytes)
+            topic = self.reactivate_topic(name) or TopicQueues(
+                name, self.config.queue.batch_size_bytes
+            )
             self.topics[name] = topic
         numbers = sorted(partitions)
         for number in numbers:
@@ -420,18 +422,19 @@ class Accumulator:
         for queue in self.topics[name].all_queues.values():
             queue.topic_recreated()
 
-    def resume_topic(self, name: str) -> TopicQueues | None:
-        """Bring back a topic that `remove_idle_topics` removed; return None if it is not known."""
+    def reactivate_topic(self, name: str) -> TopicQueues | None:
+        """Make an idle topic active again; return None if there is no such idle topic."""
         topic = self._idle_topics.pop(name, None)
         if topic is not None:
             self.topics[name] = topic
         return topic
 
-    def remove_idle_topics(self, before: float) -> list[str]:
-        """Remove the topics that were not used since a time, and return their names.
+    def deactivate_idle_topics(self, before: float) -> list[str]:
+        """Deactivate the topics that were not used since a time, and return their names.
 
-        Their sequence numbers are kept, because a broker takes a reused number for a duplicate and
-        drops the records. Above `MAX_IDLE_TOPICS` a new epoch makes the numbers safe to forget.
+        The sequence numbers of idle topics are kept, because a broker takes a reused number for a
+        duplicate and drops the records. Above `MAX_IDLE_TOPICS` a new epoch makes the numbers safe
+        to forget.
         """
         idle = [
             name

@@ -153,8 +153,8 @@ class Batch:
         """Close the batch to new records."""
         assert self.builder is not None
         self.handle(_CLOSED)
-        self.records = closed = self.builder.close()
-        self.future.count = closed.count
+        self.records = built = self.builder.close()
+        self.future.count = built.count
         self.builder = None
 
     def complete(self, outcome: BatchOutcome) -> None:

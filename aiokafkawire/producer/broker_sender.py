@@ -104,7 +104,7 @@ class BrokerSender:
         self._request_error: KafkaError | None = None
         self._stopping = False
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._concurrent_backoff = concurrent_backoff(self._backoff)
+        self._concurrent_transactions_backoff = concurrent_backoff(self._backoff)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
         self._acks = config.required_acks
@@ -518,7 +518,7 @@ class BrokerSender:
     def handle_result(
         self, batch: Batch, result: AttemptResult, *, retry_now: bool = False
     ) -> None:
-        """Apply the result of an attempt to a batch, its backoff and the metadata."""
+        """Apply the result of an attempt: complete or retry the batch, refresh stale metadata."""
         context = self._context
         if result.stale_metadata:
             context.cluster.request_update()
@@ -526,12 +526,14 @@ class BrokerSender:
         wait_s = 0.0
         if result.action is not BatchAction.SPLIT and not retry_now:
             concurrent = getattr(result.error, "code", None) == ErrorCode.CONCURRENT_TRANSACTIONS
-            backoff = self._concurrent_backoff if concurrent else self._backoff
+            backoff = self._concurrent_transactions_backoff if concurrent else self._backoff
             wait_s = backoff.delay(batch.attempts, context.runtime.rng)
         if result.action is BatchAction.OLD_MESSAGE_FORMAT:
+            # Message formats before v2 have no producer ids.
             assert isinstance(result.error, KafkaError)
             context.on_missing_producer_ids(result.error)
-        # The result of an expired batch may concern an earlier epoch.
+        # A batch that expired in flight has its outcome already. The late result must not fail the
+        # producer, because it may belong to an earlier epoch.
         expired = batch.done
         context.accumulator.handle_result(batch, result, now, now + wait_s)
         if logger.isEnabledFor(logging.DEBUG) and not expired:

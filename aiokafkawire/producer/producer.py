@@ -556,7 +556,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         """Check whether a broker responds; for readiness probes.
 
         Sends a request and waits for its response, without caches and without reconnect backoff.
-        Brokers are tried one after the other until one responds. Other requests are not delayed.
+        Brokers are tried one after the other until one responds. Does not delay other requests.
 
         Args:
             timeout_ms: Longest duration of the call, in milliseconds.
@@ -574,7 +574,8 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             BrokerError: A partition has no leader, or the group has no coordinator.
             ClientClosed: The producer is not running.
             ValueError: `timeout_ms` is negative or not a number.
-            KafkaError: The producer failed permanently, for example with `ProducerFenced`.
+            KafkaError: Another error, if the producer failed permanently, for example with
+                `ProducerFenced`.
         """
         session = self._running()
         session.sender.raise_if_failed()
@@ -595,14 +596,14 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         Also loads the topic's metadata for `send_nowait`.
 
         Raises:
-            UnknownTopic: The topic does not exist after `max_block_ms`; earlier with
-                `allow_auto_create_topics=False`.
+            UnknownTopic: The topic does not exist after `max_block_ms`. With
+                `allow_auto_create_topics=False`, raised as soon as a broker reports it.
             RequestTimedOut: No broker returned the topic's metadata within `max_block_ms`.
         """
         session = self._running()
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
-        queues = await session.appender.wait_for_topic(topic, deadline)
-        return tuple(queue.topic_partition.partition for queue in queues.queues)
+        topic_queues = await session.appender.wait_for_topic_queues(topic, deadline)
+        return tuple(queue.topic_partition.partition for queue in topic_queues.queues)
 
 
 def _require_transaction_manager(sender: Sender) -> TransactionManager:

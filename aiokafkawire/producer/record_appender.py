@@ -127,7 +127,7 @@ class RecordAppender:
             transaction_manager.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
-        queues = self._topics.get(topic) or self._sender.resume_topic(topic)
+        queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
         if queues is None or not accumulator.has_room(size):
             return None
         if not waited and self._buffer_waiters.has_waiters:
@@ -176,7 +176,7 @@ class RecordAppender:
         transaction = self._transaction()
         deadline = self._now() + self._config.max_block_ms / 1_000
         topic, partition, size = record[0], record[3], record[6]
-        await self.wait_for_topic(topic, deadline)
+        await self.wait_for_topic_queues(topic, deadline)
         if partition is not None:
             await self._wait_for_partition(topic, partition, deadline)
         self._check_same_transaction(transaction)
@@ -280,7 +280,7 @@ class RecordAppender:
             self._sender.raise_if_failed()
             self._transaction_manager.check_same(transaction)
 
-    async def wait_for_topic(self, topic: str, deadline: float) -> TopicQueues:
+    async def wait_for_topic_queues(self, topic: str, deadline: float) -> TopicQueues:
         """Wait for the metadata of a topic, and return its queues."""
         if topic not in self._accumulator.topics:
             await self._sender.cluster.topic_metadata(topic, deadline, keep=True)

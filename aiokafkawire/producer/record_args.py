@@ -17,7 +17,7 @@ RECORD_OVERHEAD_BYTES = 36
 
 HEADER_OVERHEAD_BYTES = 10
 
-MAX_TIMESTAMP_MS = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 RecordArgs = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers, int]
 """Checked arguments: topic, value, key, partition, timestamp, headers, maximum size in bytes."""
@@ -54,7 +54,7 @@ def validate_record(  # noqa: PLR0917 - a hot call
         for name, content in headers:
             size += HEADER_OVERHEAD_BYTES + 3 * len(name) + (len(content) if content else 0)
     if partition is not None or timestamp_ms is not None or type(topic) is not str or not topic:
-        _validate_rest(topic, partition, timestamp_ms)
+        _validate_destination(topic, partition, timestamp_ms)
     if size + BATCH_OVERHEAD_BYTES > max_bytes:
         raise RecordTooLarge(
             f"the record takes up to {size + BATCH_OVERHEAD_BYTES} bytes, more than the limit of"
@@ -66,7 +66,11 @@ def validate_record(  # noqa: PLR0917 - a hot call
     return topic, value, key, partition, timestamp_ms, headers or (), size
 
 
-def _validate_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
+def _validate_destination(topic: Any, partition: Any, timestamp_ms: Any) -> None:
+    """Validate the arguments for which `validate_record` has no fast path.
+
+    Whether the partition exists is checked later, with the topic's metadata.
+    """
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a string, not {topic!r:.80}")
     if not topic:
@@ -76,7 +80,7 @@ def _validate_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
             continue
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"{name} must be a whole number or None, not {number!r:.80}")
-        if not 0 <= number <= MAX_TIMESTAMP_MS:
+        if not 0 <= number <= MAX_INT64:
             raise ValueError(f"{name} must not be negative or exceed 64 bits: {number}")
 
 

@@ -213,9 +213,9 @@ class Sender:
         self.accumulator.set_leaders(self._leader_of, [topic])
         return True
 
-    def resume_topic(self, name: str) -> TopicQueues | None:
+    def reactivate_topic(self, name: str) -> TopicQueues | None:
         """Use an idle topic again, before its metadata is updated."""
-        topic = self.accumulator.resume_topic(name)
+        topic = self.accumulator.reactivate_topic(name)
         if topic is not None:
             topic.last_used_at = self.runtime.clock.now()
             self.cluster.add_topics((name,))
@@ -232,9 +232,13 @@ class Sender:
         snapshot, accumulator = update.snapshot, self.accumulator
         if not update.leaders_only:
             idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
-            self.cluster.remove_topics(accumulator.remove_idle_topics(idle_since))
+            self.cluster.remove_topics(accumulator.deactivate_idle_topics(idle_since))
         topics = accumulator.topics
-        names = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
+        names = (
+            list(topics)
+            if update.topics is None
+            else [name for name in update.topics if name in topics]
+        )
         for name in names:
             known = snapshot.topics.get(name)
             if known is not None and known.partitions:

@@ -175,7 +175,7 @@ class BatchView:
         return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
 
     @property
-    def is_uncompressed_message(self) -> bool:
+    def is_uncompressed_legacy_message(self) -> bool:
         """True for a message of format 0 or 1 that is not a wrapper."""
         return self.magic < MAGIC_V2 and not self.attributes & CODEC_MASK
 
@@ -235,7 +235,7 @@ class BatchView:
     def decompress(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
         """Decompress the records and keep them for `chunks`; also decode a wrapper."""
         if self.magic != MAGIC_V2:
-            if not self.is_uncompressed_message:
+            if not self.is_uncompressed_legacy_message:
                 self.columns(max_decompressed_bytes)
         elif self._payload is None:
             try:
@@ -244,8 +244,8 @@ class BatchView:
                 error.offset = self._first_known_offset()
                 raise
 
-    def decompress_within(self, limit_bytes: int) -> bool:
-        """As `unpack`, unless it takes more than `limit_bytes`; whether it is done."""
+    def try_decompress(self, limit_bytes: int) -> bool:
+        """Decompress unless the result exceeds `limit_bytes`; return True once decompressed."""
         if (
             not self.attributes & CODEC_MASK
             or self._payload is not None

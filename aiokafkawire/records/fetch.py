@@ -15,7 +15,7 @@ from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .fetched_range import exceeds_log_end
 from .kernel import Buffer
-from .legacy import LOG_OVERHEAD_BYTES, read_uncompressed_run
+from .legacy import LOG_OVERHEAD_BYTES, read_legacy_run
 from .sequence import Records, Segment
 from .uncompressed_runs import (
     BATCH_COST_BYTES,
@@ -101,8 +101,8 @@ class FetchedBatches:
         "_data",
         "_failure",
         "_high_watermark",
-        "_inline_bytes",
         "_max_decompressed_bytes",
+        "_max_inline_bytes",
         "_next_at",
         "_pending",
         "_pending_next_offset",
@@ -133,8 +133,8 @@ class FetchedBatches:
         """`aborted` has (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
         self._data = memoryview(data)
-        self._start = 0  # where the batch at hand stands, or the first of the run
-        self._next_at: int | None = 0  # where the next batch stands; None at the end
+        self._start = 0  # position of the current batch, or of the first batch of a run
+        self._next_at: int | None = 0  # position of the next batch; None at the end
         self._batch: BatchView | None = None
         self._chunks: Iterator[Columns] = iter(())
         self._remaining_records = 0
@@ -146,9 +146,9 @@ class FetchedBatches:
         self._high_watermark = high_watermark
         self._failure: CorruptRecord | None = None
         self._pending: Segment | None = None
-        self._run: Sequence[UncompressedBatch] = ()  # that the rest is of, if it is of one
+        self._run: Sequence[UncompressedBatch] = ()  # batches of `_pending`; empty if not a run
         self._pending_next_offset = fetch_offset
-        self._inline_bytes = max_inline_bytes
+        self._max_inline_bytes = max_inline_bytes
         self.offloaded: OffloadedBatch | None = None
         self.decoded_bytes = 0
         self.position = fetch_offset
@@ -207,11 +207,15 @@ class FetchedBatches:
         self._pending = Segment(columns, cut, stop, timestamp_type, leader_epoch)
         self.position = columns.offsets[cut - 1] + 1
         if self._run and (batch := batch_at_index(self._run, cut - 1)).stop == cut:
-            self.position = batch.last_offset + 1  # the last offsets of a batch may be gone
+            self.position = batch.last_offset + 1  # compaction may have removed the last records
         return Segment(columns, start, cut, timestamp_type, leader_epoch)
 
     def _load(self, raise_failure: bool, max_bytes: int | None = None) -> bool:
-        """Find the next records to give; False at the end, before a failure, or to stop here."""
+        """Set `_pending` to the next records.
+
+        Return False at the end, before a failure or an offloaded batch, or once `max_bytes` are
+        decoded.
+        """
         try:
             while self._failure is None and self._pending is None:
                 if self.offloaded is not None:
@@ -234,11 +238,11 @@ class FetchedBatches:
         return self._pending is not None
 
     def _next_batch(self, max_bytes: int | None) -> bool:
-        """Go over to the next batch, or to a run of them; False if there is none."""
+        """Advance to the next batch, or to a run of batches; return False if there is none."""
         if self._batch is not None and self._batch.next_offset > self.position:
             self.position = self._batch.next_offset
             self.leader_epoch = self._batch.partition_leader_epoch
-        self._batch = None  # also if what stands there is no batch
+        self._batch = None  # `batch_at` below may raise
         self._remaining_records = 0
         if self._load_uncompressed_run(max_bytes):
             return True
@@ -254,7 +258,7 @@ class FetchedBatches:
         self._start = self._next_at or 0
         self._next_at = self._start + batch.size_bytes
         if (first := _header_offset(batch)) < 0:
-            raise CorruptRecord(f"a batch cannot stand at offset {first}", offset=first)
+            raise CorruptRecord(f"a batch cannot have offset {first}", offset=first)
         if _has_invalid_range(batch, self._high_watermark):
             raise CorruptRecord(
                 f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
@@ -263,34 +267,37 @@ class FetchedBatches:
             )
         if batch.last_offset < self.position and not batch.is_control:
             return True
-        if self._inline_bytes is not None and batch.size_bytes > self._inline_bytes:
+        if self._max_inline_bytes is not None and batch.size_bytes > self._max_inline_bytes:
             self.offloaded = OffloadedBatch(batch, self._check_crcs, self._max_decompressed_bytes)
             return True
         if self._check_crcs:
             # mutation: crc-not-checked
             batch.check_crc()
-        self._open(batch)
+        self._open_batch(batch)
         return True
 
     def _load_uncompressed_run(self, max_bytes: int | None) -> bool:
-        """Go over to the next batches, and decode them, if they are plain and not large.
+        """Advance to a run of uncompressed batches and decode it.
 
-        False, and nothing is done, if the next is another or if anything is wrong with it.
+        Return False without an effect if the next batch is of another kind, large or corrupt.
         """
         start = self._next_at
         if start is None or len(self._data) - start < BATCH_OVERHEAD_BYTES:
             return False
-        most, inline, position = self._max_decompressed_bytes, self._inline_bytes, self.position
-        limit = start + (most if inline is None or inline > most else inline)
-        room = MAX_OFFSET if max_bytes is None else max_bytes - self.decoded_bytes
+        inline_limit, position = self._max_inline_bytes, self.position
+        max_bytes_in_run = self._max_decompressed_bytes
+        if inline_limit is not None:
+            max_bytes_in_run = min(max_bytes_in_run, inline_limit)
+        limit = start + max_bytes_in_run
+        budget_bytes = MAX_OFFSET if max_bytes is None else max_bytes - self.decoded_bytes
         batches = find_uncompressed_run(
-            self._data, start, limit, position, room, self._high_watermark, self._check_crcs
+            self._data, start, limit, position, budget_bytes, self._high_watermark, self._check_crcs
         )
         if not batches:
             return False
-        before = batches[0].base_offset < position
+        begins_before = batches[0].base_offset < position
         columns = decode_uncompressed_run(self._data, batches)
-        first = bisect_left(columns.offsets, position) if before else 0
+        first = bisect_left(columns.offsets, position) if begins_before else 0
         if first == len(columns.offsets):
             return False
         _, self._next_at, stop, _, last, _, leader_epoch = batches[-1]
@@ -306,29 +313,36 @@ class FetchedBatches:
         if offloaded.failure is not None:
             raise offloaded.failure
         assert self._batch is not None
-        self._open(self._batch)
+        self._open_batch(self._batch)
 
-    def _open(self, batch: BatchView) -> None:
-        """Begin with the records of a batch, unless the application may see none of them."""
+    def _open_batch(self, batch: BatchView) -> None:
+        """Set up the record chunks of a batch, unless the application must not see its records."""
         # mutation: control-records-returned
         if (self._committed_only and self._is_aborted(batch)) or batch.is_control:
             return
-        limit, bound = self._inline_bytes, self._max_decompressed_bytes
-        if limit is not None and limit < bound and not batch.decompress_within(limit):
-            self.offloaded = OffloadedBatch(batch, False, bound)
+        inline_limit, limit = self._max_inline_bytes, self._max_decompressed_bytes
+        if (
+            inline_limit is not None
+            and inline_limit < limit
+            and not batch.try_decompress(inline_limit)
+        ):
+            # The checksum is verified already.
+            self.offloaded = OffloadedBatch(batch, check_crcs=False, max_decompressed_bytes=limit)
             return
-        if batch.is_uncompressed_message:
-            columns, self._next_at = read_uncompressed_run(
-                self._data, self._start, self._check_crcs
-            )
+        if batch.is_uncompressed_legacy_message:
+            columns, self._next_at = read_legacy_run(self._data, self._start, self._check_crcs)
             self._chunks = iter((columns,))
-            batch.last_offset = columns.offsets[-1]  # the view stands for the whole run now
+            # From here on `batch` represents all messages of the run.
+            batch.last_offset = columns.offsets[-1]
         else:
-            self._chunks = batch.chunks(bound)
+            self._chunks = batch.chunks(limit)
         self._remaining_records = batch.count if batch.magic == MAGIC_V2 else 0
 
     def _end_of_corrupt_batch(self) -> int | None:
-        """Return the offset after the corrupt batch: the next batch's, or that of its header."""
+        """Return the offset after the corrupt batch, by the next batch or by its own header.
+
+        None if neither is plausible.
+        """
         batch = self._batch
         if batch is None:
             return None
@@ -338,14 +352,14 @@ class FetchedBatches:
             if following is not None and following.magic == MAGIC_V2:
                 end = following.base_offset
         except CorruptRecord:
-            # What follows is no batch: it says nothing of where this one ends.
+            # The next batch is corrupt too, so its base offset is unknown.
             end = None
         if end is None and not _has_invalid_range(batch, self._high_watermark):
             end = batch.next_offset
         return end if end is not None and self.position < end <= MAX_OFFSET else None
 
     def _visible_segment(self, columns: Columns) -> Segment | None:
-        """The records that are at or after the position, None if there are none."""
+        """Return the records at or after `position`, None if there are none."""
         batch = self._batch
         assert batch is not None
         if batch.magic < MAGIC_V2:
@@ -362,7 +376,10 @@ class FetchedBatches:
         return Segment(columns, start, count, batch.timestamp_type, batch.partition_leader_epoch)
 
     def _is_aborted(self, batch: BatchView) -> bool:
-        """Follow the aborted transactions up to this batch, and say whether it is of one."""
+        """Return True if the batch belongs to an aborted transaction (KIP-98).
+
+        Call it for each batch in order: it tracks which transactions begin and end.
+        """
         if batch.producer_id < 0:
             return False
         # mutation: single-aborted-batch-returned
@@ -390,12 +407,12 @@ def _has_invalid_range(batch: BatchView, high_watermark: int | None) -> bool:
 
 
 def _header_offset(batch: BatchView) -> int:
-    """The offset that it bears: of its first record, before format 2 of its last."""
+    """Return the offset in the header: of the first record, before format 2 of the last."""
     return batch.base_offset if batch.magic == MAGIC_V2 else batch.last_offset
 
 
 def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
-    """Offsets inside a wrapper are as a producer or an old broker wrote them."""
+    """Raise `CorruptRecord` if the offsets inside a wrapper message do not rise."""
     previous = -1
     for offset in offsets:
         if offset <= previous:
@@ -408,7 +425,7 @@ def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
 def control_type(
     batch: BatchView, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> int | None:
-    """The type of a control batch: 0 abort, 1 commit …; None if compaction left it empty."""
+    """Return the type of a control batch (0 abort, 1 commit), None if compaction left it empty."""
     first = next(batch.chunks(max_decompressed_bytes, max_records=1), None)
     if first is None or not len(first):
         return None
@@ -447,13 +464,13 @@ def decode_fetch(
 
 
 def partial_message_size(buffer: Buffer | None) -> int | None:
-    """Return the size in bytes of a first message that exceeds the fetch response.
+    """Return the full size in bytes of a first message that the fetch response cut off.
 
-    Fetch before version 3 returns the start of such a message without an error. None if the first
-    message is complete, or if its size field is incomplete.
+    Fetch before version 3 returns the start of a too large message without an error. None if the
+    first message is complete, or if its size field is incomplete.
     """
     if buffer is None or len(buffer) < LOG_OVERHEAD_BYTES:
         return None
     _, size = _OFFSET_AND_SIZE.unpack_from(buffer)
-    whole = LOG_OVERHEAD_BYTES + int(size)
-    return whole if whole > len(buffer) else None
+    full_size = LOG_OVERHEAD_BYTES + int(size)
+    return full_size if full_size > len(buffer) else None

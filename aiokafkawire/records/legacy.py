@@ -24,8 +24,8 @@ __all__ = (
     "encode_message",
     "encode_message_set",
     "overhead_bytes",
+    "read_legacy_run",
     "read_message",
-    "read_uncompressed_run",
     "read_wrapper",
 )
 
@@ -112,12 +112,14 @@ def _is_truncated(inner: Buffer, position: int) -> bool:
     return int(size) >= MIN_MESSAGE_SIZE and left < LOG_OVERHEAD_BYTES + int(size)
 
 
-def read_uncompressed_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:
-    """The messages from `start` on that are like the first: without compression, of the same format
-    and attributes, offsets rising. Returns their columns and where the run ends.
+def read_legacy_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:
+    """Decode uncompressed messages from `start` on, as long as format and attributes are the same.
 
-    The first must be whole. The run ends before a message that is damaged, which is then found when
-    it is read for itself.
+    The first message must be complete. The run ends before a corrupt message, so that reading on
+    from there raises the error.
+
+    Returns:
+        The columns of the messages, and the position after the last one.
     """
     first_offset, _, _, magic, attributes = _HEAD.unpack_from(view, start)
     end = start
@@ -146,7 +148,10 @@ def read_uncompressed_run(view: memoryview, start: int, check_crcs: bool) -> tup
 
 
 def _append_message(columns: Columns, position: int, limit: int, magic: int) -> int:
-    """Append the message at `position` whole, or not at all; returns where the next one begins."""
+    """Append the message at `position`, and return the position of the next one.
+
+    Nothing is appended if it raises `CorruptRecord`.
+    """
     data = columns.data
     head_bytes = overhead_bytes(magic) - 8
     if limit - position < head_bytes + 8:

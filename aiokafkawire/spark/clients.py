@@ -62,13 +62,13 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
             yield client
     except GeneratorExit:
         # Spark needs no more rows; the client is in order.
-        _keep_idle(key, client)  # type: ignore[arg-type]
+        _return_to_cache(key, client)  # type: ignore[arg-type]
         raise
     except BaseException:
         with suppress(Exception):
             blocking.call(client.stop)
         raise
-    _keep_idle(key, client)  # type: ignore[arg-type]
+    _return_to_cache(key, client)  # type: ignore[arg-type]
 
 
 def start_client(client: _Client) -> None:
@@ -112,14 +112,18 @@ def _take_idle(key: _Key) -> Any:
         return _idle.pop(key, None)
 
 
-def _keep_idle(key: _Key, client: Any) -> None:
+def _return_to_cache(key: _Key, client: Any) -> None:
+    """Keep a client for the next task; stop the clients that it displaces."""
+    displaced = []
     with _lock:
-        surplus = [_idle.pop(key, None)]
+        same_key = _idle.pop(key, None)
+        if same_key is not None:
+            displaced.append(same_key)
         _idle[key] = client
         if len(_idle) > MAX_IDLE_CLIENTS:
-            surplus.append(_idle.popitem(last=False)[1])
-    for old in filter(None, surplus):
-        with suppress(Exception):
+            displaced.append(_idle.popitem(last=False)[1])
+    for old in displaced:
+        with suppress(Exception):  # nobody uses it any more
             blocking.call(old.stop)
 
 

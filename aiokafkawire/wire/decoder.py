@@ -36,7 +36,7 @@ PREMADE_UNPACKERS = 17
 def make_decoder(cls: type[Message], version: int) -> Decoder:
     """Return the decoder of `cls` in `version`."""
     maker = _DecoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
-    maker.struct(cls, "m")
+    maker.emit_struct(cls, "m")
     maker.source.line("return m, p")
     return maker.source.compile("decode", f"decoder of {schema_for(cls).name} v{version}")
 
@@ -100,34 +100,34 @@ class _DecoderMaker:
         self._after_run: list[str] = []
         self._lazy_objects: set[str] = set()
 
-    def struct(self, cls: type[Struct], obj: str) -> None:
+    def emit_struct(self, cls: type[Struct], obj: str) -> None:
         """Emit code that reads a struct into the new variable `obj`."""
         schema, version = schema_for(cls), self.layout.version
         self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
         if issubclass(cls, LazyStruct):
             self._lazy_objects.add(obj)
         for item in schema.absent(version):
-            self._set_default(item, obj)
+            self._emit_default(item, obj)
         for item in schema.present(version):
             nullable = version in item.nullable
-            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
-        self._flush()
+            self._emit_value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._emit_run()
         if self.layout.flexible:
-            self._tagged(schema.tagged(version), obj)
+            self._emit_tagged_fields(schema.tagged(version), obj)
 
-    def _set_default(self, item: Field, obj: str) -> None:
+    def _emit_default(self, item: Field, obj: str) -> None:
         self.source.line(f"{obj}.{item.name} = {self.source.default(item)}")
 
-    def _value(self, kind: TypeKind, target: str, nullable: bool, compact: bool) -> None:
+    def _emit_value(self, kind: TypeKind, target: str, nullable: bool, compact: bool) -> None:
         compact = compact and self.layout.flexible
         if kind.element is not None:
-            self._array(kind.element, target, nullable, compact)
+            self._emit_array(kind.element, target, nullable, compact)
         elif kind.struct is not None:
-            self._nested(kind.struct, target, nullable)
+            self._emit_nested(kind.struct, target, nullable)
         elif kind.primitive is not None:
-            self._primitive(kind.primitive, target, nullable, compact)
+            self._emit_primitive(kind.primitive, target, nullable, compact)
 
-    def _primitive(self, kind: Primitive, target: str, nullable: bool, compact: bool) -> None:
+    def _emit_primitive(self, kind: Primitive, target: str, nullable: bool, compact: bool) -> None:
         if kind.name == "uuid":
             raw = self.source.name("v")
             self._run.append((kind.code, raw))
@@ -136,7 +136,7 @@ class _DecoderMaker:
         if kind.code:
             self._run.append((kind.code, target))
             return
-        size = self._size("h" if kind.name == "string" else "i", compact)
+        size = self._emit_size("h" if kind.name == "string" else "i", compact)
         stop = self.source.name("q")
         limit = f" or {size} > {MAX_STRING_BYTES}" if compact and kind.name == "string" else ""
         expression = {
@@ -144,14 +144,14 @@ class _DecoderMaker:
             "bytes": f"bytes(buf[p:{stop}])",
             "records": f"buf[p:{stop}]",
         }[kind.name]
-        with self._null_or_value(size, target, nullable):
+        with self._emit_null_or_value(size, target, nullable):
             self.source.line(f"{stop} = p + {size}")
             with self.source.block(f"if {size} < 0 or {stop} > end{limit}:"):
                 self.source.line("raise Overrun")
             self.source.line(f"{target} = {expression}")
             self.source.line(f"p = {stop}")
 
-    def _null_or_value(
+    def _emit_null_or_value(
         self, size: str, target: str, nullable: bool
     ) -> AbstractContextManager[None]:
         """Set the target to None where the size is -1; what follows is for the other case."""
@@ -161,30 +161,30 @@ class _DecoderMaker:
             self.source.line(f"{target} = None")
         return self.source.block("else:")
 
-    def _size(self, code: str, compact: bool) -> str:
+    def _emit_size(self, code: str, compact: bool) -> str:
         """Read a length or count into a new variable; -1 is null."""
         size = self.source.name("n")
         if compact:
-            self._flush()
+            self._emit_run()
             self.source.line(f"{size} = buf[p] - 1")
             self.source.line("p += 1")
             with self.source.block(f"if {size} > 126:"):
                 self.source.line(f"{size}, p = long_size(buf, p)")
         else:
             self._run.append((code, size))
-            self._flush()
+            self._emit_run()
         return size
 
-    def _array(self, element: TypeKind, target: str, nullable: bool, compact: bool) -> None:
-        count = self._size("i", compact)
+    def _emit_array(self, element: TypeKind, target: str, nullable: bool, compact: bool) -> None:
+        count = self._emit_size("i", compact)
         item_bytes = self.layout.min_size_bytes(element)
-        with self._null_or_value(count, target, nullable):
+        with self._emit_null_or_value(count, target, nullable):
             with self.source.block(f"if {count} < 0 or {count} * {item_bytes} > end - p:"):
                 self.source.line("raise Overrun")
-            with self._unless_lazy(element.struct, target, count):
-                self._items(element, target, count)
+            with self._emit_unless_lazy(element.struct, target, count):
+                self._emit_items(element, target, count)
 
-    def _unless_lazy(
+    def _emit_unless_lazy(
         self, cls: type[Struct] | None, target: str, count: str
     ) -> AbstractContextManager[None]:
         """Emit code that defers a uniform array of structs; return the block for other arrays."""
@@ -204,7 +204,7 @@ class _DecoderMaker:
             self.source.line(f"{obj}._lazy_array, p = {lazy}")
         return self.source.block("else:")
 
-    def _items(self, element: TypeKind, target: str, count: str) -> None:
+    def _emit_items(self, element: TypeKind, target: str, count: str) -> None:
         if element.primitive is not None and len(element.primitive.code) == 1:
             code, size = element.primitive.code, element.primitive.size_bytes
             unpackers = self.source.constant("unpackers", _unpackers(code))
@@ -222,39 +222,41 @@ class _DecoderMaker:
         self.source.line(f"{add} = {items}.append")
         with self.source.block(f"for _ in range({count}):"):
             if element.struct is not None:
-                self.struct(element.struct, item)
+                self.emit_struct(element.struct, item)
             else:
-                self._value(element, item, nullable=False, compact=True)
-                self._flush()
+                self._emit_value(element, item, nullable=False, compact=True)
+                self._emit_run()
             self.source.line(f"{add}({item})")
 
-    def _nested(self, cls: type[Struct], target: str, nullable: bool, tagged: bool = False) -> None:
+    def _emit_nested(
+        self, cls: type[Struct], target: str, nullable: bool, tagged: bool = False
+    ) -> None:
         obj = self.source.name("m")
         if not nullable:
-            self._flush()
-            self.struct(cls, obj)
+            self._emit_run()
+            self.emit_struct(cls, obj)
             self.source.line(f"{target} = {obj}")
             return
         # Null is a negative int8, or an unsigned varint of 0 if the struct is a tagged field.
-        size = self._size("b", compact=tagged)
+        size = self._emit_size("b", compact=tagged)
         with self.source.block(f"if {size} < 0:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
-            self.struct(cls, obj)
+            self.emit_struct(cls, obj)
             self.source.line(f"{target} = {obj}")
 
-    def _tagged(self, fields: Sequence[Field], obj: str) -> None:
+    def _emit_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
         for item in fields:
-            self._set_default(item, obj)
+            self._emit_default(item, obj)
         with self.source.block("if buf[p]:"):
             if fields:
-                self._mixed_tagged_fields(fields, obj)
+                self._emit_known_tagged_fields(fields, obj)
             else:
                 self.source.line(f"{obj}.unknown_tagged_fields, p = unknown_fields(buf, p, end)")
         with self.source.block("else:"):
             self.source.line("p += 1")
 
-    def _mixed_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
+    def _emit_known_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
         count, seen, tag, stop = (self.source.name(x) for x in ("n", "seen", "tag", "q"))
         self.source.line(f"{count}, p = tag_count(buf, p, end)")
         self.source.line(f"{seen} = set()")
@@ -262,22 +264,22 @@ class _DecoderMaker:
             self.source.line(f"{tag}, p, {stop} = tagged_field(buf, p, end, {seen})")
             for item in fields:
                 with self.source.block(f"if {tag} == {item.tag}:"):
-                    self._tagged_field(item, obj, stop)
+                    self._emit_tagged_field(item, obj, stop)
             self.source.line(f"{obj}.unknown_tagged_fields.append(({tag}, bytes(buf[p:{stop}])))")
             self.source.line(f"p = {stop}")
 
-    def _tagged_field(self, item: Field, obj: str, stop: str) -> None:
+    def _emit_tagged_field(self, item: Field, obj: str, stop: str) -> None:
         nullable = self.layout.version in item.nullable
         if item.kind.struct is not None:
-            self._nested(item.kind.struct, f"{obj}.{item.name}", nullable, tagged=True)
+            self._emit_nested(item.kind.struct, f"{obj}.{item.name}", nullable, tagged=True)
         else:
-            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
-        self._flush()
+            self._emit_value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._emit_run()
         with self.source.block(f"if p != {stop}:"):
             self.source.line("raise Overrun")
         self.source.line("continue")
 
-    def _flush(self) -> None:
+    def _emit_run(self) -> None:
         if self._run:
             codes = "".join(code for code, _ in self._run)
             layout = self.source.struct(codes)

@@ -36,7 +36,7 @@ class FieldNotInVersion(ValueError):
 def make_encoder(cls: type[Message], version: int) -> Encoder:
     """Return the encoder of `cls` in `version`."""
     maker = _EncoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
-    maker.struct(cls, "m")
+    maker.emit_struct(cls, "m")
     return maker.source.compile("encode", f"encoder of {schema_for(cls).name} v{version}")
 
 
@@ -72,38 +72,40 @@ class _EncoderMaker:
         self._writer = "w"
         self._run: list[tuple[str, str]] = []
 
-    def struct(self, cls: type[Struct], obj: str) -> None:
+    def emit_struct(self, cls: type[Struct], obj: str) -> None:
         """Emit code that writes all fields of the struct in variable `obj`."""
         schema, version = schema_for(cls), self.layout.version
         for item in schema.non_ignorable(version):
-            with self.source.block(f"if {self._differs(item, obj)}:"):
+            with self.source.block(f"if {self._differs_from_default(item, obj)}:"):
                 self.source.line("raise FieldNotInVersion")
         for item in schema.present(version):
             nullable = version in item.nullable
-            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+            self._emit_value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
         if self.layout.flexible:
-            self._tagged(schema.tagged(version), obj)
+            self._emit_tagged_fields(schema.tagged(version), obj)
             return
         with self.source.block(f"if {obj}.unknown_tagged_fields:"):
             self.source.line("raise FieldNotInVersion")
-        self._flush()
+        self._emit_run()
 
-    def _differs(self, item: Field, obj: str) -> str:
+    def _differs_from_default(self, item: Field, obj: str) -> str:
         default = item.default_value()
         if default is None:
             return f"{obj}.{item.name} is not None"
         return f"{obj}.{item.name} != {self.source.constant('default', default)}"
 
-    def _value(self, kind: TypeKind, expression: str, nullable: bool, compact: bool) -> None:
+    def _emit_value(self, kind: TypeKind, expression: str, nullable: bool, compact: bool) -> None:
         compact = compact and self.layout.flexible
         if kind.element is not None:
-            self._array(kind.element, expression, nullable, compact)
+            self._emit_array(kind.element, expression, nullable, compact)
         elif kind.struct is not None:
-            self._nested(kind.struct, expression, nullable)
+            self._emit_nested(kind.struct, expression, nullable)
         elif kind.primitive is not None:
-            self._primitive(kind.primitive, expression, nullable, compact)
+            self._emit_primitive(kind.primitive, expression, nullable, compact)
 
-    def _primitive(self, kind: Primitive, expression: str, nullable: bool, compact: bool) -> None:
+    def _emit_primitive(
+        self, kind: Primitive, expression: str, nullable: bool, compact: bool
+    ) -> None:
         if kind.code:
             suffix = ".bytes" if kind.name == "uuid" else ""
             self._run.append((kind.code, expression + suffix))
@@ -117,7 +119,7 @@ class _EncoderMaker:
             "records": flat,
         }[kind.name]
         if compact:
-            self._compact(kind, value, convert, nullable)
+            self._emit_compact(kind, value, convert, nullable)
             return
         code = "h" if kind.name == "string" else "i"
         if nullable:
@@ -128,51 +130,55 @@ class _EncoderMaker:
         else:
             self.source.line(f"{value} = {convert}")
             self._run.append((code, f"len({value})"))
-        self._flush()
+        self._emit_run()
         self.source.line(f"{self._writer}({value})")
 
-    def _compact(self, kind: Primitive, value: str, convert: str, nullable: bool) -> None:
-        self._flush()
+    def _emit_compact(self, kind: Primitive, value: str, convert: str, nullable: bool) -> None:
+        self._emit_run()
         size = self.source.name("n")
-        with self._null_or_value(value, "one[0]", nullable):
+        with self._emit_null_or_value(value, "one[0]", nullable):
             self.source.line(f"{value} = {convert}")
             self.source.line(f"{size} = len({value}) + 1")
             if kind.name == "string":
                 with self.source.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):
                     self.source.line("raise ValueError")
-            self._write_size(size)
+            self._emit_write_size(size)
             self.source.line(f"{self._writer}({value})")
 
-    def _write_size(self, size: str) -> None:
+    def _emit_write_size(self, size: str) -> None:
         self.source.line(f"{self._writer}(one[{size}] if {size} < 128 else uvarint({size}))")
 
-    def _array(self, element: TypeKind, expression: str, nullable: bool, compact: bool) -> None:
+    def _emit_array(
+        self, element: TypeKind, expression: str, nullable: bool, compact: bool
+    ) -> None:
         array = self.source.name("a")
         self.source.line(f"{array} = {expression}")
         null = "one[0]" if compact else repr(NULL_COUNT)
-        with self._null_or_value(array, null, nullable):
-            self._items(element, array, compact)
+        with self._emit_null_or_value(array, null, nullable):
+            self._emit_items(element, array, compact)
 
-    def _null_or_value(self, value: str, null: str, nullable: bool) -> AbstractContextManager[None]:
+    def _emit_null_or_value(
+        self, value: str, null: str, nullable: bool
+    ) -> AbstractContextManager[None]:
         """Emit code that writes `null` for None; return the block for other values."""
         if not nullable:
             return nullcontext()
-        self._flush()
+        self._emit_run()
         with self.source.block(f"if {value} is None:"):
             self.source.line(f"{self._writer}({null})")
         return self.source.block("else:")
 
-    def _items(self, element: TypeKind, array: str, compact: bool) -> None:
+    def _emit_items(self, element: TypeKind, array: str, compact: bool) -> None:
         count = self.source.name("n")
         self.source.line(f"{count} = len({array})")
         if compact:
-            self._flush()
+            self._emit_run()
             size = self.source.name("n")
             self.source.line(f"{size} = {count} + 1")
-            self._write_size(size)
+            self._emit_write_size(size)
         else:
             self._run.append(("i", count))
-            self._flush()
+            self._emit_run()
         if element.primitive is not None and len(element.primitive.code) == 1:
             code = element.primitive.code
             self.source.line(f'{self._writer}(pack(f">{{{count}}}{code}", *{array}))')
@@ -180,24 +186,27 @@ class _EncoderMaker:
         item = self.source.name("m")
         with self.source.block(f"for {item} in {array}:"):
             if element.struct is not None:
-                self.struct(element.struct, item)
+                self.emit_struct(element.struct, item)
             else:
-                self._value(element, item, nullable=False, compact=True)
-                self._flush()
+                self._emit_value(element, item, nullable=False, compact=True)
+                self._emit_run()
 
-    def _nested(
+    def _emit_nested(
         self, cls: type[Struct], expression: str, nullable: bool, null: str = NULL_STRUCT
     ) -> None:
         obj = self.source.name("m")
         self.source.line(f"{obj} = {expression}")
-        with self._null_or_value(obj, null, nullable):
+        with self._emit_null_or_value(obj, null, nullable):
             if nullable:
                 self.source.line(f"{self._writer}(one[1])")
-            self.struct(cls, obj)
+            self.emit_struct(cls, obj)
 
-    def _tagged(self, fields: Sequence[Field], obj: str) -> None:
-        self._flush()
-        tests = [f"{obj}.unknown_tagged_fields", *(self._differs(item, obj) for item in fields)]
+    def _emit_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
+        self._emit_run()
+        tests = [
+            f"{obj}.unknown_tagged_fields",
+            *(self._differs_from_default(item, obj) for item in fields),
+        ]
         section = self.source.name("t")
         with self.source.block(f"if {' or '.join(tests)}:"):
             self.source.line(f"{section} = list({tests[0]})")
@@ -207,26 +216,26 @@ class _EncoderMaker:
                     self.source.line("raise ValueError")
             for item, test in zip(fields, tests[1:], strict=True):
                 with self.source.block(f"if {test}:"):
-                    self._tagged_field(item, obj, section)
+                    self._emit_tagged_field(item, obj, section)
             self.source.line(f"{self._writer}(encode_tagged_fields({section}))")
         with self.source.block("else:"):
             self.source.line(f"{self._writer}(one[0])")
 
-    def _tagged_field(self, item: Field, obj: str, section: str) -> None:
+    def _emit_tagged_field(self, item: Field, obj: str, section: str) -> None:
         parts, outer = self.source.name("parts"), self._writer
         self._writer = self.source.name("w")
         self.source.line(f"{parts} = []")
         self.source.line(f"{self._writer} = {parts}.append")
         nullable = self.layout.version in item.nullable
         if item.kind.struct is not None:
-            self._nested(item.kind.struct, f"{obj}.{item.name}", nullable, NULL_TAGGED_STRUCT)
+            self._emit_nested(item.kind.struct, f"{obj}.{item.name}", nullable, NULL_TAGGED_STRUCT)
         else:
-            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
-        self._flush()
+            self._emit_value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._emit_run()
         self._writer = outer
         self.source.line(f'{section}.append(({item.tag}, b"".join({parts})))')
 
-    def _flush(self) -> None:
+    def _emit_run(self) -> None:
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)

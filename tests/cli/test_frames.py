@@ -162,7 +162,7 @@ def test_a_response_that_fits_one_api_alone_is_guessed():
 
 def test_a_response_that_fits_many_asks_for_more():
     with pytest.raises(CommandFailed, match=r"--response --api NAME --version N") as failed:
-        FrameDecoder(FrameHint(response=True)).decode(bare(response(version=1)))
+        FrameDecoder(FrameHint(is_response=True)).decode(bare(response(version=1)))
     assert "Heartbeat v1 to v3" in str(failed.value)
 
 
@@ -177,16 +177,16 @@ def test_the_version_is_found_for_a_given_api():
     api = APIS[ApiKey.FIND_COORDINATOR]
     message = FindCoordinatorResponse(node_id=1, host="h", port=9092)
     frame = bare(b"".join(encode_response(message, 2, 5)))
-    found = FrameDecoder(FrameHint(api, None, response=True)).decode(frame)
+    found = FrameDecoder(FrameHint(api, None, is_response=True)).decode(frame)
     assert (found.version, found.also_fits, found.message) == (2, (1,), message)
-    found = FrameDecoder(FrameHint(api, 1, response=True)).decode(frame)
+    found = FrameDecoder(FrameHint(api, 1, is_response=True)).decode(frame)
     assert (found.version, found.also_fits) == (1, ())
     with pytest.raises(MalformedMessage):
-        FrameDecoder(FrameHint(api, 0, response=True)).decode(frame)
+        FrameDecoder(FrameHint(api, 0, is_response=True)).decode(frame)
     with pytest.raises(InvalidOption, match="FindCoordinator has versions 0 to 6"):
-        FrameDecoder(FrameHint(api, 7, response=True)).decode(frame)
+        FrameDecoder(FrameHint(api, 7, is_response=True)).decode(frame)
     with pytest.raises(CommandFailed, match="not a FindCoordinator response of any version"):
-        FrameDecoder(FrameHint(api, None, response=True)).decode(bare(response(version=1)))
+        FrameDecoder(FrameHint(api, None, is_response=True)).decode(bare(response(version=1)))
 
 
 def test_another_request_than_said_is_refused():

@@ -43,7 +43,7 @@ async def test_lost_produces_of_several_connections_are_counted() -> None:
             session._lost_produces = lost
             with pytest.raises(ConnectionLost):
                 await client.end_offset("t", 0)
-            session._discard_lost_connection()
+            session._discard_closed_connection()
         with pytest.raises(ConnectionLost, match=r"3 earlier produce call\(s\)"):
             await client.flush()
         await client.flush()

@@ -533,10 +533,10 @@ def test_no_partition_is_excluded_without_availability_timeout():
 def test_an_idle_topic_is_removed_and_keeps_its_sequence_numbers():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
-    assert cluster.accumulator.remove_idle_topics(1.0) == []
+    assert cluster.accumulator.deactivate_idle_topics(1.0) == []
     cluster.settle_all()
-    assert cluster.accumulator.remove_idle_topics(-1.0) == []
-    assert cluster.accumulator.remove_idle_topics(1.0) == ["t"]
+    assert cluster.accumulator.deactivate_idle_topics(-1.0) == []
+    assert cluster.accumulator.deactivate_idle_topics(1.0) == ["t"]
     assert not cluster.accumulator.topics
     again = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
     assert again is cluster.topic
@@ -550,7 +550,7 @@ def test_an_idle_topic_that_was_recreated_restarts_its_sequence_numbers():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     cluster.settle_all()
-    cluster.accumulator.remove_idle_topics(1.0)
+    cluster.accumulator.deactivate_idle_topics(1.0)
     cluster.recreate_topic()
     cluster.learn_topic()
     cluster.accumulator.set_leaders(cluster.leaders.get)
@@ -565,7 +565,7 @@ def test_forgotten_sequence_numbers_are_never_reused(monkeypatch: pytest.MonkeyP
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"1")
     cluster.settle_all()
-    cluster.accumulator.remove_idle_topics(1.0)
+    cluster.accumulator.deactivate_idle_topics(1.0)
     cluster.topic = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
     cluster.accumulator.set_leaders(cluster.leaders.get)
     cluster.append(0, b"2")
@@ -579,10 +579,10 @@ def test_a_late_response_for_a_removed_topic_is_ignored():
     [request] = cluster.send_all()
     cluster.pass_time(11)
     assert cluster.accumulator.has_expired_in_flight
-    assert cluster.accumulator.remove_idle_topics(cluster.now) == ["t"]
+    assert cluster.accumulator.deactivate_idle_topics(cluster.now) == ["t"]
     cluster.reply(request)
     assert cluster.accumulator.used_bytes == 0
-    cluster.accumulator.resume_topic("t")
+    cluster.accumulator.reactivate_topic("t")
     assert not cluster.accumulator.has_expired_in_flight
 
 

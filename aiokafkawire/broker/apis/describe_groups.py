@@ -36,20 +36,22 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest) -> Des
 def error_response(
     request: DescribeGroupsRequest, version: int, code: int
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_nothing(group_id, code) for group_id in request.groups])
+    return DescribeGroupsResponse(
+        groups=[_group_without_details(group_id, code) for group_id in request.groups]
+    )
 
 
 def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     try:
         check_coordinator(context, group_id, named=False)
     except ApiError as error:
-        return _nothing(group_id, error.code)
+        return _group_without_details(group_id, error.code)
     group = context.state.group_coordinator.get(group_id)
     gone = group is None or (
         group.state is GroupState.EMPTY and not context.release.keeps_empty_groups
     )
     if group is None or gone:
-        described = _nothing(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+        described = _group_without_details(group_id, ErrorCode.NONE, GroupState.DEAD.value)
         if context.version >= FIRST_NOT_FOUND_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} not found."
@@ -85,7 +87,7 @@ def _members(group: ClassicGroup, *, stable: bool) -> list[DescribedGroupMember]
     ]
 
 
-def _nothing(group_id: str, code: int, state: str = "") -> DescribedGroup:
+def _group_without_details(group_id: str, code: int, state: str = "") -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
         group_id=group_id,

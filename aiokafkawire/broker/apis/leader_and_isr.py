@@ -15,18 +15,18 @@ __all__ = ("error_response", "handle")
 
 
 async def handle(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    order = parse_leader_and_isr(request, context.version)
+    command = parse_leader_and_isr(request, context.version)
     try:
         errors = require_replica_manager(context).become_leader_or_follower(
-            order, context.state.clock.now()
+            command, context.state.clock.now()
         )
     except ApiError as error:
-        return build_leader_and_isr_response(order, {}, context.version, error.code)
-    return build_leader_and_isr_response(order, errors, context.version, ErrorCode.NONE)
+        return build_leader_and_isr_response(command, {}, context.version, error.code)
+    return build_leader_and_isr_response(command, errors, context.version, ErrorCode.NONE)
 
 
 def error_response(request: LeaderAndIsrRequest, version: int, code: int) -> LeaderAndIsrResponse:
-    order = parse_leader_and_isr(request, version)
+    command = parse_leader_and_isr(request, version)
     return build_leader_and_isr_response(
-        order, dict.fromkeys(order.partitions, code), version, code
+        command, dict.fromkeys(command.partitions, code), version, code
     )

@@ -264,13 +264,14 @@ class ClassicGroup:
 
     def _maybe_complete_join(self, now: float) -> None:
         """Complete the rebalance once all members have joined or its timeout has passed."""
-        if self._has_all_members_joined():
+        if self._can_complete_join():
             self._complete_join(now)
         elif self._delayed_join.deadline <= now:
             self._on_rebalance_timeout(now)
 
-    def _has_all_members_joined(self) -> bool:
+    def _can_complete_join(self) -> bool:
         if self._delayed_join.initial and self.members:
+            # The first rebalance always lasts group.initial.rebalance.delay.ms (KIP-134).
             return False
         joined = all(member.join_reply is not None for member in self.members.values())
         return joined and not self.pending_members

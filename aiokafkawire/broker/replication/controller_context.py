@@ -44,7 +44,7 @@ class ControllerContext(ClusterState):
         self._controller = NO_LEADER
         self._allow_unclean = allow_unclean
         self._uses_elr = uses_elr
-        self._crashed: set[int] = set()
+        self._crashed_nodes: set[int] = set()
         super().__init__(node_ids, store, options, rng)
         self.live = []
 
@@ -59,11 +59,11 @@ class ControllerContext(ClusterState):
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def on_node_failure(self, node_id: int, *, crashed: bool = True) -> None:
-        if crashed and node_id not in self.shutting_down:
-            self._crashed.add(node_id)
+    def on_node_failure(self, node_id: int, *, session_expired: bool = False) -> None:
+        if not session_expired and node_id not in self.shutting_down:
+            self._crashed_nodes.add(node_id)
         self.shutting_down.discard(node_id)
-        super().on_node_failure(node_id, crashed=crashed)
+        super().on_node_failure(node_id, session_expired=session_expired)
 
     def on_node_startup(self, node_id: int) -> None:
         super().on_node_startup(node_id)
@@ -83,14 +83,14 @@ class ControllerContext(ClusterState):
 
     def _add_to_isr(self, node_id: int) -> None:
         """Elect leaders where there was none. The node rejoins an ISR once it has caught up."""
-        crashed = node_id in self._crashed
+        crashed = node_id in self._crashed_nodes
         for partition in self.partitions():
             if crashed and node_id in partition.elr:
-                # It may have lost unsynced records.
+                # The crash may have lost unsynced records (KIP-966).
                 partition.elr.remove(node_id)
             if partition.leader == NO_LEADER and node_id in partition.replicas:
                 self._elect_leader(partition)
-        self._crashed.discard(node_id)
+        self._crashed_nodes.discard(node_id)
 
     def _elect_controller(self) -> None:
         if self._controller in self.live:

@@ -156,7 +156,7 @@ class Replication:
         """Move the leaders of a node whose session expired; it receives no commands."""
         if self.controller is not None:
             self.controller.forget(node_id)
-        self.controller_context.on_node_failure(node_id, crashed=False)
+        self.controller_context.on_node_failure(node_id, session_expired=True)
         self._start_controller()
 
     def on_session_restored(self, node_id: int) -> None:

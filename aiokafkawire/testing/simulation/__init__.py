@@ -11,13 +11,13 @@
 
     world.run(main)
 
-One seed reproduces a run to the last byte: the order in which tasks run, what the network does to
-each packet, every random decision. Time passes when nobody can do anything before it has passed, so
-an hour of waiting takes no time. If nobody will ever do anything again, that is a `Deadlock`, which
-says who waits where. `world.trace` has what the network did, `world.left_behind()` what the program
-did not close.
+The same seed reproduces a run to the last byte: the order of tasks, the delay of each packet and
+every random decision. Virtual time advances as soon as all tasks wait, so an hour of waiting takes
+no real time. If all tasks wait and no event is scheduled, `run` raises `Deadlock`, which lists
+where each task waits. `world.trace` has the events of the network, and `world.left_behind()` the
+resources that the program did not close.
 
-Clients of this package join by `with_runtime(Producer(…), world.runtime("10.0.0.2"))`.
+Clients of this package take part by `with_runtime(Producer(…), world.runtime("10.0.0.2"))`.
 """
 
 from aiokafkawire.runtime import with_runtime

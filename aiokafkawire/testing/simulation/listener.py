@@ -22,27 +22,27 @@ class SimulatedListener:
         self._waiting: deque[Transport] = deque()
         self._error: OSError | None = None
         self._on_close = on_close
-        self._news = AutoResetEvent()
+        self._changed = AutoResetEvent()
 
     @property
     def is_full(self) -> bool:
         return len(self._waiting) >= MAX_BACKLOG
 
     def offer(self, transport: Transport) -> None:
-        """A new connection, to be accepted."""
+        """Queue a new connection for `accept`."""
         self._waiting.append(transport)
-        self._news.set()
+        self._changed.set()
 
     def fail(self, error: OSError) -> None:
         self._error = error
-        self._news.set()
+        self._changed.set()
 
     async def accept(self) -> Transport:
         await checkpoint()
         while not self._waiting:
             if self._error is not None:
                 raise ConnectionResetError(self._error.errno, self._error.strerror)
-            await self._news.wait()
+            await self._changed.wait()
         return self._waiting.popleft()
 
     async def aclose(self) -> None:

@@ -46,7 +46,7 @@ class NameService:
             self.heal(name)
 
     async def resolve_name(self, name: str) -> list[str]:
-        """Return the hosts of a name.
+        """Return the hosts that a name resolves to.
 
         Raises:
             OSError: The name has no hosts.

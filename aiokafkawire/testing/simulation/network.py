@@ -19,7 +19,7 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("Network",)
 
 LAST_PORT = 20_000
-"""Free ports follow it, each used once."""
+"""Listeners on port 0 get the ports after this one; none is used twice."""
 
 NAME_SERVICE = "names"
 """Host of the name service."""
@@ -27,14 +27,14 @@ NAME_SERVICE = "names"
 
 @dataclass(slots=True, eq=False)
 class SimulatedConnection:
-    """Two ends, each at a host; the server's has a port too."""
+    """A connection of a client host to a server address."""
 
     number: int
     client: str
     server: Address
     ends: dict[Literal["client", "server"], SimulatedTransport]
-    there: Pipe
-    back: Pipe
+    to_server: Pipe
+    to_client: Pipe
 
     def end_at(self, end: str, other: str) -> Literal["client", "server"] | None:
         """Return the end at `end` if the connection is between the two."""
@@ -71,10 +71,14 @@ class ConnectRule:
 
 
 class Network:
-    """All hosts. A host is its IP address; names are given to it by `name`.
+    """All hosts and their connections. A host is given by its IP address; `name` adds names.
 
-    Where an end of a connection is asked for, that is a host, or one port of it as "host:port".
-    Everything that lasts ends with `heal_all`. `connects` and `connects_refused` count.
+    Arguments that name an end of a connection are a host, or one of its ports as "host:port".
+    `heal_all` ends all lasting faults.
+
+    Attributes:
+        connects: Number of connects so far.
+        connects_refused: Number of connects that were refused.
     """
 
     def __init__(
@@ -133,35 +137,35 @@ class Network:
 
     async def connect(self, host: str, address: Address) -> Transport:
         """Connect; hangs while the link is severed, as in a real network."""
-        there = self._links.between(host, str(address))
-        back = self._links.between(str(address), host)
-        await self._clock.sleep_until(there.arrival(self._time.now()))
+        to_server = self._links.between(host, str(address))
+        to_client = self._links.between(str(address), host)
+        await self._clock.sleep_until(to_server.arrival(self._time.now()))
         rule = next((rule for rule in self._rules if rule.take(host, address)), None)
         if rule is not None and rule.kind == "hang":
             self._trace.note(f"{host} to {address}: hangs")
             await rule.over.wait()
-        await self._open(there, back)
+        await self._open(to_server, to_client)
         listener = self._listeners.get(address)
         if listener is None or listener.is_full or (rule is not None and rule.kind == "refused"):
             self.connects_refused += 1
             self._trace.note(f"{host} to {address}: refused")
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-        connection = self._establish(host, address, there, back)
+        connection = self._establish(host, address, to_server, to_client)
         listener.offer(connection.ends["server"])
         try:
-            await self._clock.sleep_until(back.arrival(self._time.now()))
+            await self._clock.sleep_until(to_client.arrival(self._time.now()))
         except BaseException:
             connection.ends["client"].abort()
             raise
         return connection.ends["client"]
 
     def _establish(
-        self, host: str, address: Address, there: Link, back: Link
+        self, host: str, address: Address, to_server: Link, to_client: Link
     ) -> SimulatedConnection:
         self.connects += 1
         number, server = self.connects, str(address)
-        outgoing = Pipe(f"#{number} {host} -> {server}", there, self._time, self._trace)
-        incoming = Pipe(f"#{number} {server} -> {host}", back, self._time, self._trace)
+        outgoing = Pipe(f"#{number} {host} -> {server}", to_server, self._time, self._trace)
+        incoming = Pipe(f"#{number} {server} -> {host}", to_client, self._time, self._trace)
 
         def closed() -> None:
             if all(end.closed for end in connection.ends.values()):
@@ -234,8 +238,8 @@ class Network:
         changed, self._changed = self._changed, Future()
         changed.set_result(None)
         for connection in self._connections.values():
-            connection.there.healed()
-            connection.back.healed()
+            connection.to_server.healed()
+            connection.to_client.healed()
 
     # --- broken connections ---
 
@@ -260,22 +264,28 @@ class Network:
             end.lose(ConnectionResetError(errno.ECONNRESET, why))
 
     def reset_mid_write(self, sender: str, receiver: str) -> None:
-        """Let only a part of what the sender writes next get through, on each connection that there
-        is now; then it is broken at both ends."""
+        """Break each present connection in the middle of the sender's next write.
+
+        The receiver gets only a part of that write; then the connection is reset at both ends.
+        """
         for connection, end in self._between(sender, receiver):
-            pipe = connection.there if end is connection.ends["client"] else connection.back
-            pipe.tears = True
+            pipe = (
+                connection.to_server if end is connection.ends["client"] else connection.to_client
+            )
+            pipe.breaks_in_next_write = True
             self._trace.note(f"{pipe.name} will tear")
 
     def half_open(self, gone: str, left: str, *, silent: bool = False) -> None:
         """Break the connections between two ends at the first end only.
 
-        The other end gets no error and would read for ever. Its writes are answered by a reset, or
-        with `silent` not at all, as behind a firewall that dropped the connection.
+        The other end gets no error, so its reads block. Its next write causes a reset, or with
+        `silent` nothing, as behind a firewall that dropped the connection.
         """
         for connection, end in self._between(gone, left):
             self._trace.note(f"#{connection.number} is gone at {gone}{' silently' * silent}")
-            end.lose(ConnectionResetError(errno.ECONNRESET, "gone without a word"), deaf=silent)
+            end.lose(
+                ConnectionResetError(errno.ECONNRESET, "gone without a word"), ignores_data=silent
+            )
 
     # --- connects ---
 
@@ -294,7 +304,7 @@ class Network:
         self._rule("hang", to, by, times)
 
     def allow_connects(self, to: str) -> None:
-        """End both; hanging connects continue."""
+        """End the connect faults of a host or port; hanging connects continue."""
         self._trace.note(f"connects to {to} are allowed")
         self._drop_rules([rule for rule in self._rules if rule.to == to])
 
@@ -338,10 +348,10 @@ class Network:
             hosts = {"client": connection.client, "server": str(connection.server)}
             for name, end in connection.ends.items():
                 if not end.closed:
-                    yield f"{connection.there.name}: the end at {hosts[name]}"
+                    yield f"{connection.to_server.name}: the end at {hosts[name]}"
 
     def in_transit(self) -> Iterator[str]:
         """Describe the bytes in transit on each connection."""
         for connection in self._connections.values():
-            yield str(connection.there)
-            yield str(connection.back)
+            yield str(connection.to_server)
+            yield str(connection.to_client)

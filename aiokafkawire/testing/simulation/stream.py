@@ -26,32 +26,32 @@ def reset_by_peer() -> ConnectionResetError:
 
 
 class Pipe:
-    """One direction of a connection: what is in transit, and when it arrives."""
+    """One direction of a connection, with the data in transit and its arrival times."""
 
     __slots__ = (
+        "_in_transit",
         "_last_at",
-        "_on_the_way",
         "_scheduled",
         "_time",
         "_trace",
+        "breaks_in_next_write",
+        "drops_data",
         "link",
         "name",
         "receiver",
         "sender",
         "size_bytes",
-        "tears",
-        "vanishes",
     )
 
     def __init__(self, name: str, link: Link, time: VirtualTime, trace: Trace) -> None:
         self.name = name
         self.link = link
         self.size_bytes = 0  # sent and not yet received
-        self.tears = False  # in the next write
-        self.vanishes = False  # whatever is sent from now on
+        self.breaks_in_next_write = False
+        self.drops_data = False  # all that is sent from now on
         self.sender: SimulatedTransport
         self.receiver: SimulatedTransport
-        self._on_the_way: deque[tuple[float, Piece]] = deque()
+        self._in_transit: deque[tuple[float, Piece]] = deque()
         self._scheduled = False
         self._last_at = 0.0
         self._time = time
@@ -59,10 +59,10 @@ class Pipe:
 
     def write(self, data: memoryview) -> None:
         """Send bytes."""
-        if self.vanishes:
+        if self.drops_data:
             self.size_bytes += len(data)
             return
-        if self.tears and len(data) > 1:
+        if self.breaks_in_next_write and len(data) > 1:
             self._write_partially(data)
             return
         self._trace.note(f"{self.name} {len(data)} bytes, crc {zlib.crc32(data):08x}")
@@ -79,30 +79,30 @@ class Pipe:
         self._trace.note(f"{self.name} torn after {len(part)} of {len(data)} bytes")
         self._send(part)
         self._put(reset_by_peer())
-        self.vanishes = True
+        self.drops_data = True
         self._time.at(self._last_at, lambda: self.sender.fail(reset_by_peer()))
 
     def end(self) -> None:
         """Send the end of the stream."""
-        if not self.vanishes:
+        if not self.drops_data:
             self._trace.note(f"{self.name} ends")
             self._put(None)
-            self.vanishes = True
+            self.drops_data = True
 
     def refuse(self) -> None:
-        """Report to the sender that nobody reads any more."""
+        """Reset the connection, because this end was closed."""
         self._trace.note(f"{self.name} refuses")
         self._put(reset_by_peer())
-        self.vanishes = True
+        self.drops_data = True
 
     def lose(self) -> None:
         """Drop what is in transit and everything sent later."""
-        self._on_the_way.clear()
-        self.vanishes = True
+        self._in_transit.clear()
+        self.drops_data = True
 
     def _put(self, piece: Piece, size_bytes: int = 0) -> None:
         self._last_at = max(self._last_at, self.link.arrival(self._time.now(), size_bytes))
-        self._on_the_way.append((self._last_at, piece))
+        self._in_transit.append((self._last_at, piece))
         if not self._scheduled and not self.link.cut:
             self._schedule(self._last_at)
 
@@ -114,17 +114,17 @@ class Pipe:
         self._scheduled = False
         if self.link.cut:
             return
-        now, on_the_way = self._time.now(), self._on_the_way
-        while on_the_way and on_the_way[0][0] <= now:
-            self.receiver.arrived(on_the_way.popleft()[1])
-        if on_the_way:
-            self._schedule(on_the_way[0][0])
+        now, in_transit = self._time.now(), self._in_transit
+        while in_transit and in_transit[0][0] <= now:
+            self.receiver.arrived(in_transit.popleft()[1])
+        if in_transit:
+            self._schedule(in_transit[0][0])
 
     def healed(self) -> None:
         """Deliver the packets that were held."""
-        if self._on_the_way and not self._scheduled and not self.link.cut:
+        if self._in_transit and not self._scheduled and not self.link.cut:
             now = self._time.now()
-            self._schedule(max(self._on_the_way[0][0], self.link.arrival(now)))
+            self._schedule(max(self._in_transit[0][0], self.link.arrival(now)))
 
     def taken(self, size_bytes: int) -> None:
         """Free space after the receiver took bytes."""
@@ -149,30 +149,30 @@ class SimulatedTransport:
         self._outgoing = outgoing
         self._incoming = incoming
         self._on_close = on_close
-        self._here: deque[memoryview] = deque()
+        self._received: deque[memoryview] = deque()
         self._ended = False
         self._error: ConnectionResetError | None = None
-        self._deaf = False
+        self._ignores_data = False
         self._listener: tuple[Callable[[], memoryview], Callable[[int], None]] | None = None
         self._failure: Exception | None = None
-        self._news = AutoResetEvent()
-        self._room = AutoResetEvent()
+        self._changed = AutoResetEvent()
+        self._room_available = AutoResetEvent()
         outgoing.sender = self
         incoming.receiver = self
 
     # --- what the owner calls ---
 
     async def receive_into(self, buffer: memoryview) -> int:
-        if self._here or self._ended or self._error is not None or self.closed:
+        if self._received or self._ended or self._error is not None or self.closed:
             await checkpoint()
         while not self.closed:
-            if self._here:
+            if self._received:
                 return self._take(buffer)
             if self._error is not None:
                 raise ConnectionResetError(self._error.errno, self._error.strerror)
             if self._ended:
                 return 0
-            await self._news.wait()
+            await self._changed.wait()
         return 0
 
     async def receive_until_eof(
@@ -184,15 +184,15 @@ class SimulatedTransport:
         try:
             self._deliver()
             while not self._all_delivered():
-                await self._news.wait()
+                await self._changed.wait()
         finally:
             self._listener = None
 
     def _deliver(self) -> None:
-        while self._here and self._listener is not None and self._failure is None:
-            get_buffer, received = self._listener
+        while self._received and self._listener is not None and self._failure is None:
+            get_buffer, on_received = self._listener
             try:
-                received(self._take(get_buffer()))
+                on_received(self._take(get_buffer()))
             except Exception as error:
                 self._failure = error
 
@@ -205,13 +205,13 @@ class SimulatedTransport:
         return self._ended or self.closed
 
     def _take(self, buffer: memoryview) -> int:
-        piece = self._here[0]
+        piece = self._received[0]
         count = min(len(piece), len(buffer))
         buffer[:count] = piece[:count]
         if count < len(piece):
-            self._here[0] = piece[count:]
+            self._received[0] = piece[count:]
         else:
-            self._here.popleft()
+            self._received.popleft()
         self._incoming.taken(count)
         return count
 
@@ -238,14 +238,15 @@ class SimulatedTransport:
                 self._outgoing.write(left[:room])
                 left = left[room:]
             else:
-                await self._room.wait()
+                await self._room_available.wait()
 
     def abort(self) -> None:
         if not self.closed:
             self.closed = True
-            if self._here:
-                # As TCP does: the peer, who may wait for room, hears that nobody reads any more.
-                self._here.clear()
+            if self._received:
+                # TCP resets the connection if received bytes were not read. The peer may wait for
+                # room in its send buffer, and must fail.
+                self._received.clear()
                 self._outgoing.refuse()
             else:
                 self._outgoing.end()
@@ -265,33 +266,33 @@ class SimulatedTransport:
         elif piece is None:
             self._ended = True
         elif not self.closed and self._error is None:
-            self._here.append(piece)
+            self._received.append(piece)
             self._deliver()
-        elif not self._deaf:
-            self._deaf = True
+        elif not self._ignores_data:
+            self._ignores_data = True
             self._outgoing.refuse()
-        self._news.set()
+        self._changed.set()
 
     def has_room(self) -> None:
-        self._room.set()
+        self._room_available.set()
 
     def fail(self, error: ConnectionResetError) -> None:
         """Break the connection; arrived bytes can still be read."""
         if self._error is None:
             self._error = error
-            self._outgoing.vanishes = True
+            self._outgoing.drops_data = True
             self._wake()
 
-    def lose(self, error: ConnectionResetError, *, deaf: bool = True) -> None:
-        """The connection is broken, and all that was on its way to the other end is lost.
+    def lose(self, error: ConnectionResetError, *, ignores_data: bool = True) -> None:
+        """Break the connection at this end; data in transit to the other end is lost.
 
-        What comes from there is ignored by one that is deaf, and answered by a reset otherwise.
+        Data that arrives later is ignored with `ignores_data`, and causes a reset otherwise.
         """
-        self._deaf = self._deaf or deaf
-        self._here.clear()
+        self._ignores_data = self._ignores_data or ignores_data
+        self._received.clear()
         self._outgoing.lose()
         self.fail(error)
 
     def _wake(self) -> None:
-        self._news.set()
-        self._room.set()
+        self._changed.set()
+        self._room_available.set()

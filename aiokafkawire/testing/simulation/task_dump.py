@@ -22,10 +22,10 @@ OWN_WAIT_METHODS = (
     "aiokafkawire/testing/simulation/clock.py",
 )
 LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAIT_METHODS)
-"""Files whose frames show how a task waits rather than for what."""
+"""Parts of the paths of files whose frames are hidden, because they do not show the purpose."""
 
-STARTS = ("Host._run_task", "TaskHandle.run")
-"""What all tasks of clients begin with."""
+STARTS = ("Supervisor._run_task", "TaskHandle.run")
+"""Functions in which every task of a client starts."""
 
 
 class SuspendedTask(NamedTuple):
@@ -43,7 +43,7 @@ class SuspendedTask(NamedTuple):
 
 
 def waiting(task: str, coroutine: Any) -> SuspendedTask:
-    """Follow a suspended coroutine inwards; the last frames that are not a library's are shown."""
+    """Return the state of a suspended task: its innermost frames outside of libraries."""
     frames: list[FrameType] = []
     for _ in range(MAX_FRAMES):
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)

@@ -22,7 +22,7 @@ class Trace:
         self._hash = hashlib.sha256()
 
     def note(self, event: str) -> None:
-        """Add a line, which must be the same in every process."""
+        """Add a line. It must not depend on the process, as `id()` and `hash()` do."""
         line = f"{self._now():.9f} {event}"
         self.lines.append(line)
         self.count += 1

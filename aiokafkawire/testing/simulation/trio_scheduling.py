@@ -29,13 +29,14 @@ def virtual_clock(time: VirtualTime) -> MockClock:
     clock = MockClock(autojump_threshold=0.0)
 
     def jump() -> None:
-        time.idle(_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline())
+        time.advance(_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline())
 
-    # MockClock is final, and trio does not know the timers of the simulated world.
-    ours: Any = clock
-    ours.current_time = time.now
-    ours.deadline_to_sleep_time = lambda deadline: LONG_S if deadline > time.now() else 0.0
-    ours._autojump = jump
+    # trio calls `_autojump` of MockClock alone, which is final, so its methods are replaced. The
+    # original does not know the scheduled events of the simulation.
+    patched: Any = clock
+    patched.current_time = time.now
+    patched.deadline_to_sleep_time = lambda deadline: LONG_S if deadline > time.now() else 0.0
+    patched._autojump = jump
     return clock
 
 

@@ -1,4 +1,4 @@
-"""asyncio's event loop in virtual time, with nothing in it that hangs on addresses in memory.
+"""asyncio's event loop in virtual time, independent of the addresses of objects in memory.
 
 The only module that uses private names of anyio: its scopes cancel their tasks in an order that
 differs from process to process.
@@ -25,7 +25,7 @@ RESOLUTION_S = 1e-9
 """Timers that are due within this time run together: float arithmetic loses smaller differences."""
 
 
-class _NoWaiting(selectors.SelectSelector):
+class VirtualSelector(selectors.SelectSelector):
     """Advances virtual time instead of waiting for file descriptors."""
 
     time: VirtualTime
@@ -34,7 +34,7 @@ class _NoWaiting(selectors.SelectSelector):
         if timeout == 0:
             self.time.on_iteration()
         else:
-            self.time.idle(NEVER if timeout is None else self.time.now() + timeout)
+            self.time.advance(NEVER if timeout is None else self.time.now() + timeout)
         return []
 
 
@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, time: VirtualTime) -> None:
         self._task_numbers = count()
-        selector = _NoWaiting()
+        selector = VirtualSelector()
         selector.time = time
         super().__init__(selector)
         self._clock_resolution = RESOLUTION_S

@@ -17,15 +17,15 @@ __all__ = (
 )
 
 MAX_ITERATIONS_WITHOUT_PROGRESS = 100_000
-"""Turns of the event loop without any time passing; more means that tasks run in a circle."""
+"""Event loop iterations without any time passing; more means that tasks wake each other."""
 
 
 class Stop(Exception):
-    """The program does not end. The message names who waits for what."""
+    """The program does not end. The message lists the tasks and what each waits for."""
 
 
 class Deadlock(Stop):
-    """All tasks wait, and nothing will ever wake any of them."""
+    """All tasks wait, and no event is scheduled that could wake one."""
 
 
 class Livelock(Stop):
@@ -46,10 +46,10 @@ class VirtualTime:
     def __init__(self, on_stop: Callable[[type[Stop], str], None]) -> None:
         self.limit_s = NEVER
         self._now = 0.0
-        self._ahead: list[tuple[float, int, Callable[[], None]]] = []
+        self._scheduled: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = 0
-        self._turns = 0
-        self._turned_at = -1.0
+        self._iterations = 0
+        self._iterated_at = -1.0
         self._on_stop = on_stop
 
     def now(self) -> float:
@@ -58,21 +58,21 @@ class VirtualTime:
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Schedule an action of the simulation; equal times run in order."""
         self._numbers += 1
-        heappush(self._ahead, (when, self._numbers, action))
+        heappush(self._scheduled, (when, self._numbers, action))
 
     def on_iteration(self) -> None:
         """Note that the event loop runs tasks without a wait."""
-        if self._now != self._turned_at:
-            self._turned_at, self._turns = self._now, 0
-        self._turns += 1
-        if self._turns > MAX_ITERATIONS_WITHOUT_PROGRESS:
-            self._turns = 0
+        if self._now != self._iterated_at:
+            self._iterated_at, self._iterations = self._now, 0
+        self._iterations += 1
+        if self._iterations > MAX_ITERATIONS_WITHOUT_PROGRESS:
+            self._iterations = 0
             self._on_stop(Livelock, f"no time passes in {MAX_ITERATIONS_WITHOUT_PROGRESS} turns")
 
-    def idle(self, until: float) -> None:
+    def advance(self, until: float) -> None:
         """Advance to `until`, or to the next action before it."""
-        ahead = self._ahead
-        when = min(ahead[0][0], until) if ahead else until
+        scheduled = self._scheduled
+        when = min(scheduled[0][0], until) if scheduled else until
         if when > self.limit_s:
             self._now = max(self._now, self.limit_s)
             self._on_stop(Overdue, f"the program has not ended in {self.limit_s:g} s")
@@ -86,6 +86,6 @@ class VirtualTime:
             self._now = when
         else:
             self.on_iteration()
-        ahead = self._ahead
-        while ahead and ahead[0][0] <= self._now:
-            heappop(ahead)[2]()
+        scheduled = self._scheduled
+        while scheduled and scheduled[0][0] <= self._now:
+            heappop(scheduled)[2]()

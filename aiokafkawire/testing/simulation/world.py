@@ -73,29 +73,36 @@ class World:
         self._scope: anyio.CancelScope | None = None
 
     def rng(self, purpose: str) -> random.Random:
-        """A source of chance of its own, the same for the same seed and purpose."""
+        """Return a separate random generator, which depends on the seed and the purpose alone."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def clock_of(self, host: str) -> SimulatedClock:
-        """The clock of one host; its wall clock may jump alone."""
+        """Return the clock of one host, whose wall clock may jump separately."""
         clock = self._clocks.get(host)
         if clock is None:
             clock = self._clocks[host] = SimulatedClock(self.now, self.trace, host, self.clock)
         return clock
 
     def runtime(self, host: str) -> SimulatedRuntime:
-        """The outside world as one client or broker on a host, given by its IP address, sees it.
+        """Return the runtime for one client or broker on a host, given by its IP address.
 
-        Those of one host share its clock, and each has a chance of its own.
+        The runtimes of a host share its clock, and each has its own random generator.
         """
         self._runtimes[host] += 1
         rng = self.rng(f"{host}/{self._runtimes[host]}")
         return SimulatedRuntime(host, self.network, self.clock_of(host), rng)
 
     def run(self, main: Callable[[], Awaitable[T]], *, limit_s: float = NEVER) -> T:
-        """Run the program to its end, which comes before `limit_s` of simulated time.
+        """Run the program to its end.
 
-        Raises what it raises, `Deadlock`, `Livelock`, `Overdue`.
+        Args:
+            main: The program. Its exceptions are raised here.
+            limit_s: Limit of its duration, in seconds of virtual time.
+
+        Raises:
+            Deadlock: All tasks wait, and no event is scheduled that could wake one.
+            Livelock: Tasks wake each other without end while no time passes.
+            Overdue: The program did not end within `limit_s`.
         """
         results: list[T] = []
         self._time.limit_s = limit_s
@@ -140,13 +147,14 @@ class World:
     def left_behind(self) -> list[str]:
         """Return leaked tasks, timers, listening ports and connections.
 
-        Called in the program: those of now, without the calling task. After it: those at its end.
+        During the run, the present ones without the calling task; afterwards, those that were left
+        at its end.
         """
         if self._loop is None:
             return self._left_behind
-        return sorted(self._still_there(self._loop))
+        return sorted(self._find_leaks(self._loop))
 
-    def _still_there(self, loop: Loop) -> Iterator[str]:
+    def _find_leaks(self, loop: Loop) -> Iterator[str]:
         own = [*self._first_tasks, current_task()]
         for task, waits in loop.tasks():
             if task not in own:

@@ -23,14 +23,14 @@ class StopRecorder:
 
 def test_it_goes_to_the_next_deadline() -> None:
     time = StopRecorder().time
-    time.idle(5.0)
+    time.advance(5.0)
     assert time.now() == 5.0
 
 
 def test_it_never_goes_back() -> None:
     time = StopRecorder().time
-    time.idle(5.0)
-    time.idle(4.0)
+    time.advance(5.0)
+    time.advance(4.0)
     assert time.now() == 5.0
 
 
@@ -39,27 +39,27 @@ def test_world_events_run_in_order() -> None:
     done: list[tuple[str, float]] = []
     for when, name in ((2.0, "c"), (1.0, "a"), (1.0, "b")):
         time.at(when, lambda name=name: done.append((name, time.now())))  # type: ignore[misc]
-    time.idle(NEVER)
+    time.advance(NEVER)
     assert done == [("a", 1.0), ("b", 1.0)]
-    time.idle(1.5)
+    time.advance(1.5)
     assert time.now() == 1.5
     assert len(done) == 2
-    time.idle(2.0)
+    time.advance(2.0)
     assert done[2:] == [("c", 2.0)]
 
 
 def test_no_timer_and_no_event_is_a_deadlock() -> None:
     recorder = StopRecorder()
-    recorder.time.idle(NEVER)
+    recorder.time.advance(NEVER)
     assert recorder.stops == [(Deadlock, "nobody can ever go on")]
 
 
 def test_what_would_come_after_the_limit_is_overdue() -> None:
     recorder = StopRecorder()
     recorder.time.limit_s = 10.0
-    recorder.time.idle(5.0)
+    recorder.time.advance(5.0)
     assert recorder.stops == []
-    recorder.time.idle(10.5)
+    recorder.time.advance(10.5)
     assert recorder.stops == [(Overdue, "the program has not ended in 10 s")]
     assert recorder.time.now() == 10.0
 
@@ -74,9 +74,9 @@ def test_no_progress_of_time_is_a_livelock(monkeypatch: pytest.MonkeyPatch, by: 
                 recorder.time.on_iteration()
             else:
                 recorder.time.at(recorder.time.now(), lambda: None)
-                recorder.time.idle(NEVER)
+                recorder.time.advance(NEVER)
         assert recorder.stops == []
-        recorder.time.idle(recorder.time.now() + 1)
+        recorder.time.advance(recorder.time.now() + 1)
     for _ in range(11):
         recorder.time.on_iteration()
     assert recorder.stops == [(Livelock, "no time passes in 10 turns")]
