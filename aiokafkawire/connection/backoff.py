@@ -52,10 +52,12 @@ class ReconnectBackoff:
         self.next_attempt_at = -math.inf
 
     def record_failure(self, now: float, rng: random.Random) -> None:
+        """Back off the next attempt after a failure at time `now`."""
         self.failures += 1
         self.next_attempt_at = now + self._backoff.delay(self.failures, rng)
 
     def record_success(self) -> None:
+        """Reset the backoff, because a connection is ready."""
         # mutation: failures-kept-after-reconnect
         self.failures = 0
         self.next_attempt_at = -math.inf

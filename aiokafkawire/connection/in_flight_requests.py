@@ -100,6 +100,7 @@ class InFlightRequest(Generic[T]):
     sent_at: float = math.inf
 
     def apply(self, event: RequestEvent) -> None:
+        """Change the state of the request."""
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:

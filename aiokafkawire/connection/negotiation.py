@@ -189,12 +189,14 @@ class Negotiation:
     def request_api_versions(
         self, version: int, timeout_s: float, connection: ConnectionChoice
     ) -> SendRequest:
+        """Return the action that sends ApiVersions."""
         return SendRequest(self._request, version, timeout_s, connection)
 
 
 def on_api_versions(
     negotiation: Negotiation, state: AwaitingApiVersions, event: ResponseReceived
 ) -> NegotiationAction:
+    """Read the versions, or send ApiVersions in a lower version."""
     response = event.response
     assert isinstance(response, ApiVersionsResponse)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -219,6 +221,7 @@ def on_api_versions(
 def start_probing(
     negotiation: Negotiation, _: AwaitingApiVersions, event: ConnectionClosed | ResponseTimedOut
 ) -> NegotiationAction:
+    """Send the first probe."""
     if negotiation.override is not None:
         return NegotiationFailed(_no_response_error(event))
     negotiation.state = AwaitingProbe(0, isinstance(event, ResponseTimedOut))
@@ -228,6 +231,7 @@ def start_probing(
 def send_confirmation(
     negotiation: Negotiation, state: AwaitingProbe, _: ResponseReceived
 ) -> NegotiationAction:
+    """Send ApiVersions again, on an additional connection."""
     negotiation.state = AwaitingConfirmation(state.probe_index, state.timed_out)
     return negotiation.request_api_versions(
         0, min(CONFIRM_TIMEOUT_S, negotiation.timeout_s), ConnectionChoice.ADDITIONAL
@@ -237,6 +241,7 @@ def send_confirmation(
 def send_next_probe(
     negotiation: Negotiation, state: AwaitingProbe, event: ConnectionClosed
 ) -> NegotiationAction:
+    """Send the probe for the next older release."""
     probe_index = state.probe_index + 1
     if probe_index == len(PROBES):
         return NegotiationFailed(_no_response_error(event))
@@ -247,6 +252,7 @@ def send_next_probe(
 def on_probe_timeout(
     negotiation: Negotiation, state: AwaitingProbe, event: ResponseTimedOut
 ) -> NegotiationAction:
+    """Continue with the next probe, unless ApiVersions had timed out, too."""
     if state.timed_out:
         # Kafka 0.9 would have responded to the first probe, so this is not an old broker.
         return NegotiationFailed(_no_response_error(event))
@@ -256,6 +262,7 @@ def on_probe_timeout(
 def conclude(
     _: Negotiation, state: AwaitingConfirmation, event: ConnectionClosed | ResponseTimedOut
 ) -> NegotiationAction:
+    """Accept the probed release if ApiVersions failed in its manner both times."""
     release = PROBES[state.probe_index][0]
     if {state.timed_out, isinstance(event, ResponseTimedOut)} == {
         release == RELEASE_IGNORING_API_VERSIONS
@@ -272,6 +279,7 @@ def conclude(
 def on_late_api_versions(
     negotiation: Negotiation, _: AwaitingConfirmation, event: ResponseReceived
 ) -> NegotiationAction:
+    """Read the versions that a newer broker reports after all."""
     # Version 0 was sent, so there is no lower version to try.
     step = on_api_versions(negotiation, AwaitingApiVersions(0), event)
     return (

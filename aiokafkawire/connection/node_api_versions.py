@@ -139,6 +139,7 @@ class NodeApiVersions:
 
     @classmethod
     def for_release(cls, release: str) -> NodeApiVersions:
+        """Return the versions of a release without ApiVersions; see `RELEASES`."""
         return cls(RELEASES[release], release)
 
     @classmethod

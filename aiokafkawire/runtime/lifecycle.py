@@ -45,9 +45,9 @@ ADVICE = {
     ClientState.CANCELLED: (
         "its tasks were cancelled by the application, or by the end of the event loop"
     ),
-    ClientState.CLOSING: "make a new one",
-    ClientState.CLOSED: "make a new one",
-    ClientState.FORKED: "it runs in the parent process, and the child needs one of its own",
+    ClientState.CLOSING: "create a new one",
+    ClientState.CLOSED: "create a new one",
+    ClientState.FORKED: "it runs in the parent process; create another one in the child",
 }
 
 

@@ -76,9 +76,9 @@ async def test_a_client_goes_from_new_to_running_to_closed(
     await client.stop()
     await client.stop()
     await client.aclose()
-    with pytest.raises(ClientClosed, match="closed: make a new one"):
+    with pytest.raises(ClientClosed, match="closed: create a new one"):
         await client.partitions_for("topic")
-    with pytest.raises(ClientClosed, match="closed: make a new one"):
+    with pytest.raises(ClientClosed, match="closed: create a new one"):
         await client.start()
 
 
@@ -88,7 +88,7 @@ async def test_a_client_may_be_stopped_before_it_was_started(
 ):
     client = client_class(bootstrap_servers=bootstrap_servers)
     await client.stop()
-    with pytest.raises(ClientClosed, match="closed: make a new one"):
+    with pytest.raises(ClientClosed, match="closed: create a new one"):
         await client.start()
 
 

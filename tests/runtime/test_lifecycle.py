@@ -199,9 +199,9 @@ async def test_use_outside_of_the_block_is_reported():
         assert client.life.require_session() is client.session
         with pytest.raises(ClientClosed, match="running already"):
             await client.__aenter__()
-    with pytest.raises(ClientClosed, match="closed: make a new one"):
+    with pytest.raises(ClientClosed, match="closed: create a new one"):
         client.life.require_session()
-    with pytest.raises(ClientClosed, match="closed: make a new one"):
+    with pytest.raises(ClientClosed, match="closed: create a new one"):
         await client.__aenter__()
 
 
