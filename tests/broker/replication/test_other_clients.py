@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..threaded import DEADLINE_S, ThreadedBroker, repeat_until, threaded_broker
+from ..threaded_broker import DEADLINE_S, ThreadedBroker, repeat_until, threaded_broker
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
