@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "aiokafkawire"
 
 MAX_SHARED_NAMES = 10
-"""Limit of names that two or more classes have. Lower it with the count; never raise it."""
+"""Limit of names that two or more classes have."""
 
 
 def layers() -> Mapping[str, int]:
