@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -28,6 +29,7 @@ __all__ = (
     "parse_topic_partition",
     "parse_topic_partitions",
     "partitions_by_topic",
+    "require_topic_name",
 )
 
 NodeId = int
@@ -106,6 +108,19 @@ def _check_topic(topic: str) -> None:
         ) from None
     if size > MAX_TOPIC_BYTES:
         raise ValueError(f"a topic name must have at most {MAX_TOPIC_BYTES} bytes, not {size}")
+
+
+def require_topic_name(name: str, hint: str = "") -> None:
+    """Raise `ValueError`, with `hint` at the end, for a name that brokers refuse for a topic."""
+    if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        raise ValueError(
+            f"{name!r:.300} is not a valid topic name: only ASCII letters, digits, '.', '_' and"
+            f" '-' are allowed{hint}"
+        )
+
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+"""Topic names that brokers of all releases allow, from 0.8 on."""
 
 
 def _is_pair(value: Any) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.records import Record
-from aiokafkawire.types import NO_TIMESTAMP, TimestampType
+from aiokafkawire.types import NO_TIMESTAMP, TimestampType, require_topic_name
 
 __all__ = ("InputRecord", "InvalidLine", "from_json", "put_bytes", "to_json")
 
@@ -87,6 +87,11 @@ def from_json(line: bytes) -> InputRecord:
     topic = form.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise InvalidLine("topic must be a string")
+    if topic:
+        try:
+            require_topic_name(topic)
+        except ValueError as error:
+            raise InvalidLine(str(error)) from None
     return InputRecord(
         value=_get_bytes(form, "value"),
         key=_get_bytes(form, "key"),

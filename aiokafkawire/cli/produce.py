@@ -30,6 +30,7 @@ from aiokafkawire.cli.streams import InputStream, RecordSplitter
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import DeliveriesFailed, InvalidOption, KafkaError, RecordTooLarge
 from aiokafkawire.producer import Delivery, Producer
+from aiokafkawire.types import require_topic_name
 
 __all__ = ("produce",)
 
@@ -169,6 +170,11 @@ def parse_arguments(
             )
         usage = "produce TOPIC [FILE]…"
         topic, names = require_one_topic(None, names[:1], "", usage), names[1:]
+    if topic:
+        try:
+            require_topic_name(topic)
+        except ValueError as error:
+            raise InvalidOption(str(error)) from None
     try:
         return topic, tuple(FILE.convert(name, None, None) for name in names)
     except click.BadParameter as error:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import TopicPartition, require_topic_name
 from aiokafkawire.wire.primitives import check_string
 
 __all__ = (
@@ -119,16 +119,8 @@ def parse_topics(topics: Iterable[str]) -> SubscribedTopics:
                 f"{_hint_for_no_name(name)}"
             )
         check_string(name)
-        if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
-            raise ValueError(
-                f"{name!r:.300} is not a valid topic name: only ASCII letters, digits, '.', '_' and"
-                f" '-' are allowed{_hint_for_bad_name(name)}"
-            )
+        require_topic_name(name, _hint_for_bad_name(name))
     return SubscribedTopics(tuple(dict.fromkeys(names)))
-
-
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-"""Topic names that brokers of all releases allow, from 0.8 on."""
 
 
 def _hint_for_no_name(given: Any) -> str:

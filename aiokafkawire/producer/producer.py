@@ -45,6 +45,7 @@ from aiokafkawire.types import (
     PingResult,
     RecordMetadata,
     no_partition_text,
+    require_topic_name,
 )
 
 __all__ = ("Producer",)
@@ -198,6 +199,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
+        **unknown: Never,
     ) -> Delivery:
         """Append a record to the buffer and return its `Delivery`.
 
@@ -219,6 +221,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
                 (KIP-480, KIP-794).
             timestamp_ms: Milliseconds since 1970; defaults to the time of the call.
             headers: Pairs of name and bytes-like value or None (Kafka 0.11+).
+            **unknown: Not accepted. For arguments of other clients the error names the alternative.
 
         Raises:
             BufferFull: No space in the buffer within `max_block_ms`.
@@ -226,11 +229,13 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             RequestTimedOut: No broker returned the topic's metadata within `max_block_ms`.
             RecordTooLarge: The record is larger than `max_request_size_bytes`.
             TypeError: An argument has the wrong type.
-            ValueError: An argument is out of range.
+            ValueError: An argument is out of range, or the name is not valid for a topic.
             InvalidTxnState: The producer is transactional and no transaction is open.
             ClientClosed: The producer is closed.
             KafkaError: The producer failed permanently.
         """
+        if unknown:
+            raise _unknown_argument_error(*unknown)
         lifecycle = self._lifecycle
         appender = (lifecycle.open_session or lifecycle.raise_not_running()).appender
         yield_budget = appender.yield_budget
@@ -287,6 +292,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             return delivery
         known = session.sender.accumulator.topics.get(topic)
         if known is None:
+            require_topic_name(topic)
             raise UnknownTopic(
                 "the topic's partitions are not known yet: await partitions_for first", topic=topic
             )
@@ -604,6 +610,13 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
         topic_queues = await session.appender.wait_for_topic_queues(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in topic_queues.queues)
+
+
+def _unknown_argument_error(name: str, *_: str) -> TypeError:
+    text = f"Producer.send() got an unexpected keyword argument {name!r}"
+    if name in {"callback", "on_delivery"}:
+        text += ": await the Delivery that send() returns"
+    return TypeError(text)
 
 
 def _require_transaction_manager(sender: Sender) -> TransactionManager:

@@ -17,7 +17,7 @@ from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
-from aiokafkawire.types import TopicPartition, no_partition_text
+from aiokafkawire.types import TopicPartition, no_partition_text, require_topic_name
 
 __all__ = ("RecordAppender",)
 
@@ -281,8 +281,15 @@ class RecordAppender:
             self._transaction_manager.check_same(transaction)
 
     async def wait_for_topic_queues(self, topic: str, deadline: float) -> TopicQueues:
-        """Wait for the metadata of a topic, and return its queues."""
+        """Wait for the metadata of a topic, and return its queues.
+
+        Raises:
+            ValueError: The name is not valid for a topic.
+            KafkaError: The errors of `Cluster.topic_metadata`.
+        """
         if topic not in self._accumulator.topics:
+            if isinstance(topic, str):
+                require_topic_name(topic)
             await self._sender.cluster.topic_metadata(topic, deadline, keep=True)
             if not self._sender.add_topic(topic):
                 raise UnknownTopic("the topic was deleted during the call", topic=topic)

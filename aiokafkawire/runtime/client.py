@@ -6,7 +6,7 @@ import functools
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 from aiokafkawire.config.name_hints import AbsentAttribute
 from aiokafkawire.logs import NO_FIELDS
@@ -97,6 +97,17 @@ class BaseClient(Generic[S], metaclass=_ClientType):
     async def aclose(self) -> None:
         """Same as `stop`."""
         await self.stop()
+
+    # Type checkers do not see them, so that they report a plain `with`.
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Never:
+            """Raise `TypeError`: a client needs `async with`."""
+            name = type(self).__name__
+            raise TypeError(f"use 'async with {name}(…)': {name} is an asynchronous client")
+
+        def __exit__(self, *_: object) -> None:
+            """Do nothing: a `with` statement needs it before it calls `__enter__`."""
 
     async def __aenter__(self) -> Self:
         """Same as `start`."""

@@ -43,7 +43,8 @@ ADVICE = {
     ClientState.NEW: "use it inside 'async with', or after 'await start()'",
     ClientState.STARTING: "use it inside 'async with', or after 'await start()'",
     ClientState.CANCELLED: (
-        "its tasks were cancelled by the application, or by the end of the event loop"
+        "its tasks were cancelled by the application, or by the end of the event loop; make a new"
+        " one in the event loop that uses it"
     ),
     ClientState.CLOSING: "create a new one",
     ClientState.CLOSED: "create a new one",

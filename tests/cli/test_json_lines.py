@@ -80,6 +80,7 @@ def test_only_what_is_to_be_sent_needs_to_be_there() -> None:
         (b'{"partition": true}', "whole number"),
         (b'{"timestamp_ms": "now"}', "whole number"),
         (b'{"topic": 5}', "topic must be a string"),
+        (b'{"topic": "bad topic!"}', "'bad topic!' is not a valid topic name"),
         (b'{"headers": {}}', "must be a list"),
         (b'{"headers": [1]}', "a header must be an object"),
         (b'{"headers": [{"value": "v"}]}', "a header must be an object"),

@@ -147,6 +147,8 @@ def test_what_the_broker_rejects_is_reported(cli: Cli, servers: str, lines: Line
     ("arguments", "message"),
     [
         ([], "the topic is missing: produce TOPIC"),
+        (["bad topic!"], "'bad topic!' is not a valid topic name"),
+        (["-t", "bad topic!"], "'bad topic!' is not a valid topic name"),
         (["t", "no-such-file"], "'no-such-file' does not exist"),
         (["-t", "t", "no-such-file"], "'no-such-file' does not exist"),
         (["t", "."], "is a directory"),

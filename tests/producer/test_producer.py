@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -346,6 +347,35 @@ async def test_records_without_keys_fill_one_batch_after_the_other(
         partitions = [(await delivery).partition for delivery in deliveries]
     changes = sum(a != b for a, b in pairwise(partitions))
     assert 1 <= changes <= 12
+
+
+@pytest.mark.parametrize("name", ["on_delivery", "callback"])
+async def test_a_delivery_callback_is_refused_with_the_alternative(name: str, new_producer: New):
+    async with new_producer() as producer:
+        send: Any = producer.send
+        with pytest.raises(TypeError, match=rf"argument '{name}': await the Delivery"):
+            await send("t", b"v", **{name: print})
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'vlaue'$"):
+            await send("t", vlaue=b"v")
+
+
+@pytest.mark.parametrize("topic", ["bad topic!", "..", "b\xe9b\xe9"])
+async def test_an_invalid_topic_name_fails_without_a_request(
+    topic: str, broker: Broker, new_producer: New
+):
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
+        requests = len(broker.requests.of(ApiKey.METADATA))
+        for send in (producer.send, producer.send_and_wait):
+            with pytest.raises(ValueError, match="is not a valid topic name: only ASCII letters"):
+                await send(topic, b"v")
+        with pytest.raises(ValueError, match="is not a valid topic name"):
+            await producer.send_many(topic, [b"v"])
+        with pytest.raises(ValueError, match="is not a valid topic name"):
+            await producer.partitions_for(topic)
+        with pytest.raises(ValueError, match="is not a valid topic name"):
+            producer.send_nowait(topic, b"v")
+        assert len(broker.requests.of(ApiKey.METADATA)) == requests
 
 
 async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_producer: New):

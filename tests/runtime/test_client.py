@@ -50,6 +50,20 @@ async def test_start_and_stop_equal_async_with():
     assert repr(started) == repr(entered) == "<Least servers='none' (closed)>"
 
 
+@pytest.mark.parametrize(
+    "client",
+    [
+        Producer(bootstrap_servers="localhost"),
+        Consumer(bootstrap_servers="localhost"),
+        Kafka07Client("localhost"),
+    ],
+    ids=lambda client: type(client).__name__,
+)
+def test_a_plain_with_statement_is_refused(client: Any):
+    with pytest.raises(TypeError, match=f"^use 'async with {type(client).__name__}"), client:
+        pass
+
+
 async def test_the_runtime_is_the_given_one_or_that_of_the_running_loop():
     given = RealRuntime(rng=random.Random(1))
     async with Least(runtime=given) as one, Least() as other:
