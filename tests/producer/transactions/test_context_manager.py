@@ -98,7 +98,7 @@ async def test_a_failed_abort_is_a_note_on_the_exception(broker: Broker, new_pro
             await fail(producer, Oops())
         silent.remove()
     (note,) = raised.value.__notes__
-    assert note.startswith("the transaction was not aborted: the coordinator has not confirmed")
+    assert note.startswith("the transaction was not aborted: timed out waiting: the coordinator")
 
 
 async def test_a_commit_that_fails_aborts(broker: Broker, new_producer: NewProducer):

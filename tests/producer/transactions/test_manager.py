@@ -215,9 +215,9 @@ async def test_calls_in_the_wrong_state_say_what_to_do(new_producer: NewProducer
 
 async def test_transactions_need_a_transactional_id(new_producer: NewProducer):
     async with new_producer(transactional_id=None) as producer:
-        with pytest.raises(InvalidTxnState, match="without a transactional_id"):
+        with pytest.raises(InvalidTxnState, match="transactions need a transactional_id"):
             await producer.begin_transaction()
-        with pytest.raises(InvalidTxnState, match="without a transactional_id"):
+        with pytest.raises(InvalidTxnState, match="transactions need a transactional_id"):
             producer.transaction()
 
 
