@@ -49,13 +49,13 @@ from tests.simulation.scenarios import NAMES, corners, load
 for name, scenario in load(NAMES).items():
     print(name, play(scenario, 1, sys.argv[1], shown_lines=0).digest)
 
-# Each situation where it is drawn first.
+# Each corner case with the first seed that draws it.
 left, seed = set(corners.CORNERS), 0
 while left:
-    corner = draw(corners.PROGRAMME, seed).options["corner"]
+    corner = draw(corners.SCENARIO, seed).options["corner"]
     if corner in left:
         left.remove(corner)
-        print(corner, play(corners.PROGRAMME, seed, sys.argv[1], shown_lines=0).digest)
+        print(corner, play(corners.SCENARIO, seed, sys.argv[1], shown_lines=0).digest)
     seed += 1
 """
 
