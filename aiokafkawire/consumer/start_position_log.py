@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from aiokafkawire.logs import RateLimit, count_partitions, list_offsets, list_partitions, log_fields
+from aiokafkawire.logs import RateLimit, count_partitions, list_offsets, log_fields
 from aiokafkawire.types import TopicPartition
 
 from .partition import (
@@ -70,17 +70,14 @@ class StartPositionLog:
             self._listed(lookups, events, now)
 
     def _committed(self, lookups: Iterable[AssignedPartition], now: float) -> None:
-        committed: dict[TopicPartition, int] = {}
-        missing: list[TopicPartition] = []
-        for partition in lookups:
-            if isinstance(partition.state, Resetting):
-                missing.append(partition.tp)
-            elif isinstance(partition.state, Fetching):
-                committed[partition.tp] = partition.state.buffer.position
+        # Partitions without a committed offset are logged once their reset has found a position.
+        committed = {
+            partition.tp: partition.state.buffer.position
+            for partition in lookups
+            if isinstance(partition.state, Fetching)
+        }
         if committed:
             self._positions(committed, None, "committed offset", now)
-        if missing:
-            self._nothing_committed(missing)
 
     def _listed(
         self,
@@ -111,26 +108,11 @@ class StartPositionLog:
         if state.timestamp == OffsetSpec.EARLIEST:
             return f"{by}beginning of the log"
         if state.timestamp == OffsetSpec.LATEST:
-            return f"{by}end of the log"
+            skips = reason is ResetReason.NOT_COMMITTED
+            return f"{by}end of the log{', existing records are skipped' if skips else ''}"
         if isinstance(state.timestamp, BeforeNow):
             return f"{by}{state.timestamp.milliseconds / 1_000:g} s ago"
         return f"{by}timestamp {state.timestamp}"
-
-    def _nothing_committed(self, missing: list[TopicPartition]) -> None:
-        skips = self._policy == "latest"
-        logger.info(
-            "%s: no committed offset for %s: %s",
-            self._log_prefix,
-            list_partitions(missing),
-            "starting at the end (auto_offset_reset=latest), existing records are skipped"
-            if skips
-            else f"starting by auto_offset_reset={self._policy}",
-            extra=log_fields(
-                self._fields,
-                partitions=len(missing),
-                reset=ResetReason.NOT_COMMITTED.value,
-            ),
-        )
 
     def _positions(
         self,
