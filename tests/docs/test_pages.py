@@ -113,6 +113,18 @@ def test_every_page_is_found():
     assert any(blocks_of(page) for page in PAGES)
 
 
+@pytest.mark.parametrize("page", ["lifecycle", "recipes/dead-letters", "recipes/kubernetes"])
+def test_commit_of_a_worker_that_stops_on_sigterm_has_a_short_timeout(page: str):
+    workers = [
+        block.code
+        for block in blocks_of(ROOT / "docs" / f"{page}.md")
+        if "await consumer.commit(" in block.code
+    ]
+    assert workers
+    for worker in workers:
+        assert "default_api_timeout_ms=10_000,  # maximum wait of" in worker
+
+
 # --- recipes name their files and the packages to install ---
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
