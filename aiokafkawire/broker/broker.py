@@ -241,8 +241,8 @@ class Broker(BaseClient[BrokerState]):
         try:
             await node.start(state, address)
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            reason = "the port is in use by another process" if taken else str(error)
+            in_use = error.errno == errno.EADDRINUSE
+            reason = "the port is in use by another process" if in_use else str(error)
             raise KafkaError(
                 f"node {node.node_id} cannot listen on port {address.port} of {address.host}:"
                 f" {reason}"
@@ -356,12 +356,12 @@ class Broker(BaseClient[BrokerState]):
         Returns:
             The offset; -1 without a leader, or without a log on the node.
         """
-        found, replication = self._partition(topic, partition), self._running.replication
-        here: Partition | None = found
+        partition_state, replication = self._partition(topic, partition), self._running.replication
+        replica: Partition | None = partition_state
         if replication is not None:
-            node_id = found.leader if node is None else self._node(node).node_id
-            here = replication.replica(found, node_id)
-        return -1 if here is None else here.log.end_offset
+            node_id = partition_state.leader if node is None else self._node(node).node_id
+            replica = replication.replica(partition_state, node_id)
+        return -1 if replica is None else replica.log.end_offset
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -429,9 +429,11 @@ class Broker(BaseClient[BrokerState]):
         Raises:
             BrokerError: The change cannot be stored (KAFKA_STORAGE_ERROR).
         """
-        found, state = self._partition(topic, partition), self._running
+        partition_state, state = self._partition(topic, partition), self._running
         replication = state.replication
-        for each in [found] if replication is None else replication.replicas(found):
+        for each in (
+            [partition_state] if replication is None else replication.replicas(partition_state)
+        ):
             each.log.delete_before(before_offset)
             each.on_change.notify()
         try:
@@ -593,13 +595,13 @@ class Broker(BaseClient[BrokerState]):
         Raises:
             BrokerError: The log does not hold `offset`.
         """
-        found = self._partition(topic, partition)
+        partition_state = self._partition(topic, partition)
         replication = self._running.replication
         try:
             if replication is None:
-                self._running.cluster.truncate(found, offset)
+                self._running.cluster.truncate(partition_state, offset)
             else:
-                replication.truncate(found, offset)
+                replication.truncate(partition_state, offset)
         except ApiError as error:
             raise error_for(error.code, topic=topic, partition=partition, offset=offset) from error
 
@@ -611,11 +613,15 @@ class Broker(BaseClient[BrokerState]):
         Raises:
             TimeoutError: The ISR is different after `timeout_s` seconds.
         """
-        found, state = self._partition(topic, partition), self._running
+        partition_state, state = self._partition(topic, partition), self._running
         if state.replication is not None:
-            await state.replication.wait_until(lambda: set(found.isr) == set(nodes), timeout_s)
-        if set(found.isr) != set(nodes):
-            raise TimeoutError(f"ISR is {found.isr} after {timeout_s} s, expected {nodes}")
+            await state.replication.wait_until(
+                lambda: set(partition_state.isr) == set(nodes), timeout_s
+            )
+        if set(partition_state.isr) != set(nodes):
+            raise TimeoutError(
+                f"ISR is {partition_state.isr} after {timeout_s} s, expected {nodes}"
+            )
 
     async def wait_for_request(
         self,

@@ -163,7 +163,7 @@ class ClusterState:
         self.before_topic_creation: list[Callable[[], None]] = []
         self._by_id: dict[UUID, Topic] = {}
         self._coordinators = [
-            self.node_ids[i % len(self.node_ids)] for i in range(COORDINATOR_PARTITIONS)
+            self.node_ids[number % len(self.node_ids)] for number in range(COORDINATOR_PARTITIONS)
         ]
         self._next_producer_id = 0
         self._producer_id_limit = 0
@@ -250,7 +250,9 @@ class ClusterState:
         if node_id not in partition.replicas:
             old = partition.leader if partition.leader in partition.replicas else -1
             place = partition.replicas.index(old) if old >= 0 else 0
-            partition.isr = [n for n in partition.isr if n != partition.replicas[place]]
+            partition.isr = [
+                node_id for node_id in partition.isr if node_id != partition.replicas[place]
+            ]
             partition.replicas[place] = node_id
         if node_id not in partition.isr:
             partition.isr.append(node_id)

@@ -203,12 +203,15 @@ class Faults:
 
     def matching(self, seen: SeenRequest) -> Iterator[Fault]:
         """Yield the faults that match; ones added or removed meanwhile are respected."""
-        done: list[Fault] = []
+        yielded: list[Fault] = []
         while True:
-            fault = next((f for f in self._faults if f not in done and f.matches(seen)), None)
+            fault = next(
+                (fault for fault in self._faults if fault not in yielded and fault.matches(seen)),
+                None,
+            )
             if fault is None:
                 return
-            done.append(fault)
+            yielded.append(fault)
             yield fault
 
 
@@ -280,18 +283,18 @@ class RequestLog:
 
         The log is searched once, and then only new requests.
         """
-        fresh, matches = list(self._requests), list[SeenRequest]()
+        unchecked, matches = list(self._requests), list[SeenRequest]()
         signal = AutoResetEvent()
 
         def on_request(seen: SeenRequest) -> None:
-            fresh.append(seen)
+            unchecked.append(seen)
             signal.set()
 
         self._arrivals[on_request] = None
         try:
             while True:
-                matches += [seen for seen in fresh if matching(seen)]
-                fresh.clear()
+                matches += [seen for seen in unchecked if matching(seen)]
+                unchecked.clear()
                 if len(matches) >= count or not await signal.wait(deadline):
                     return matches
         finally:

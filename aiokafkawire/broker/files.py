@@ -118,13 +118,13 @@ def replace_file(files: Files, path: Path, data: bytes) -> None:
     Raises:
         OSError: The file is unchanged.
     """
-    fresh = path.with_suffix(".tmp")
+    temporary_path = path.with_suffix(".tmp")
     try:
-        _write(files, fresh, REPLACE, data)
-        files.replace(fresh, path)
+        _write(files, temporary_path, REPLACE, data)
+        files.replace(temporary_path, path)
     except OSError:
         with contextlib.suppress(OSError):
-            files.unlink(fresh)
+            files.unlink(temporary_path)
         raise
 
 

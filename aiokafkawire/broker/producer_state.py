@@ -203,12 +203,12 @@ class ProducerStateManager:
 
     def delete_before_offset(self, offset: int) -> None:
         """Drop producers and aborted transactions whose last offset is before `offset`."""
-        gone = [
+        expired = [
             producer_id
             for producer_id, known in self._producers.items()
             if known.last_offset < offset and producer_id not in self._ongoing
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self._producers[producer_id]
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)]
 
@@ -220,8 +220,8 @@ class ProducerStateManager:
             self._producers[producer_id] = known
         self._producers.move_to_end(producer_id)
         if len(self._producers) > MAX_PRODUCERS:
-            kept = {*self._ongoing, producer_id}
-            idle = next((each for each in self._producers if each not in kept), None)
+            in_use = {*self._ongoing, producer_id}
+            idle = next((each for each in self._producers if each not in in_use), None)
             if idle is not None:
                 del self._producers[idle]
         return known

@@ -271,10 +271,12 @@ class ServerConnection:
                 f"{request} is not supported (v{served.low} to v{served.high} are)",
                 self._describe_client(header),
             )
-        own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
+        supported_range = ApiVersion(
+            api_key=header.api_key, min_version=served.low, max_version=served.high
+        )
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[own] if self._release.returns_supported_range else [],
+            api_keys=[supported_range] if self._release.returns_supported_range else [],
         )
         return encode_response(response, 0, header.correlation_id)
 

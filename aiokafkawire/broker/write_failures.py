@@ -75,7 +75,11 @@ class WriteFailures:
 
     def _may_warn(self, subject: str) -> bool:
         now = self._clock()
-        recent = {s: at for s, at in self._warned_at.items() if at > now - REPEAT_AFTER_S}
+        recent = {
+            known_subject: at
+            for known_subject, at in self._warned_at.items()
+            if at > now - REPEAT_AFTER_S
+        }
         self._warned_at = recent
         if subject in recent or len(recent) >= MAX_WARNINGS:
             return False

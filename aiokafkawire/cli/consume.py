@@ -182,13 +182,13 @@ async def read_all(
     plan: ConsumePlan, formatter: RecordFormatter | None, options: dict[str, Any]
 ) -> None:
     """Execute a plan. Without a formatter print records as kcat's JSON."""
-    shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
+    shows_progress = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     async with Consumer(**options) as consumer:
         if formatter is None:
             formatter = json_formatter(consumer._fetch_node)
         reader = Reader(consumer, plan, formatter, OutputStream(sys.stdout.fileno()))
         await reader.prepare()
-        async with Progress("records", shown=shown) as progress:
+        async with Progress("records", shown=shows_progress) as progress:
             await reader.run(progress)
 
 

@@ -157,9 +157,13 @@ class Reader(RebalanceListener):
 
     async def run(self, progress: Progress) -> None:
         """Print records until the plan is complete; forever if it has no end."""
-        most = self._consumer.config.max_poll_records
+        max_poll_records = self._consumer.config.max_poll_records
         while not (await self._reached_end() or self._remaining == 0):
-            limit = most if self._remaining is None else min(most, self._remaining)
+            limit = (
+                max_poll_records
+                if self._remaining is None
+                else min(max_poll_records, self._remaining)
+            )
             fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=limit)
             for tp, records in fetched.items():
                 wanted = self._before_stop_offset(tp, records)

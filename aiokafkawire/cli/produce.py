@@ -149,8 +149,8 @@ def produce(
     async def send(interruption: Interruption) -> None:
         source = RecordSource(files, None if whole_files else input_format.delimiter)
         sender = RecordSender(topic, partition, parser)
-        shown = not quiet and sys.stderr.isatty() and not sys.stdin.isatty()
-        progress = Progress("records", shown=shown)
+        shows_progress = not quiet and sys.stderr.isatty() and not sys.stdin.isatty()
+        progress = Progress("records", shown=shows_progress)
         await sender.run(source, options, count, progress, interruption)
 
     run_command(send, backend=backend)

@@ -296,7 +296,11 @@ class ConsumerSession(Session):
                 member.subscribe(topics)
                 self.group.rebalance.limit_to_topics(topics)
             return
-        present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
+        present = {
+            TopicPartition(topic, number): None
+            for topic in topics
+            for number in metadata.partitions(topic)
+        }
         known = {tp.topic for tp in self.assignment.topic_partitions}
         self.assignment.remove(
             [

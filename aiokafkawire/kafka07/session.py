@@ -156,10 +156,10 @@ class Kafka07Session(Session):
         self._discard_closed_connection()
         count, self._lost_produces = self._lost_produces, 0
         if count:
-            own = "" if sent else "; this call sent nothing"
+            suffix = "" if sent else "; this call sent nothing"
             raise ConnectionLost(
                 f"{self._lost_reason}; messages of {count} earlier produce call(s) may or may not"
-                f" be in the log{own}",
+                f" be in the log{suffix}",
                 sent=sent,
                 broker=self.name,
                 api="PRODUCE",

@@ -81,17 +81,17 @@ def result_from_code(
         _add_reason(error, message)
     single: dict[int, Exception] = {}
     for entry in record_errors:
-        own = error_for(code, **context)
-        _add_reason(own, entry.batch_index_error_message or message or "this record")
-        single[entry.batch_index] = own
+        record_error = error_for(code, **context)
+        _add_reason(record_error, entry.batch_index_error_message or message or "this record")
+        single[entry.batch_index] = record_error
     if single:
         _add_reason(error, "another record of the same batch was rejected")
     stale = action is not BatchAction.FAIL_UNKNOWN and ErrorCode(code).invalidates_metadata
     return AttemptResult(action, error, stale_metadata=stale, record_errors=single)
 
 
-def _add_reason(error: KafkaError, more: str) -> None:
-    error.reason = f"{error.reason}: {more}"
+def _add_reason(error: KafkaError, reason: str) -> None:
+    error.reason = f"{error.reason}: {reason}"
     error.args = (error.reason,)
 
 

@@ -473,7 +473,7 @@ class BrokerSender:
         results, hints = parse_response(response, built.batches, built.request, broker)
         for hint in hints:
             context.cluster.update_leader(*hint)
-        moved = [h.topic_partition for h in hints if self._leader_moved(h.topic_partition)]
+        moved = [hint.topic_partition for hint in hints if self._leader_moved(hint.topic_partition)]
         for batch, result in results:
             if result.action is BatchAction.APPENDED and not batch.done:
                 now = self._now()

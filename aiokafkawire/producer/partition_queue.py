@@ -326,7 +326,7 @@ class PartitionQueue:
         if sequences is None:
             self._fail_with_error(batch, result, now, not_before)
             return
-        if self._sequenced_before(batch):
+        if self._has_earlier_sequenced_batch(batch):
             # The earlier batch is refused too; once it is appended, this sequence number fits.
             self._retry(batch, result, now, not_before)
             return
@@ -348,7 +348,7 @@ class PartitionQueue:
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
     ) -> None:
         sequences = self.sequences
-        if sequences is not None and self._sequenced_before(batch):
+        if sequences is not None and self._has_earlier_sequenced_batch(batch):
             self._retry(batch, result, now, not_before)
             return
         if sequences is not None:
@@ -561,7 +561,7 @@ class PartitionQueue:
     def _draining(self) -> bool:
         return self.sequences is not None and self.sequences.draining
 
-    def _sequenced_before(self, batch: Batch) -> bool:
+    def _has_earlier_sequenced_batch(self, batch: Batch) -> bool:
         return any(
             other.sequence is not None and other.order < batch.order
             for other in [*self.in_flight, *self.waiting]

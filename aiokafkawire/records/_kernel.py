@@ -37,13 +37,13 @@ Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = tuple[Header, ...]
 
 COMPILED: bool = cython.compiled
-SOURCE_HASH = KERNEL_HASH.decode()  # of what it was compiled from
+SOURCE_HASH = KERNEL_HASH.decode()  # of the sources of the compiled kernel
 
 RECORD_MIN_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
 
 def encode_varint(value: int) -> bytes:
-    """The zigzag varint of a signed 64-bit integer: one to ten bytes."""
+    """Encode a signed 64-bit integer as a zigzag varint of one to ten bytes."""
     out = bytearray()
     size = varint_size(value)
     put_varint(extend(out, 0, size), value)
@@ -51,7 +51,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: Buffer, position: int, max_bytes: int = 5) -> tuple[int, int]:
-    """Read a zigzag varint of at most `max_bytes`: its value and the position after it."""
+    """Decode a zigzag varint of at most `max_bytes`; return its value and the position after it."""
     value, position = varint(whole(data), position, min(max(max_bytes, 0), 10))
     if position < 0:
         failed(position)
@@ -153,8 +153,10 @@ def skip_headers(source: Any, position: int, end: int) -> int:
 
 
 def decode_headers(data: Buffer, position: int) -> Headers:
-    """The headers of a record that `decode_records` has checked. Keys that are not UTF-8 are shown
-    with replacement characters, as the Java client does."""
+    """Return the headers of a record that `decode_records` has validated.
+
+    Invalid UTF-8 in keys becomes replacement characters, as in the Java client.
+    """
     return headers_at(whole(data), position)
 
 
@@ -220,10 +222,10 @@ class Record:
         return all(getattr(self, name) == getattr(other, name) for name in Record.__slots__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .kernel import restore  # noqa: PLC0415 - what restores it may run the other kernel
+        from .kernel import restore  # noqa: PLC0415 - may be unpickled with the other kernel
 
         kind = None if type(self) is Record else type(self)
-        state = object.__getstate__(self)  # of slots, after what a __dict__ has
+        state = object.__getstate__(self)  # (dict, slots) if there is a `__dict__`
         own, slots = state if isinstance(state, tuple) else (None, state)
         return restore, (kind, {**(slots or {}), **(own or {})})
 

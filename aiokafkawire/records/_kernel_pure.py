@@ -21,7 +21,7 @@ compiled = False
 KERNEL_HASH = b""
 MAX_UINT64 = (1 << 64) - 1
 
-_SMALL = 8192  # all numbers of two bytes at most that are not negative
+_SMALL = 8192  # varints of the numbers below it take at most two bytes
 _WORD = Struct("<I").unpack_from
 
 
@@ -56,12 +56,12 @@ _VARINTS = [_zigzag(n) for n in range(_SMALL)]
 
 
 def word(data: bytes, at: int) -> int:
-    """The little-endian integer of four bytes."""
+    """Read a little-endian integer of four bytes."""
     return int(_WORD(data, at)[0])
 
 
 def low(number: int) -> int:
-    """Its lower 32 bits."""
+    """Return the lower 32 bits."""
     return number & 0xFFFFFFFF
 
 
@@ -76,7 +76,7 @@ def whole(data: Any) -> Any:
 
 
 def varint(data: Any, position: int, max_bytes: int) -> tuple[int, int]:
-    """A zigzag varint of at most `max_bytes`: its value and the position after it."""
+    """Decode a zigzag varint; return its value and the position after it."""
     raw = 0
     for shift in range(0, 7 * max_bytes, 7):
         byte = data[position]
@@ -95,7 +95,7 @@ def failed(position: int) -> NoReturn:
 
 
 def numbers(column: array[int], _start: int, _stop: int) -> array[int]:
-    """A column that has all indexes from `start` to `stop`."""
+    """Return the column (compiled: a pointer, after a check of the bounds)."""
     return column
 
 
@@ -110,7 +110,7 @@ def pointers(arrays: Columns, _start: int, _stop: int) -> Columns:
 
 
 def cut(data: bytes, at: int, size: int) -> bytes | None:
-    """A piece of the data; None if its size is negative."""
+    """Return a slice of the data, None if its size is negative."""
     return data[at : at + size] if size >= 0 else None
 
 

@@ -115,7 +115,7 @@ def _timestamp_column(records: Records) -> pyarrow.Array:
 
 def _keys(records: Records) -> pyarrow.Array:
     lengths = _joined(map(_KEY_LENGTHS, records.segments))
-    if lengths == b"\xff" * len(lengths):  # -1 each: a comparison that is cheap
+    if lengths == b"\xff" * len(lengths):  # all are -1, which stands for null
         return _null_column("key", records)
     return _binary(list(map(_KEYS, records.segments)))
 
@@ -125,7 +125,7 @@ def _values(records: Records) -> pyarrow.Array:
 
 
 def _joined(parts: Iterable[tuple[array[int], int, int]]) -> bytes:
-    """The parts of columns of 64-bit integers that the segments show."""
+    """Join slices of columns of 64-bit integers."""
     return b"".join(
         [
             column if stop - start == len(column) else memoryview(column)[start:stop]
@@ -142,14 +142,14 @@ def _numeric(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
 def _timestamps(numbers: bytes) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
     timestamps = _numeric(kind, numbers)
-    if 255 not in numbers[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
+    if 255 not in numbers[_TOP_BYTE::8]:  # none is negative; much faster than a comparison in Arrow
         return timestamps
     missing = compute.equal(timestamps.view(pyarrow.int64()), NO_TIMESTAMP)
     return compute.if_else(missing, pyarrow.scalar(None, kind), timestamps)
 
 
 def _binary(parts: list[tuple[Any, array[int], array[int], int, int]]) -> pyarrow.Array:
-    """The slices of data given by columns of starts and lengths, between two indexes each."""
+    """Return a column of slices; a part has the data, starts, lengths, start and stop index."""
     count = size = 0
     for _, _, lengths, start, stop in parts:
         count += stop - start

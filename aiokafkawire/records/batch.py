@@ -53,7 +53,7 @@ BATCH_OVERHEAD_BYTES = BATCH_HEADER.size
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 MAGIC_POSITION = 16
-CHUNK_RECORDS = 4096  # what is decoded at a time for a consumer: a few milliseconds
+CHUNK_RECORDS = 4096  # decoded at a time for a consumer, in a few milliseconds
 MAX_OFFSET = (1 << 63) - 1
 MIN_BATCH_SIZE = BATCH_OVERHEAD_BYTES - legacy.LOG_OVERHEAD_BYTES  # and of a batch without records
 
@@ -336,7 +336,7 @@ class BatchView:
             )
             previous = columns.offsets[-1] - base_offset
             if base_offset + previous > self.last_offset:
-                raise CorruptRecord("a record's offset is past the batch's last")
+                raise CorruptRecord("a record has an offset after the last offset of its batch")
             if start + size == count and position != len(data):
                 raise CorruptRecord(f"{len(data) - position} bytes follow the last record")
             self._set_append_time(columns)
@@ -354,7 +354,7 @@ class BatchView:
                 data, self.magic, self.last_offset, self.compression, max_decompressed_bytes
             )
             self._set_append_time(columns)
-            self._columns = columns  # base offset and count are only known from inside
+            self._columns = columns  # `base_offset` and `count` need them
         yield self._columns
 
     def _set_append_time(self, columns: Columns) -> None:

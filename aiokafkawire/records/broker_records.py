@@ -91,7 +91,7 @@ def _assign_in_header(
         attributes |= TIMESTAMP_TYPE_FLAG
         _INT64.pack_into(out, MAX_TIMESTAMP_POSITION, log_append_time)
     if log_append_time is not None or attributes != batch.attributes:
-        # Only what follows the checksum is under it: offset and leader epoch are not.
+        # The checksum does not cover the offset and the leader epoch, which precede it.
         _INT16.pack_into(out, ATTRIBUTES_POSITION, attributes)
         _CRC.pack_into(out, CRC_POSITION, batch_crc(out))
     return bytes(out)

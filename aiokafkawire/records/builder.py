@@ -30,7 +30,7 @@ __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 DEFAULT_BATCH_BYTES = 16 * 1024
 NO_HEADERS = encode_headers(())
 
-# `BATCH_HEADER`, up to the checksum and what it is over.
+# The two parts of `BATCH_HEADER`: up to the checksum, and the part that it covers.
 _UP_TO_CRC = Struct(">qiibI")
 _AFTER_CRC = Struct(">hiqqqhii")
 

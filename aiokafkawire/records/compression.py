@@ -201,7 +201,7 @@ def _trim_output(out: bytearray | mmap, size: int) -> Buffer:
     if size <= MAX_COPIED_BYTES or not COMPILED:
         return bytes(memoryview(out)[:size])
     if isinstance(out, bytearray):
-        del out[size:]  # which gives back what is not in use
+        del out[size:]  # frees the unused part
     return memoryview(out)[:size].toreadonly()
 
 
@@ -420,7 +420,7 @@ def xxh32(data: bytes) -> int:
 
 
 def _zstd_size(data: Buffer) -> int | None:
-    """The content size in the header of the first frame, if it has one (RFC 8878, 3.1.1.1)."""
+    """Return the content size in the header of the first frame, if any (RFC 8878, 3.1.1.1)."""
     if len(data) < 6 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
         return None
     descriptor = data[4]

@@ -27,14 +27,14 @@ MIN_RUN_RECORDS = 16
 INITIAL_CHUNK_RECORDS = 8
 """Records decoded one by one before the next search for a run; doubled each time."""
 
-_ONE_BYTE_DELTAS = 64  # the deltas that take one byte: 0 to 63
+_ONE_BYTE_DELTAS = 64  # deltas below it take one byte
 _TWO_BYTE_DELTAS = 8192
 _ONE_BYTE = bytes(range(0, 128, 2))
-_LOW_BYTE = bytes(range(128, 256, 2)) * 128  # of two, by delta
+_LOW_BYTE = bytes(range(128, 256, 2)) * 128  # first of two bytes, by delta
 _HIGH_BYTE = b"".join(bytes((high,)) * 64 for high in range(128))
-_CONTINUED = bytes(128) + b"\1" * 128  # a table for bytes.translate
+_CONTINUED = bytes(128) + b"\1" * 128  # tables for bytes.translate: 1 if true for the byte
 _ENDED = b"\1" * 128 + bytes(128)
-_ODD = b"\0\1" * 128  # zigzag: of a negative number
+_ODD = b"\0\1" * 128  # in zigzag, odd numbers stand for negative ones
 _HALF = bytes(byte >> 1 for byte in range(128)) * 2
 _TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
 
@@ -67,7 +67,7 @@ def decode_fixed_stride(  # noqa: PLR0917 - the arguments of decode_records
     position: int,
     previous: int,
 ) -> int:
-    """As `decode_records`: fill `columns` from index `start` up to `stop`."""
+    """Fill `columns[start:stop]` as `decode_records` does."""
     chunk = INITIAL_CHUNK_RECORDS
     index = start
     while index < stop:
@@ -76,7 +76,7 @@ def decode_fixed_stride(  # noqa: PLR0917 - the arguments of decode_records
                 _read_layout(columns.data, position) if stop - index >= MIN_RUN_RECORDS else None
             )
         except (CorruptRecord, IndexError):
-            layout = None  # what is wrong first is for decode_records to say
+            layout = None  # decode_records raises the error of the first corrupt record
         if layout is not None and layout.offset_delta > previous:
             length = _run_length(columns.data, position, stop - index, layout)
             if length:
@@ -130,11 +130,11 @@ def _read_layout(data: bytes, begin: int) -> _RecordLayout | None:
     )
 
 
-def _run_length(data: bytes, begin: int, most: int, layout: _RecordLayout) -> int:
+def _run_length(data: bytes, begin: int, max_count: int, layout: _RecordLayout) -> int:
     """Return the number of consecutive records with this layout; 0 if too few."""
     size = layout.size
     deltas = _ONE_BYTE_DELTAS if layout.offset_bytes == 1 else _TWO_BYTE_DELTAS
-    count = min(most, (len(data) - begin) // size, deltas - layout.offset_delta)
+    count = min(max_count, (len(data) - begin) // size, deltas - layout.offset_delta)
     if layout.timestamp_bytes > 2 or layout.offset_bytes > 2:
         return 0
     for at in layout.fixed:
@@ -165,7 +165,7 @@ def _offsets_follow(data: bytes, begin: int, count: int, layout: _RecordLayout) 
 
 
 def _column(data: bytes, at: int, count: int, size: int) -> bytes:
-    """The byte at `at` and those at `size` bytes' distance: `count` in all."""
+    """Return `count` bytes: the one at `at`, and then every `size`-th byte."""
     return data[at : at + (count - 1) * size + 1 : size]
 
 
@@ -208,11 +208,11 @@ def _timestamps(
     )
 
 
-# --- many integers of 64 bits in one large one, so that one operation is carried out on all -----
+# --- arrays of 64-bit integers packed into one large integer: an operation applies to all at once
 
 
 def _rising(count: int, first: int, step: int) -> array[int]:
-    """`count` integers, each `step` above the one before; none is negative."""
+    """Return `count` non-negative integers that begin with `first` and increase by `step`."""
     if first + count * step > MAX_INT64:
         return array("q", range(first, first + count * step, step))
     indexes, ones = _int64_lanes(count)
@@ -221,7 +221,7 @@ def _rising(count: int, first: int, step: int) -> array[int]:
 
 @lru_cache(maxsize=32)
 def _int64_lanes(count: int) -> tuple[int, int]:
-    """The numbers from 0 up to `count`, and as many ones."""
+    """Return the numbers 0 to `count - 1`, and `count` ones, each packed in 64-bit lanes."""
     if count == _TWO_BYTE_DELTAS:
         pack = Struct(f"<{count}q").pack
         columns = range(count), [1] * count
@@ -233,14 +233,14 @@ def _int64_lanes(count: int) -> tuple[int, int]:
 
 
 def _spread(column: bytes) -> int:
-    """Each byte as an integer of its own."""
+    """Return each byte in a 64-bit lane."""
     lanes = bytearray(8 * len(column))
     lanes[::8] = column
     return int.from_bytes(lanes, "little")
 
 
 def _array(count: int, lanes: int) -> array[int]:
-    found = array("q", lanes.to_bytes(8 * count, "little"))
+    integers = array("q", lanes.to_bytes(8 * count, "little"))
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        integers.byteswap()
+    return integers

@@ -53,12 +53,12 @@ _CRC = Struct(">I")
 
 
 def overhead_bytes(magic: int) -> int:
-    """The bytes of a message besides its key and value, offset and size included."""
+    """Return the size of a message without key and value, but with its offset and size fields."""
     return 26 if magic == 0 else 34
 
 
 def read_message(data: bytes, magic: int) -> Columns:
-    """The columns of a single message without compression, given whole from its offset on."""
+    """Decode a single uncompressed message. `data` begins with its offset field."""
     columns = Columns(data, 0)
     _append_message(columns, 0, len(data), magic)
     return columns
@@ -67,10 +67,10 @@ def read_message(data: bytes, magic: int) -> Columns:
 def read_wrapper(
     data: bytes, magic: int, wrapper_offset: int, codec: int, max_decompressed_bytes: int
 ) -> Columns:
-    """The columns of the messages inside a wrapper, with absolute offsets.
+    """Decompress a wrapper and decode its messages, with absolute offsets.
 
-    In format 1 the inner offsets are relative to the first, and the wrapper has the offset of the
-    last; a wrapper at 0 is one that a producer has just made. In format 0 they are absolute.
+    In format 0 the inner offsets are absolute. In format 1 they count from 0, and the wrapper has
+    the absolute offset of its last message, or 0 before a broker has assigned offsets.
     """
     _, _, start, size = _key_and_value(data, overhead_bytes(magic) - 8, len(data))
     if size < 0:

@@ -160,21 +160,21 @@ class Records(Sequence[Record]):
         return segment.columns.offsets[segment.start + at - before]
 
     def keys(self) -> list[bytes | None]:
-        """All keys, in order."""
+        """Return all keys, in order."""
         keys: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
             keys += slices(columns.data, columns.key_start, columns.key_length, start, stop)
         return keys
 
     def values(self) -> list[bytes | None]:
-        """All values, in order."""
+        """Return all values, in order."""
         values: list[bytes | None] = []
         for columns, start, stop, _, _ in self._segments:
             values += slices(columns.data, columns.value_start, columns.value_length, start, stop)
         return values
 
     def offsets(self) -> list[int]:
-        """All offsets, in order."""
+        """Return all offsets, in order."""
         return [
             offset
             for segment in self._segments

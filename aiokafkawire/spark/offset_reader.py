@@ -112,7 +112,11 @@ class OffsetReader:
         else:
             pattern = re.compile(strategy.pattern)
             all_topics = await self._retry(self._consumer.topics)
-            topics = [t for t in all_topics if t not in INTERNAL_TOPICS and pattern.search(t)]
+            topics = [
+                topic
+                for topic in all_topics
+                if topic not in INTERNAL_TOPICS and pattern.search(topic)
+            ]
         partitions = []
         for topic in topics:
             numbers = await self._retry(self._consumer.partitions_for, topic)

@@ -40,7 +40,7 @@ _ARGUMENTS = {
     option.name
     for config_class in (ConsumerConfig, ProducerConfig)
     for option in list_options(config_class)
-    if option.name not in OBJECT_OPTIONS | {"compression_level"}  # stands for three options
+    if option.name not in OBJECT_OPTIONS | {"compression_level"}  # three options of Kafka set it
 }
 
 # A name of one word may be plain English, except at the beginning of a text: "acks must be …".

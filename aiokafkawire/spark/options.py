@@ -186,11 +186,11 @@ class ReadOptions:
                     raise InvalidOption(f"{name} is not valid in streaming queries")
         else:
             _validate_batch_limits(starting_offsets, ending_offsets)
-        least = options.number("minOffsetsPerTrigger", 0)
-        most = options.number("maxOffsetsPerTrigger", 1)
-        if streaming and None not in {least, most} and least > most:
+        minimum = options.number("minOffsetsPerTrigger", 0)
+        maximum = options.number("maxOffsetsPerTrigger", 1)
+        if streaming and None not in {minimum, maximum} and minimum > maximum:
             raise InvalidOption(
-                f"minOffsetsPerTrigger ({least}) must not exceed maxOffsetsPerTrigger ({most})"
+                f"minOffsetsPerTrigger ({minimum}) must not exceed maxOffsetsPerTrigger ({maximum})"
             )
         return cls(
             consumer_strategy=options.consumer_strategy(),
@@ -201,8 +201,8 @@ class ReadOptions:
             include_headers=options.flag("includeHeaders", False),
             min_partitions=options.number("minPartitions", 1, MAX_INT32),
             max_records_per_partition=options.number("maxRecordsPerPartition", 1),
-            max_offsets_per_trigger=most,
-            min_offsets_per_trigger=least,
+            max_offsets_per_trigger=maximum,
+            min_offsets_per_trigger=minimum,
             max_trigger_delay_ms=options.duration("maxTriggerDelay", "15m"),
             group_id=options.kafka.get("group.id"),
             fetch_offset_num_retries=options.number("fetchOffset.numRetries", 0, MAX_INT32, 3),
@@ -324,10 +324,10 @@ class _OptionReader:
         return default if value is None else _flag(value, name)
 
     def number(
-        self, name: str, least: int, most: int = MAX_INT64, default: int | None = None
+        self, name: str, minimum: int, maximum: int = MAX_INT64, default: int | None = None
     ) -> Any:
         value = self.get(name)
-        return default if value is None else _number(value, name, least, most)
+        return default if value is None else _number(value, name, minimum, maximum)
 
     def duration(self, name: str, default: str) -> int:
         return duration_ms(self._given.get(name, default), name)
@@ -415,7 +415,11 @@ class _OptionReader:
 
 def _option_kinds() -> dict[str, str]:
     """Return the type of each option of both clients."""
-    return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in list_options(c)}
+    return {
+        option.name: option.kind
+        for config_class in (ConsumerConfig, ProducerConfig)
+        for option in list_options(config_class)
+    }
 
 
 def duration_ms(text: str, what: str) -> int:
@@ -487,11 +491,13 @@ def _flag(text: str, name: str) -> bool:
     return value == "true"
 
 
-def _number(text: str, name: str, least: int, most: int = MAX_INT64) -> int:
+def _number(text: str, name: str, minimum: int, maximum: int = MAX_INT64) -> int:
     try:
         value = int(text.strip())
     except ValueError:
         value = None
-    if value is None or not least <= value <= most:
-        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, not {text!r}")
+    if value is None or not minimum <= value <= maximum:
+        raise InvalidOption(
+            f"{name} must be a whole number from {minimum} to {maximum}, not {text!r}"
+        )
     return value

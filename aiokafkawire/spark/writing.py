@@ -56,8 +56,8 @@ def write_rows(
 
 def producer_options(client: Mapping[str, Any]) -> dict[str, Any]:
     """Return the producer options of sinks."""
-    most = client.get("max_request_size_bytes", BATCH_BYTES)
-    return {"batch_size_bytes": min(BATCH_BYTES, most), **client}
+    max_request_size = client.get("max_request_size_bytes", BATCH_BYTES)
+    return {"batch_size_bytes": min(BATCH_BYTES, max_request_size), **client}
 
 
 def compute_fingerprint(batch: pyarrow.RecordBatch) -> Fingerprint:

@@ -123,7 +123,7 @@ GOOD = record(0) + record(1) + record(2)
         (GOOD, 0, {"last_delta": 2}, "without records"),
         (GOOD, -1, {}, "-1 records"),
         (GOOD, (1 << 31) - 1, {}, "cannot hold"),
-        (GOOD, 3, {"last_delta": 1}, "past the batch's last"),
+        (GOOD, 3, {"last_delta": 1}, "after the last offset of its batch"),
         (GOOD, 3, {"last_delta": -1}, "cannot run"),
         (GOOD, 3, {"base_offset": -1}, "cannot run"),
         (GOOD, 3, {"base_offset": (1 << 63) - 2}, "cannot run"),

@@ -24,14 +24,14 @@ async def handle(
         context.check_coordinator(request.transactional_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    answer = context.state.transaction_coordinator.handle(
+    result = context.state.transaction_coordinator.handle(
         request.transactional_id,
         AddToTransaction(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             scope=TransactionContents(groups=(request.group_id,)),
         ),
     )
-    code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
+    code = code_for(context.version, result.code, fenced_since=FIRST_FENCED_VERSION)
     return error_response(request, context.version, code)
 
 

@@ -99,7 +99,11 @@ def _get_error(
     context: RequestContext, requested: AddPartitionsToTxnTransaction, version: int
 ) -> GetError:
     """Handle one transaction; return a function with the error of each partition."""
-    partitions = [TopicPartition(t.name, index) for t in requested.topics for index in t.partitions]
+    partitions = [
+        TopicPartition(topic.name, index)
+        for topic in requested.topics
+        for index in topic.partitions
+    ]
     unknown = {tp for tp in partitions if not _exists(context, tp)}
     if unknown:
         # Either all partitions are added or none.
@@ -111,14 +115,14 @@ def _get_error(
     event = VerifyInTransaction if requested.verify_only else AddToTransaction
     try:
         context.check_coordinator(requested.transactional_id)
-        answer = context.state.transaction_coordinator.handle(
+        result = context.state.transaction_coordinator.handle(
             requested.transactional_id,
             event(
                 producer=ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
                 scope=TransactionContents(partitions=tuple(partitions)),
             ),
         )
-        code = code_for(version, answer.code, fenced_since=FIRST_FENCED_VERSION)
+        code = code_for(version, result.code, fenced_since=FIRST_FENCED_VERSION)
     except ApiError as error:
         code = error.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_ABORTABLE_VERSION:

@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
         context.check_coordinator(request.transactional_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    answer = context.state.transaction_coordinator.handle(
+    result = context.state.transaction_coordinator.handle(
         request.transactional_id,
         EndTransaction(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
@@ -29,14 +29,14 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
             bumps_epoch=context.version >= FIRST_BUMPING_VERSION,
         ),
     )
-    if answer.code:
-        code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
+    if result.code:
+        code = code_for(context.version, result.code, fenced_since=FIRST_FENCED_VERSION)
         return error_response(request, context.version, code)
     return EndTxnResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        producer_id=answer.producer.producer_id,
-        producer_epoch=answer.producer.epoch,
+        producer_id=result.producer.producer_id,
+        producer_epoch=result.producer.epoch,
     )
 
 

@@ -51,9 +51,9 @@ def _init(context: RequestContext, request: InitProducerIdRequest) -> ProducerId
     expected = None
     if request.producer_id != NONE:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = context.state.transaction_coordinator.init(
+    result = context.state.transaction_coordinator.init(
         transactional_id, request.transaction_timeout_ms, expected
     )
-    if answer.code:
-        raise ApiError(answer.code)
-    return answer.producer
+    if result.code:
+        raise ApiError(result.code)
+    return result.producer

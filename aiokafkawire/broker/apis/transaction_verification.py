@@ -38,7 +38,7 @@ def verify_transaction(
         # All clients retry this error.
         raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction's coordinator is not ready")
     event = AddToTransaction if context.version >= FIRST_ADDING_VERSION else VerifyInTransaction
-    answer = context.state.transaction_coordinator.handle(
+    result = context.state.transaction_coordinator.handle(
         transactional_id,
         event(
             producer=ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
@@ -47,8 +47,8 @@ def verify_transaction(
             ),
         ),
     )
-    if answer.code:
-        raise _refusal(context.version, answer.code)
+    if result.code:
+        raise _refusal(context.version, result.code)
 
 
 def _refusal(version: int, code: ErrorCode) -> ApiError:

@@ -335,11 +335,11 @@ class ClassicGroup:
         try:
             member = self._get_member(event.member_id, event.instance_id)
             self._check_generation(event.generation)
-            for given, own in (
+            for requested, current in (
                 (event.protocol_type, self.protocol_type),
                 (event.protocol, self.protocol),
             ):
-                if given is not None and given != own:
+                if requested is not None and requested != current:
                     raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if self.state is PREPARING:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)

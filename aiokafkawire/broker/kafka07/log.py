@@ -96,7 +96,7 @@ class Log:
             count = 1
         else:
             newest_first = range(len(known), 0, -1)
-            count = next((n for n in newest_first if known[n - 1][1] <= time), 0)
+            count = next((count for count in newest_first if known[count - 1][1] <= time), 0)
         wanted = [offset for offset, _ in known[:count]]
         return tuple(wanted[::-1][:max_number])
 

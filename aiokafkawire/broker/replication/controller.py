@@ -107,11 +107,11 @@ class Controller:
 
     def _stop(self, node_id: int, node_state: _NodeState) -> StopReplicaCommand | None:
         """Stop partitions that were deleted, or recreated with another topic id."""
-        here = {key: topic_id for key, topic_id, _ in self._partitions(node_id)}
+        topic_ids = {key: topic_id for key, topic_id, _ in self._partitions(node_id)}
         removed = {
             key: True
             for key, (topic_id, _) in node_state.leadership.items()
-            if here.get(key) != topic_id
+            if topic_ids.get(key) != topic_id
         }
         if not removed:
             return None

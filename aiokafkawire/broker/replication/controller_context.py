@@ -74,7 +74,8 @@ class ControllerContext(ClusterState):
         if self._controller == node_id:
             self._elect_controller()
         for partition in self.partitions():
-            led, rest = partition.leader == node_id, [n for n in partition.isr if n != node_id]
+            led = partition.leader == node_id
+            rest = [replica for replica in partition.isr if replica != node_id]
             if node_id in partition.isr and (rest or self._uses_elr):
                 self._set_isr(partition, rest)
                 partition.leader_epoch += not led
@@ -197,7 +198,11 @@ class ControllerContext(ClusterState):
         if self._uses_elr:
             needed = min(self.min_in_sync(partition.topic), len(partition.replicas))
             complete = {*partition.isr, *partition.elr} if len(isr) < needed else set()
-            partition.elr = [n for n in partition.replicas if n in complete and n not in isr]
+            partition.elr = [
+                replica
+                for replica in partition.replicas
+                if replica in complete and replica not in isr
+            ]
             if not isr and partition.leader != NO_LEADER:
                 partition.last_known_leader = partition.leader
         partition.isr = list(isr)
@@ -207,5 +212,5 @@ class ControllerContext(ClusterState):
 
     def _may_be_unclean(self, partition: Partition) -> bool:
         configs = self.topics[partition.topic].configs
-        said = configs.get("unclean.leader.election.enable")
-        return self._allow_unclean if said is None else said == "true"
+        configured = configs.get("unclean.leader.election.enable")
+        return self._allow_unclean if configured is None else configured == "true"

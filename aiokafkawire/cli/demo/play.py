@@ -60,7 +60,7 @@ class Play:
         self._view = view
         self._began = anyio.current_time()
         self._topic: DemoTopic | None = None
-        self._cast: dict[str, Child] = {}
+        self._processes: dict[str, Child] = {}
         self._half_way = anyio.Event()
         self._progress = anyio.Event()
 
@@ -124,7 +124,7 @@ class Play:
             else:
                 self.stage.nodes[report["node"]] = report["event"] == "start"
 
-        self._cast["cluster"] = child
+        self._processes["cluster"] = child
         group.start_soon(self._listen, child, on_event)
         await self._until(lambda: bool(servers), "the cluster to start")
         self._add_event(f"a cluster of {NODES} nodes is up")
@@ -145,7 +145,7 @@ class Play:
             if text := self.stage.apply(name, report):
                 self._add_event(text)
 
-        self._cast[name] = child
+        self._processes[name] = child
         self.stage.workers[name] = Worker(name, child.pid)
         group.start_soon(self._listen, child, on_event)
         return name
@@ -201,7 +201,7 @@ class Play:
     async def _disturb(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
         await self._half_way.wait()
         victim = min(self.stage.workers)
-        self._cast[victim].kill()
+        self._processes[victim].kill()
         worker = self.stage.workers[victim]
         worker.state, worker.partitions = "killed", ()
         self._add_event(
@@ -210,13 +210,13 @@ class Play:
         self._add_event("the others get its partitions after its session timeout of 6 s")
         name = self._start_worker(group, servers, topic)
         self._add_event(f"started {name}")
-        if "cluster" in self._cast:
+        if "cluster" in self._processes:
             await self._restart_node(max(self.stage.nodes))
         alive = [name for name, worker in self.stage.workers.items() if worker.state != "killed"]
         await self._until(lambda: self._owned_by(alive), f"{name} to get partitions")
 
     async def _restart_node(self, node: int) -> None:
-        cluster = self._cast["cluster"]
+        cluster = self._processes["cluster"]
         cluster.send("kill", node)
         await self._until(lambda: not self.stage.nodes[node], f"node {node} to stop")
         self._add_event(f"stopped node {node}")
@@ -229,7 +229,7 @@ class Play:
 
     async def _end(self) -> None:
         async def stop(name: str) -> None:
-            if not await self._cast[name].stop():
+            if not await self._processes[name].stop():
                 self._add_event(f"{name} did not stop in time and was killed")
 
         async with anyio.create_task_group() as stopping:
