@@ -57,7 +57,7 @@ class Broker(BaseClient[BrokerState]):
         async with Broker(nodes=3) as broker:
             async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer: ...
 
-    Node ids start at 1. Each node listens on a port of its own, by default on loopback. All nodes
+    Node ids start at 1. Each node listens on its own port, by default on loopback. All nodes
     share one log, so killing a node loses nothing that has another replica. With `replicate`, each
     node has its own logs and replicates. With `data_dir`, topics, records and committed offsets
     survive a restart.
@@ -86,7 +86,7 @@ class Broker(BaseClient[BrokerState]):
             advertised_host: Host that the broker advertises to clients. Defaults to `host`.
             ports: Port of each node. Defaults to free ports.
             racks: Rack of each node.
-            kafka07_port: Additional port that speaks Kafka 0.7, with logs of its own (0: any free
+            kafka07_port: Additional port that speaks Kafka 0.7, with separate logs (0: any free
                 port). Defaults to none.
             options: See `BrokerOptions`.
 

@@ -1,4 +1,4 @@
-"""Callbacks of those that wait for a change."""
+"""Registered callbacks for a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("Callbacks",)
 
 
 class Callbacks:
-    """Callbacks that are called, in the order of their addition, at every change."""
+    """Callbacks to call at every change, in the order of registration."""
 
     __slots__ = ("_callbacks",)
 

@@ -57,11 +57,11 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """One partition. All nodes share its log, so every replica is as good as the leader.
+    """One partition. All nodes share its log, so every replica has all records.
 
-    With `replicate` this is the controller's view, and each node has a `Replica` of its own. `elr`
-    are then the eligible leader replicas: out of sync, but without loss as leaders.
-    `last_known_leader` led when the ISR became empty (KIP-966).
+    With `replicate` this is the controller's view, and each node has its own `Replica`. `elr` are
+    then the eligible leader replicas: out of sync, but no records are lost if one becomes the
+    leader. `last_known_leader` was the leader when the ISR became empty (KIP-966).
     """
 
     topic: str
@@ -541,7 +541,7 @@ class ClusterState:
     # --- the store ---------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Store what a restart needs.
+        """Store the state for the next start.
 
         Raises:
             StorageError: The previously stored state is still there.

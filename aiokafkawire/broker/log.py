@@ -206,7 +206,7 @@ class PartitionLog:
                 self._after_truncation()
 
     def _after_truncation(self) -> None:
-        """Drop what was known of the truncated offsets."""
+        """Update the state that depends on the truncated offsets."""
         self.end_offset = max(self.end_offset, self.start_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         while self._epochs and self._epochs[-1][1] >= self.end_offset:
@@ -218,7 +218,7 @@ class PartitionLog:
         self.recovery_point = self.end_offset
 
     def lose_unsynced(self) -> None:
-        """Lose what was not synced, as in a power loss."""
+        """Truncate the log to its synced part, as after a power loss."""
         self.truncate(self.recovery_point)
 
     def _rebuild_producer_state(self) -> None:
@@ -418,8 +418,8 @@ class PartitionLog:
         """Return the largest known epoch up to `epoch`, and its end offset.
 
         Args:
-            epoch: Epoch that is asked for.
-            leader_epoch: Current leader epoch, in which nothing may have been written yet.
+            epoch: The requested epoch.
+            leader_epoch: Current leader epoch, possibly without records yet.
 
         Returns:
             None for an epoch that has not started.

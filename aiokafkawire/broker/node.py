@@ -56,7 +56,7 @@ class _Pause:
 
 
 class Node:
-    """A broker id with a port of its own, which can be killed, paused and restarted.
+    """A node of the cluster with its port. It can be killed, paused and restarted.
 
     `serve` creates the handler of an accepted transport from the node, the transport and a number.
     """

@@ -138,7 +138,7 @@ class BrokerConfig:
     max_fetch_sessions: int = _number(1_000, meaning="Fetch sessions (KIP-227) per node.")
     replicate: bool = _switch(
         False,
-        meaning="Give each node logs of its own and replicate them.",
+        meaning="Give each node its own logs, and replicate them.",
     )
     replica_lag_time_max_ms: int = _number(
         30_000,

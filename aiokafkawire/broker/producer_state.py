@@ -83,7 +83,7 @@ class ActiveProducer:
 
 @dataclass(slots=True)
 class _ProducerStateEntry:
-    """State of a producer; `last_offset` is of its newest batch or marker."""
+    """State of a producer; `last_offset` is the offset of its newest batch or marker."""
 
     epoch: int
     batches: deque[SequencedBatch] = field(

@@ -235,12 +235,12 @@ class Release:
 
     @property
     def accepts_heartbeat_while_syncing(self) -> bool:
-        """Heartbeats succeed before the assignment is there (KAFKA-10134)."""
+        """Heartbeats succeed while the group waits for the assignment (KAFKA-10134)."""
         return self.since("2.7")
 
     @property
     def distinguishes_followers(self) -> bool:
-        """A partition without a local replica has another error than one that does not exist."""
+        """The errors for a missing partition and for a partition without a local replica differ."""
         return self.since("2.0")
 
     def translate_error(self, error_code: ErrorCode) -> ErrorCode:

@@ -29,7 +29,7 @@ TERMINATED = 143
 
 
 class CommandFailed(Exception):
-    """Raised when a command fails for a reason of its own; the text has the remedy."""
+    """A command failed for another reason than a `KafkaError`; the text has the remedy."""
 
 
 ADVICE: tuple[tuple[type[BaseException], str], ...] = (

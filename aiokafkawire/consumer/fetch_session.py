@@ -175,13 +175,13 @@ class FetchSession:
         )
 
 
-def _was_reassigned(was: PartitionFetch | None, now: PartitionFetch) -> bool:
+def _was_reassigned(previous: PartitionFetch | None, current: PartitionFetch) -> bool:
     """Return whether the partition was lost and assigned again since the last request.
 
-    The broker would not repeat what it has sent, and one request cannot both forget and list a
-    partition: by names (before version 13) they are the same. A new session is needed.
+    A new session is needed then. The broker would not repeat data that it has sent, and one request
+    cannot both forget and list a partition: before version 13 both have the same name.
     """
-    return was is not None and was.partition is not now.partition
+    return previous is not None and previous.partition is not current.partition
 
 
 def _is_unchanged(previous: PartitionFetch | None, current: PartitionFetch) -> bool:

@@ -58,7 +58,7 @@ BATCH_ACTIONS: Mapping[ErrorCode, BatchAction] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: BatchAction.FATAL,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: BatchAction.FATAL,
 }
-"""The codes with an action of their own. Other retriable codes are retried, the rest fail."""
+"""Actions for particular codes. Other retriable codes are retried, all others fail."""
 
 
 def action_for(code: int) -> BatchAction:

@@ -158,7 +158,7 @@ class YieldBudget:
         self.calls_left = CALLS_PER_CHECKPOINT
 
     def batch_ended(self) -> None:
-        """Let the next call yield: it is at a batch boundary."""
+        """Let other tasks run in the next call, which is at a batch boundary."""
         self.calls_left = 0
 
     async def checkpoint(self) -> None:

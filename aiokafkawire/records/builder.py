@@ -228,7 +228,7 @@ class ClosedBatch:
     def split(self, max_bytes: int) -> list[ClosedBatch]:
         """Split the records into batches of at most `max_bytes` each, before compression.
 
-        A larger record becomes a batch of its own.
+        A larger record becomes a separate batch.
         """
         columns = self.columns()
         batches: list[ClosedBatch] = []

@@ -169,8 +169,8 @@ def _too_many_parts(codec: str, limit: int, parts: str) -> CorruptRecord:
 def _decompress_stream(module: Any, data: Buffer, max_bytes: int, declared: int | None) -> Buffer:
     """Decompress into buffers of growing size until one holds all of it.
 
-    `declared` is what the header says. It may lie in both directions, and a stream may have more
-    than one frame, so it is only where the search begins.
+    `declared` is the size in the header. It may be wrong in both directions, and a stream may have
+    more than one frame, so it is only the first size to try.
     """
     size = max(INITIAL_OUTPUT_BYTES, INITIAL_OUTPUT_RATIO * len(data))
     if declared is not None:

@@ -48,7 +48,7 @@ STALE = (
 
 
 def load_source() -> ModuleType:
-    """`_kernel.py` itself, under another name: a compiled one beside it wins every import."""
+    """Import `_kernel.py` under another name, as a compiled module of its name takes precedence."""
     name = f"{__package__}._kernel_source"
     if name not in sys.modules:
         spec = spec_from_file_location(name, Path(__file__).with_name("_kernel.py"))

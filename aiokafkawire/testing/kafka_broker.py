@@ -100,7 +100,7 @@ class KafkaBroker:
             advertised_host: Host that the broker advertises to clients. Defaults to `host`.
             ports: Port of each node. Defaults to free ports.
             racks: Rack of each node.
-            kafka07_port: Additional port that speaks Kafka 0.7, with logs of its own (0: any free
+            kafka07_port: Additional port that speaks Kafka 0.7, with separate logs (0: any free
                 port). Defaults to none.
             options: See `BrokerOptions`.
         """

@@ -47,39 +47,41 @@ def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
     return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(PREMADE_UNPACKERS))
 
 
-def _multi_byte_size(buf: memoryview, p: int) -> tuple[int, int]:
-    """Read a compact size of several bytes; its first byte is just before `p`."""
-    size, p = decode_unsigned_varint(buf, p - 1)
-    return size - 1, p
+def _multi_byte_size(buf: memoryview, position: int) -> tuple[int, int]:
+    """Read a compact size of several bytes; its first byte is just before `position`."""
+    size, position = decode_unsigned_varint(buf, position - 1)
+    return size - 1, position
 
 
-def _tag_count(buf: memoryview, p: int, end: int) -> tuple[int, int]:
-    count, p = decode_unsigned_varint(buf, p)
+def _tag_count(buf: memoryview, position: int, end: int) -> tuple[int, int]:
+    count, position = decode_unsigned_varint(buf, position)
     # A tagged field takes at least its tag and its size.
-    if count * 2 > end - p:
+    if count * 2 > end - position:
         raise BufferOverrun
-    return count, p
+    return count, position
 
 
-def _tagged_field(buf: memoryview, p: int, end: int, seen: set[int]) -> tuple[int, int, int]:
+def _tagged_field(buf: memoryview, position: int, end: int, seen: set[int]) -> tuple[int, int, int]:
     """Read the header of a tagged field; return the tag, and the start and end of its bytes."""
-    tag, p = decode_unsigned_varint(buf, p)
-    size, p = decode_unsigned_varint(buf, p)
-    if p + size > end or tag in seen:
+    tag, position = decode_unsigned_varint(buf, position)
+    size, position = decode_unsigned_varint(buf, position)
+    if position + size > end or tag in seen:
         raise BufferOverrun
     seen.add(tag)
-    return tag, p, p + size
+    return tag, position, position + size
 
 
-def _unknown_fields(buf: memoryview, p: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
-    count, p = _tag_count(buf, p, end)
+def _unknown_fields(
+    buf: memoryview, position: int, end: int
+) -> tuple[list[tuple[int, bytes]], int]:
+    count, position = _tag_count(buf, position, end)
     fields: list[tuple[int, bytes]] = []
     seen: set[int] = set()
     for _ in range(count):
-        tag, p, stop = _tagged_field(buf, p, end, seen)
-        fields.append((tag, bytes(buf[p:stop])))
-        p = stop
-    return fields, p
+        tag, position, stop = _tagged_field(buf, position, end, seen)
+        fields.append((tag, bytes(buf[position:stop])))
+        position = stop
+    return fields, position
 
 
 class _DecoderMaker:

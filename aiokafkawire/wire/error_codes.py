@@ -203,30 +203,30 @@ _RETRIABLE = _INVALIDATES_METADATA | {
 }
 
 _HINTS = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the log holds no such offset (any more, or yet)",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not contain the offset (any more, or yet)",
     ErrorCode.CORRUPT_MESSAGE: "the broker found a bad checksum, size or key",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the broker has no such topic or partition",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at present",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads the partition",
     ErrorCode.INVALID_FETCH_SIZE: "the size of the fetch is negative",
-    ErrorCode.REQUEST_TIMED_OUT: "the broker did not get it done in the time given",
-    ErrorCode.BROKER_NOT_AVAILABLE: "a broker that this needs is not alive",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker did not complete the request in time",
+    ErrorCode.BROKER_NOT_AVAILABLE: "a broker that the request needs is not alive",
     ErrorCode.REPLICA_NOT_AVAILABLE: "the broker does not have this replica",
-    ErrorCode.REBALANCE_IN_PROGRESS: "the group rebalances",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing",
     ErrorCode.STALE_CONTROLLER_EPOCH: "another broker is the controller now",
     ErrorCode.OFFSET_METADATA_TOO_LARGE: (
-        "the text beside the offset is over the broker's offset.metadata.max.bytes"
+        "the metadata of the offset exceeds the broker's offset.metadata.max.bytes"
     ),
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading what it keeps",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "there is no coordinator yet, or it is going down",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading its state",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "there is no coordinator yet, or it is shutting down",
     ErrorCode.NOT_COORDINATOR: "another broker is the coordinator",
-    ErrorCode.INVALID_REQUIRED_ACKS: "the broker takes no such acks",
-    ErrorCode.ILLEGAL_GENERATION: "the group has another generation now",
+    ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not support this value of acks",
+    ErrorCode.ILLEGAL_GENERATION: "the generation is not the current one of the group",
     ErrorCode.INVALID_GROUP_ID: "the group id is empty, or not allowed",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group does not have this member (any more)",
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: "what the commit would store is too large",
-    ErrorCode.MESSAGE_TOO_LARGE: "the batch is over the topic's max.message.bytes",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is over the broker's segment size",
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: "the commit is too large to be stored",
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch exceeds the topic's max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch exceeds the broker's segment size",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the broker refuses this topic name for this request",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
@@ -245,7 +245,7 @@ _HINTS = {
         "the session timeout is outside the broker's group.min and group.max.session.timeout.ms"
     ),
     ErrorCode.INVALID_TIMESTAMP: "the timestamp is too far from the broker's clock",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of the request",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this version of the request",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old for this",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker is too old for this compression",
     ErrorCode.PRODUCER_FENCED: "a newer producer has the same transactional id",

@@ -66,8 +66,7 @@ class FrameReader:
         """Process `count` bytes received into the buffer; return the frames that are complete.
 
         Returns:
-            Frames without their length, each in a buffer of its own that the reader does not
-            reuse.
+            Frames without their length, each in a separate buffer that the reader does not reuse.
 
         Raises:
             MalformedFrame: A frame length is out of bounds. Earlier frames of the same bytes are

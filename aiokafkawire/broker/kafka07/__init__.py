@@ -1,7 +1,7 @@
-"""The port of the embedded broker at which it speaks as Kafka 0.7 did.
+"""The port of the embedded broker that serves the protocol of Kafka 0.7.
 
-0.7 has no groups, no metadata and no replicas: a topic is there once it was written to, and its
-partitions are logs of bytes. They are in memory and apart from the topics of the other ports.
+0.7 has no groups, metadata or replicas: the first write creates a topic, and its partitions are
+logs of bytes. These logs are in memory, and separate from the topics of the other ports.
 """
 
 from aiokafkawire.broker.kafka07.logs import Logs

@@ -325,7 +325,7 @@ def _keep_leading(replica: Replica, event: StopFollowing, now: float) -> None:
 def _maybe_advance_high_watermark(
     replica: Replica, event: RecordsAppended | None = None, now: float = 0.0
 ) -> None:
-    """Raise the high watermark to what every in-sync replica has."""
+    """Raise the high watermark to the lowest end offset of the in-sync replicas."""
     state = replica.state
     assert isinstance(state, Leading)
     if len(replica.isr) < min(replica.min_in_sync, len(replica.replicas)):
@@ -437,7 +437,7 @@ def _on_out_of_range(replica: Replica, event: FetchOutOfRange, now: float) -> No
 
 
 def _on_leader_offset(replica: Replica, event: LeaderOffsetFound, now: float) -> None:
-    """Truncate what the leader lacks, or restart at the leader's start offset."""
+    """Truncate to the end of the leader's log, or restart at its start offset."""
     state, log = replica.state, replica.log
     assert isinstance(state, ResolvingOffset)
     if state.end_known:

@@ -269,7 +269,7 @@ class ReplicaManager:
             self._checkpoint[key] = replica.watermark
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Drop what a process loses; with `lose_unsynced` also unsynced records."""
+        """Drop the state in memory; with `lose_unsynced` also unsynced records."""
         for key, replica in self.replicas.items():
             log = replica.log
             if lose_unsynced:
