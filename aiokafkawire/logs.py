@@ -88,28 +88,28 @@ def log_fields(
     Raises:
         KeyError: A field is not in `FIELDS`.
     """
-    found: dict[str, object] = dict(base)
+    fields: dict[str, object] = dict(base)
     if error is not None:
-        found["kafka_error"] = type(error).__name__
-        _add(found, "error_code", getattr(error, "code", None))
+        fields["kafka_error"] = type(error).__name__
+        _add(fields, "error_code", getattr(error, "code", None))
         if isinstance(error, KafkaError):
             for name in _CONTEXT:
-                _add(found, name, getattr(error, name))
+                _add(fields, name, getattr(error, name))
     if tp is not None:
-        found["kafka_topic"], found["kafka_partition"] = tp
+        fields["kafka_topic"], fields["kafka_partition"] = tp
     for name, value in values.items():
-        _add(found, name, value)
-    return found
+        _add(fields, name, value)
+    return fields
 
 
-def _add(found: dict[str, object], name: str, value: object) -> None:
+def _add(fields: dict[str, object], name: str, value: object) -> None:
     if value is None:
         return
     name = f"kafka_{name}"
     if name not in FIELDS:
         raise KeyError(name)
     # JSON formatters do not support enumerations.
-    found[name] = int(value) if isinstance(value, int) else value
+    fields[name] = int(value) if isinstance(value, int) else value
 
 
 def list_partitions(partitions: Collection[TopicPartition]) -> str:

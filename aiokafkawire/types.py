@@ -75,11 +75,11 @@ def parse_topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPart
         TypeError: An argument is not a topic name with a partition number.
         ValueError: A name or number does not fit into a request.
     """
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for argument in given:
         one_by_one: Iterable[Any] = [argument] if _is_pair(argument) else _members(argument)
-        found.extend(parse_topic_partition(pair) for pair in one_by_one)
-    return found
+        partitions.extend(parse_topic_partition(pair) for pair in one_by_one)
+    return partitions
 
 
 def parse_topic_partition(given: tuple[str, int]) -> TopicPartition:

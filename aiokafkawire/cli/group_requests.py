@@ -14,7 +14,7 @@ from aiokafkawire.cluster import ToCoordinator
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
-from aiokafkawire.group.offsets import CommitIdentity, commit_request
+from aiokafkawire.group.offsets import CommitIdentity, offset_commit_request
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
@@ -205,7 +205,7 @@ async def reset_offsets(
             " which keep their current positions: stop the group first"
         )
     wanted = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-    message = commit_request(group_id, CommitIdentity(), wanted, {})
+    message = offset_commit_request(group_id, CommitIdentity(), wanted, {})
     response = await session.cluster.request(
         message,
         to=ToCoordinator(group_id),

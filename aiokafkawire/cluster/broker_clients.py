@@ -112,11 +112,11 @@ class BrokerClients:
         """
         newest: NodeApiVersions | None = None
         for client in self._nodes.values():
-            found = client.api_versions
-            if found is not None and (
-                newest is None or found.features_epoch > newest.features_epoch
+            versions = client.api_versions
+            if versions is not None and (
+                newest is None or versions.features_epoch > newest.features_epoch
             ):
-                newest = found
+                newest = versions
         known = self._features
         if newest is not None and (known is None or newest.features_epoch >= known.features_epoch):
             self._features = known = newest

@@ -119,10 +119,13 @@ class Cluster:
         return self._metadata_updater.source
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Include topics in metadata refreshes. Each call counts, until `remove_topics`."""
-        fresh = self._metadata_updater.topic_references.add(topics)
-        if fresh:
-            self._metadata_updater.request_update(fresh, urgent=True)
+        """Include topics in metadata refreshes.
+
+        References are counted: each call needs a matching `remove_topics`.
+        """
+        new_topics = self._metadata_updater.topic_references.add(topics)
+        if new_topics:
+            self._metadata_updater.request_update(new_topics, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
         """Undo one `add_topics` of these topics."""
@@ -179,18 +182,18 @@ class Cluster:
             RequestTimedOut: No broker returned metadata before the deadline.
         """
         names, topic_references = (name,), self._metadata_updater.topic_references
-        fresh = topic_references.add(names)
+        new_topics = topic_references.add(names)
         try:
-            found = self.metadata.topics.get(name)
-            if found is None or not found.partitions:
-                self._metadata_updater.request_update(names, urgent=bool(fresh))
-                found = await self._wait_topic(name, deadline)
+            topic = self.metadata.topics.get(name)
+            if topic is None or not topic.partitions:
+                self._metadata_updater.request_update(names, urgent=bool(new_topics))
+                topic = await self._wait_topic(name, deadline)
         except BaseException:
             topic_references.remove(names)
             raise
         if not keep:
             topic_references.remove(names)
-        return found
+        return topic
 
     async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
         version = self.metadata.version
@@ -198,9 +201,9 @@ class Cluster:
         while await self._metadata_updater.wait_update(version, deadline, fail_early=True):
             metadata = self.metadata
             version = metadata.version
-            found = metadata.topics.get(name)
-            if found is not None and found.partitions:
-                return found
+            topic = metadata.topics.get(name)
+            if topic is not None and topic.partitions:
+                return topic
             code = metadata.errors.get(name)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 unknown_responses += 1
@@ -293,16 +296,18 @@ class Cluster:
                 )
             except KafkaError as failure:
                 raise with_previous_reason(failure, error) from None
-            found = read_find_coordinator(response, key)
-            code, reason = found.error_code, found.error_message
+            coordinator = read_find_coordinator(response, key)
+            code, reason = coordinator.error_code, coordinator.error_message
             if code == ErrorCode.NONE:
                 self._metadata_updater.apply(
-                    self.metadata.with_node(found.node_id, found.host, found.port)
+                    self.metadata.with_node(coordinator.node_id, coordinator.host, coordinator.port)
                 )
-                if found.node_id in self.metadata.nodes:
-                    self._coordinators.put(route, found.node_id)
-                    return found.node_id
-                reason = f"its address is invalid: broker {found.node_id} at {found.host!r}"
+                if coordinator.node_id in self.metadata.nodes:
+                    self._coordinators.put(route, coordinator.node_id)
+                    return coordinator.node_id
+                reason = (
+                    f"its address is invalid: broker {coordinator.node_id} at {coordinator.host!r}"
+                )
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             error = error_for(code, api="FindCoordinator", broker=broker, attempt=attempt)
             if reason:

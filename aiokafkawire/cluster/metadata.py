@@ -123,10 +123,10 @@ class MetadataSnapshot:
     def leader(self, tp: TopicPartition) -> LeaderAndEpoch | None:
         """Return the leader of a partition; None if it is unknown or not in `nodes`."""
         topic = self.topics.get(tp.topic)
-        found = topic.partitions.get(tp.partition) if topic is not None else None
-        if found is None or found.leader_id not in self.nodes:
+        partition = topic.partitions.get(tp.partition) if topic is not None else None
+        if partition is None or partition.leader_id not in self.nodes:
             return None
-        return _leader(found.leader_id, found.leader_epoch)
+        return _leader(partition.leader_id, partition.leader_epoch)
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partition numbers of a topic, ascending; empty if the topic is unknown."""
@@ -231,10 +231,10 @@ def valid_address(host: str, port: int) -> Address | None:
 _V = TypeVar("_V")
 
 
-def _others(known: Mapping[str, _V], names: Collection[str] | None) -> dict[str, _V]:
-    """Return `known` without some names."""
+def _without(values: Mapping[str, _V], names: Collection[str] | None) -> dict[str, _V]:
+    """Return `values` without some names."""
     left_out = frozenset(names or ())
-    return {name: value for name, value in known.items() if name not in left_out}
+    return {name: value for name, value in values.items() if name not in left_out}
 
 
 class _ResponseReader:
@@ -270,8 +270,8 @@ class _ResponseReader:
             tuple(wanted or ()) if partial and nodes.keys() == before.nodes.keys() else None
         )
         if partial:
-            topics = _others(before.topics, wanted) | topics
-            errors = _others(before.errors, wanted) | errors
+            topics = _without(before.topics, wanted) | topics
+            errors = _without(before.errors, wanted) | errors
         snapshot = MetadataSnapshot(
             version=before.version + 1,
             cluster_id=response.cluster_id,

@@ -158,9 +158,11 @@ class Pinger:
 
     async def _ping_leaders(self, call: _Ping, topic: str) -> None:
         """Look up the leaders of a topic and ping each."""
-        found = await self._first_response(call, metadata_request((topic,), allow_creation=False))
-        snapshot = EMPTY_SNAPSHOT.with_response(found.result, (topic,)).snapshot
-        led = _partitions_by_leader(snapshot, topic, found.name)
+        metadata = await self._first_response(
+            call, metadata_request((topic,), allow_creation=False)
+        )
+        snapshot = EMPTY_SNAPSHOT.with_response(metadata.result, (topic,)).snapshot
+        led = _partitions_by_leader(snapshot, topic, metadata.name)
         attempts = {
             node_id: self._start_at_node(call, snapshot.nodes[node_id], _empty_metadata_request())
             for node_id in led
@@ -184,17 +186,17 @@ class Pinger:
         """Find the coordinator of a group and verify that it coordinates the group."""
         request, min_version = find_coordinator_request(ToCoordinator(group))
         attempt = await self._first_response(call, request, min_version)
-        found = read_find_coordinator(attempt.result, group)
+        coordinator = read_find_coordinator(attempt.result, group)
         context: dict[str, Any] = {"broker": attempt.name, "group": group}
-        if found.error_code != ErrorCode.NONE:
-            error = error_for(found.error_code, api="FindCoordinator", **context)
-            if found.error_message:
-                error.reason += f" ({found.error_message})"
+        if coordinator.error_code != ErrorCode.NONE:
+            error = error_for(coordinator.error_code, api="FindCoordinator", **context)
+            if coordinator.error_message:
+                error.reason += f" ({coordinator.error_message})"
             raise error
-        address = valid_address(found.host, found.port)
+        address = valid_address(coordinator.host, coordinator.port)
         if address is None:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, api="FindCoordinator", **context)
-        node = NodeInfo(found.node_id, address)
+        node = NodeInfo(coordinator.node_id, address)
         verification = self._start_at_node(
             call, node, _empty_offset_fetch_request(group), FIRST_WITH_GROUP_ERROR
         )
@@ -353,8 +355,8 @@ def _partitions_by_leader(
     snapshot: MetadataSnapshot, topic: str, broker: str
 ) -> dict[int, list[int]]:
     """Return the partitions of a topic by leader; raise if the topic or a leader is missing."""
-    found = snapshot.topics.get(topic)
-    if found is None or not found.partitions:
+    topic_metadata = snapshot.topics.get(topic)
+    if topic_metadata is None or not topic_metadata.partitions:
         code = snapshot.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopic(
@@ -362,7 +364,7 @@ def _partitions_by_leader(
             )
         raise error_for(code, broker=broker, api="Metadata", topic=topic)
     led: dict[int, list[int]] = {}
-    for partition in found.partitions.values():
+    for partition in topic_metadata.partitions.values():
         if partition.leader_id not in snapshot.nodes:
             raise error_for(
                 ErrorCode.LEADER_NOT_AVAILABLE,

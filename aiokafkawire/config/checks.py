@@ -70,10 +70,10 @@ def parse_address(server: str) -> tuple[str, int]:
 
     A prefix "PLAINTEXT://", as in Kafka's listener settings, is allowed.
     """
-    scheme, found, bare = server.rpartition("://")
-    if found and scheme.upper() != PLAINTEXT:
+    scheme, sep, bare = server.rpartition("://")
+    if sep and scheme.upper() != PLAINTEXT:
         raise InvalidOption(
-            f"bootstrap server {server!r:.80} must be 'host:port', without {scheme + found!r:.40}"
+            f"bootstrap server {server!r:.80} must be 'host:port', without {scheme + sep!r:.40}"
         )
     if bare.startswith("["):
         host, closed, port_text = bare[1:].partition("]")
@@ -116,10 +116,10 @@ def reset_duration_ms(policy: Any) -> int | None:
 
     A duration is written as in ISO 8601, with a day of 24 hours: "by_duration:P1DT12H".
     """
-    found = _BY_DURATION.fullmatch(policy) if isinstance(policy, str) else None
-    if found is None:
+    match = _BY_DURATION.fullmatch(policy) if isinstance(policy, str) else None
+    if match is None:
         return None
-    days, hours, minutes, seconds, fraction = (part or "0" for part in found.groups())
+    days, hours, minutes, seconds, fraction = (part or "0" for part in match.groups())
     whole_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
     duration_ms = whole_s * 1_000 + int(fraction.ljust(3, "0")[:3])
     return duration_ms if duration_ms <= MAX_DURATION_MS else None

@@ -165,7 +165,7 @@ class BrokerClient:
 
     @property
     def last_failure(self) -> KafkaError | None:
-        """Error of the last connection attempt, unless one has succeeded since."""
+        """Error of the last connection attempt; None once an attempt has succeeded."""
         return self._last_failure
 
     def log_unreachable(self, since: float) -> None:

@@ -34,38 +34,41 @@ LEAVE_RESPONSE_TIMEOUT_S = 0.75
 
 
 def ignore(
-    m: MembershipMachine, state: states.MembershipState, event: events.MembershipEvent, now: float
+    machine: MembershipMachine,
+    state: states.MembershipState,
+    event: events.MembershipEvent,
+    now: float,
 ) -> Outcome:
     return state, ()
 
 
 def record_subscription(
-    m: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+    machine: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
     """Store the topics for the next JoinGroup."""
-    m.topics = event.topics
+    machine.topics = event.topics
     return state, ()
 
 
 # --- joining ----------------------------------------------------------------------------------
 
 
-def find_coordinator(m: MembershipMachine, identity: states.JoinIdentity) -> Outcome:
-    request = m.new_request()
+def find_coordinator(machine: MembershipMachine, identity: states.JoinIdentity) -> Outcome:
+    request = machine.new_request()
     return states.FindingCoordinator(identity, request), (FindCoordinator(request),)
 
 
-def join(m: MembershipMachine, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
+def join(machine: MembershipMachine, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
     """Join at `node`, or find the coordinator first."""
     if node is None:
-        return find_coordinator(m, identity)
-    request = m.new_request()
-    send = send_join(m, request, node, identity, ())
-    return states.Joining(identity, node, m.topics, request), (send,)
+        return find_coordinator(machine, identity)
+    request = machine.new_request()
+    send = send_join(machine, request, node, identity, ())
+    return states.Joining(identity, node, machine.topics, request), (send,)
 
 
 def send_join(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     request: int,
     node: NodeId,
     identity: states.JoinIdentity,
@@ -75,19 +78,19 @@ def send_join(
         request,
         node,
         identity.member_id,
-        m.topics,
-        m.session_timeout_ms,
+        machine.topics,
+        machine.session_timeout_ms,
         identity.last_generation,
         owned,
-        m.join_reason,
+        machine.join_reason,
     )
 
 
 def back_off_join(
-    m: MembershipMachine, identity: states.JoinIdentity, node: NodeId | None, now: float
+    machine: MembershipMachine, identity: states.JoinIdentity, node: NodeId | None, now: float
 ) -> Outcome:
     identity = replace(identity, attempt=identity.attempt + 1)
-    until = now + m.backoff_s(identity.attempt)
+    until = now + machine.backoff_s(identity.attempt)
     return states.BackingOff(identity, node, until), (ForgetCoordinator(),) if node is None else ()
 
 
@@ -112,55 +115,57 @@ def with_heartbeat(state: AnyInGeneration, heartbeat: states.HeartbeatState) -> 
 # --- rejoining --------------------------------------------------------------------------------
 
 
-def partitions_to_revoke(m: MembershipMachine, state: states.Assigned) -> states.Assignment:
+def partitions_to_revoke(machine: MembershipMachine, state: states.Assigned) -> states.Assignment:
     """Return the partitions that must be revoked before the member may rejoin.
 
     The eager protocol revokes all of them, the cooperative one those of unsubscribed topics.
     """
-    if not m.settings.cooperative:
+    if not machine.settings.cooperative:
         return state.assignment
-    topics = set(m.topics)
+    topics = set(machine.topics)
     return tuple(tp for tp in state.assignment if tp.topic not in topics)
 
 
-def rebalance(m: MembershipMachine, state: states.Assigned, reason: str, now: float) -> Outcome:
+def rebalance(
+    machine: MembershipMachine, state: states.Assigned, reason: str, now: float
+) -> Outcome:
     """Rejoin and give the coordinator the reason (KIP-800)."""
-    m.join_reason = reason
+    machine.join_reason = reason
     # The response to a heartbeat in flight is ignored: it would report the same rebalance.
-    heartbeat = m.new_heartbeat(state.heartbeat.node, now)
-    return rejoin(m, states.Stable(state.generation, heartbeat, state.assignment), now)
+    heartbeat = machine.new_heartbeat(state.heartbeat.node, now)
+    return rejoin(machine, states.Stable(state.generation, heartbeat, state.assignment), now)
 
 
-def rejoin(m: MembershipMachine, state: states.InGeneration, now: float) -> Outcome:
+def rejoin(machine: MembershipMachine, state: states.InGeneration, now: float) -> Outcome:
     """Rejoin as the same member, after revoking what must be revoked."""
     identity = join_identity(state)
     node = state.heartbeat.node
     if not isinstance(state, states.Assigned) or not state.assignment:
-        return join(m, node, identity)
-    to_revoke = partitions_to_revoke(m, state)
+        return join(machine, node, identity)
+    to_revoke = partitions_to_revoke(machine, state)
     if to_revoke:
-        return revoke_when_polled(m, state, to_revoke, None)
+        return revoke_when_polled(machine, state, to_revoke, None)
     owned = state.assignment
     if node is None:
         return states.RejoinBackoff(
             state.generation, state.heartbeat, owned, identity.attempt, now
         ), ()
-    request = m.new_request()
+    request = machine.new_request()
     joining = states.Rejoining(
-        state.generation, state.heartbeat, owned, identity.attempt, request, node, m.topics
+        state.generation, state.heartbeat, owned, identity.attempt, request, node, machine.topics
     )
-    return joining, (send_join(m, request, node, identity, owned),)
+    return joining, (send_join(machine, request, node, identity, owned),)
 
 
 def revoke_when_polled(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Assigned,
     to_revoke: states.Assignment,
     to_add: states.Assignment | None,
 ) -> Outcome:
     """Revoke now if the application waits in a poll, otherwise at its next poll."""
-    if m.poll_timer.open_polls:
-        return revoke(m, state, to_revoke, states.NextAction.JOIN, to_add)
+    if machine.poll_timer.open_polls:
+        return revoke(machine, state, to_revoke, states.NextAction.JOIN, to_add)
     revocation_due = states.RevocationDue(
         state.generation, state.heartbeat, state.assignment, to_revoke, to_add
     )
@@ -168,13 +173,13 @@ def revoke_when_polled(
 
 
 def revoke(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Assigned,
     to_revoke: states.Assignment,
     next_action: states.NextAction,
     to_add: states.Assignment | None = None,
 ) -> Outcome:
-    request = m.new_request()
+    request = machine.new_request()
     revoking = states.Revoking(
         state.generation, state.heartbeat, state.assignment, to_revoke, request, next_action, to_add
     )
@@ -182,12 +187,12 @@ def revoke(
 
 
 def back_off_rejoin(
-    m: MembershipMachine, state: states.CooperativeRejoin, node: NodeId | None, now: float
+    machine: MembershipMachine, state: states.CooperativeRejoin, node: NodeId | None, now: float
 ) -> Outcome:
     """Rejoin with the owned partitions after a backoff. Without a node, find the coordinator."""
     attempt = state.attempt + 1
-    until = now + m.backoff_s(attempt)
-    heartbeat = m.new_heartbeat(node, now)
+    until = now + machine.backoff_s(attempt)
+    heartbeat = machine.new_heartbeat(node, now)
     if node is None:
         heartbeat = replace(heartbeat, next_at=until)
     waiting = states.RejoinBackoff(state.generation, heartbeat, state.assignment, attempt, until)
@@ -195,17 +200,17 @@ def back_off_rejoin(
 
 
 def retry_join(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
     node: NodeId | None,
     now: float,
 ) -> Outcome:
     """Retry as the same member after a failed JoinGroup or SyncGroup."""
     if not isinstance(state, states.CooperativeRejoin):
-        return back_off_join(m, join_identity(state), node, now)
+        return back_off_join(machine, join_identity(state), node, now)
     if state.pending_leave is not None:
-        return revoke(m, state, state.assignment, state.pending_leave.next_action)
-    return back_off_rejoin(m, state, node, now)
+        return revoke(machine, state, state.assignment, state.pending_leave.next_action)
+    return back_off_rejoin(machine, state, node, now)
 
 
 # --- leaving ----------------------------------------------------------------------------------
@@ -218,7 +223,7 @@ def lose_partitions(state: states.MembershipState, reason: str) -> Sequence[Memb
 
 
 def or_finish_leave(
-    m: MembershipMachine, state: states.MembershipState, outcome: Outcome
+    machine: MembershipMachine, state: states.MembershipState, outcome: Outcome
 ) -> Outcome:
     """Return `outcome`, or leave the group if the member was leaving already."""
     next_action = states.NextAction.JOIN
@@ -233,31 +238,31 @@ def or_finish_leave(
         for effect in outcome[1]
         if isinstance(effect, LosePartitions | SendLeave | LogMessage)
     ]
-    left_state, effects = close_or_join(m, next_action)
+    left_state, effects = close_or_join(machine, next_action)
     return left_state, (*last, *effects)
 
 
 def leave_no_wait(
-    m: MembershipMachine, member_id: str, now: float, reason: str
+    machine: MembershipMachine, member_id: str, now: float, reason: str
 ) -> Sequence[MembershipEffect]:
     """Send LeaveGroup without waiting for the response. Static members do not leave (KIP-345)."""
-    if not member_id or m.settings.group_instance_id is not None:
+    if not member_id or machine.settings.group_instance_id is not None:
         return ()
-    deadline = now + m.settings.request_timeout_ms / 1000
-    return (SendLeave(m.new_request(), member_id, deadline, reason),)
+    deadline = now + machine.settings.request_timeout_ms / 1000
+    return (SendLeave(machine.new_request(), member_id, deadline, reason),)
 
 
 def leave(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     member_id: str,
     next_action: states.NextAction,
     deadline: float,
     now: float,
 ) -> Outcome:
     # mutation: static-member-leaves-group
-    if not member_id or m.settings.group_instance_id is not None:
-        return close_or_join(m, next_action)
-    request = m.new_request()
+    if not member_id or machine.settings.group_instance_id is not None:
+        return close_or_join(machine, next_action)
+    request = machine.new_request()
     reason = "the consumer unsubscribed"
     if next_action is states.NextAction.CLOSE:
         reason = "the consumer is being closed"
@@ -267,8 +272,10 @@ def leave(
     )
 
 
-def close_or_join(m: MembershipMachine, next_action: states.NextAction) -> Outcome:
+def close_or_join(machine: MembershipMachine, next_action: states.NextAction) -> Outcome:
     if next_action is states.NextAction.CLOSE:
         return states.MembershipClosed(), ()
-    m.join_reason = "the consumer subscribed"
-    return find_coordinator(m, states.NEW_MEMBER) if m.topics else (states.Unjoined(), ())
+    machine.join_reason = "the consumer subscribed"
+    return (
+        find_coordinator(machine, states.NEW_MEMBER) if machine.topics else (states.Unjoined(), ())
+    )

@@ -342,11 +342,15 @@ class CommitMachine:
         return commit is not None and commit.before_revocation
 
 
-def _submit(m: CommitMachine, state: CommitState, event: CommitSubmitted, now: float) -> Outcome:
+def _submit(
+    machine: CommitMachine, state: CommitState, event: CommitSubmitted, now: float
+) -> Outcome:
     if not event.offsets:
         return state, (CompleteCommit(event.commit_id, None),)
-    m.pending_commits[event.commit_id] = PendingCommit(set(event.offsets), event.before_revocation)
-    m.pending_offsets.update(
+    machine.pending_commits[event.commit_id] = PendingCommit(
+        set(event.offsets), event.before_revocation
+    )
+    machine.pending_offsets.update(
         zip(
             event.offsets,
             map(PendingOffset, event.offsets.values(), repeat(event.commit_id)),
@@ -357,60 +361,60 @@ def _submit(m: CommitMachine, state: CommitState, event: CommitSubmitted, now: f
 
 
 def _submit_while_rebalancing(
-    m: CommitMachine, state: AwaitingRebalance, event: CommitSubmitted, now: float
+    machine: CommitMachine, state: AwaitingRebalance, event: CommitSubmitted, now: float
 ) -> Outcome:
-    next_state, effects = _submit(m, state, event, now)
+    next_state, effects = _submit(machine, state, event, now)
     # Partitions that are being revoked cannot wait for the next generation.
     return CommitIdle() if event.before_revocation else next_state, effects
 
 
 def _send(
-    m: CommitMachine, state: CommitIdle | CommitBackoff, event: CommitDue, now: float
+    machine: CommitMachine, state: CommitIdle | CommitBackoff, event: CommitDue, now: float
 ) -> Outcome:
-    if not m.can_send(now):
+    if not machine.can_send(now):
         return state, ()
     attempt, unknown_topic_responses = (
         (state.attempt, state.unknown_topic_responses)
         if isinstance(state, CommitBackoff)
         else (0, 0)
     )
-    request = m.new_id()
+    request = machine.new_id()
     sending = CommitInFlight(
         request,
-        dict(m.pending_offsets),
+        dict(machine.pending_offsets),
         event.generation,
         attempt,
         unknown_topic_responses=unknown_topic_responses,
     )
-    offsets = {tp: pending.offset for tp, pending in m.pending_offsets.items()}
+    offsets = {tp: pending.offset for tp, pending in machine.pending_offsets.items()}
     return sending, (SendCommit(request, offsets),)
 
 
 def _chunk_committed(
-    m: CommitMachine, state: CommitInFlight, event: ChunkCommitted, now: float
+    machine: CommitMachine, state: CommitInFlight, event: ChunkCommitted, now: float
 ) -> Outcome:
     sent = dict(state.sent)
     # Partitions whose ownership ended meanwhile are no longer in `sent`.
     chunk = {tp: sent.pop(tp) for tp in event.partitions if tp in sent}
     for tp, pending in chunk.items():
-        if m.pending_offsets.get(tp) is pending:
-            del m.pending_offsets[tp]
+        if machine.pending_offsets.get(tp) is pending:
+            del machine.pending_offsets[tp]
     effects: list[CommitEffect] = [
         ReportCommitted({tp: pending.offset for tp, pending in chunk.items()})
     ]
-    for commit_id, commit in list(m.pending_commits.items()):
+    for commit_id, commit in list(machine.pending_commits.items()):
         committed = [
             tp for tp in commit.unacknowledged & chunk.keys() if commit_id <= chunk[tp].commit_id
         ]
         commit.unacknowledged.difference_update(committed)
         if committed and not commit.unacknowledged:
-            del m.pending_commits[commit_id]
+            del machine.pending_commits[commit_id]
             effects.append(CompleteCommit(commit_id, None))
     return replace(state, sent=sent), effects
 
 
 def _response_received(
-    m: CommitMachine, state: CommitInFlight, event: CommitResponseReceived, now: float
+    machine: CommitMachine, state: CommitInFlight, event: CommitResponseReceived, now: float
 ) -> Outcome:
     committed: dict[TopicPartition, OffsetAndMetadata] = {}
     effects: list[CommitEffect] = []
@@ -428,15 +432,21 @@ def _response_received(
         # mutation: illegal-generation-counts-as-committed
         if code == ErrorCode.NONE:
             committed[tp] = sent.offset
-            effects += m.acknowledge(tp, sent)
-        elif code == ErrorCode.ILLEGAL_GENERATION and rejoins and not m.is_before_revocation(sent):
+            effects += machine.acknowledge(tp, sent)
+        elif (
+            code == ErrorCode.ILLEGAL_GENERATION
+            and rejoins
+            and not machine.is_before_revocation(sent)
+        ):
             # The next generation has begun. Kept partitions can be committed there.
             must_await_rebalance = True
         elif code in _FENCED_CODES or (
-            rebalancing and not not_member and m.is_before_revocation(sent)
+            rebalancing and not not_member and machine.is_before_revocation(sent)
         ):
             must_verify = True
-            effects += m.fail_commits(tp, _fenced_error(tp, code, event.broker), sent.commit_id)
+            effects += machine.fail_commits(
+                tp, _fenced_error(tp, code, event.broker), sent.commit_id
+            )
         elif rebalancing and not not_member:
             must_await_rebalance = True
             must_verify |= not rejoins
@@ -451,7 +461,7 @@ def _response_received(
                 code, api="OffsetCommit", broker=event.broker, topic=tp.topic,
                 partition=tp.partition, offset=sent.offset.offset,
             )  # fmt: skip
-            effects += m.fail_commits(tp, context, sent.commit_id)
+            effects += machine.fail_commits(tp, context, sent.commit_id)
     if committed:
         effects.insert(0, ReportCommitted(committed))
     if must_verify:
@@ -459,41 +469,41 @@ def _response_received(
     if must_find_coordinator:
         effects.append(ForgetCoordinator())
     if must_await_rebalance:
-        next_state, more = _await_rebalance(m, state, now)
+        next_state, more = _await_rebalance(machine, state, now)
         return next_state, (*effects, *more)
     if must_retry:
-        return _back_off(m, state.attempt, now, unknown_topic_responses), effects
+        return _back_off(machine, state.attempt, now, unknown_topic_responses), effects
     return CommitIdle(), effects
 
 
-def _await_rebalance(m: CommitMachine, state: CommitInFlight, now: float) -> Outcome:
+def _await_rebalance(machine: CommitMachine, state: CommitInFlight, now: float) -> Outcome:
     """Wait for the end of the rebalance, unless it ended or a commit cannot wait for it."""
     awaiting = AwaitingRebalance(state.generation, now + REBALANCE_CHECK_INTERVAL_S)
     if state.rejoined is not None:
-        return _resume_after_rebalance(m, awaiting, state.rejoined, now)
-    if any(m.is_before_revocation(pending) for pending in m.pending_offsets.values()):
+        return _resume_after_rebalance(machine, awaiting, state.rejoined, now)
+    if any(machine.is_before_revocation(pending) for pending in machine.pending_offsets.values()):
         return CommitIdle(), ()
     return awaiting, ()
 
 
 def _request_failed(
-    m: CommitMachine, state: CommitInFlight, event: CommitRequestFailed, now: float
+    machine: CommitMachine, state: CommitInFlight, event: CommitRequestFailed, now: float
 ) -> Outcome:
     if event.error.retriable:
         # The outcome is unknown, so the newest offsets are sent again.
-        return _back_off(m, state.attempt, now, state.unknown_topic_responses), (
+        return _back_off(machine, state.attempt, now, state.unknown_topic_responses), (
             ForgetCoordinator(),
         )
     effects: list[CommitEffect] = []
     for tp, sent in state.sent.items():
-        effects += m.fail_commits(tp, event.error, sent.commit_id)
+        effects += machine.fail_commits(tp, event.error, sent.commit_id)
     return CommitIdle(), effects
 
 
 def _back_off(
-    m: CommitMachine, attempt: int, now: float, unknown_topic_responses: int
+    machine: CommitMachine, attempt: int, now: float, unknown_topic_responses: int
 ) -> CommitBackoff:
-    return CommitBackoff(now + m.backoff_s(attempt + 1), attempt + 1, unknown_topic_responses)
+    return CommitBackoff(now + machine.backoff_s(attempt + 1), attempt + 1, unknown_topic_responses)
 
 
 def _fenced_error(tp: TopicPartition, code: int, broker: str | None) -> CommitFailed:
@@ -508,37 +518,37 @@ def _fenced_error(tp: TopicPartition, code: int, broker: str | None) -> CommitFa
     )
 
 
-def _end(m: CommitMachine, state: CommitState, event: OwnershipEnded, now: float) -> Outcome:
+def _end(machine: CommitMachine, state: CommitState, event: OwnershipEnded, now: float) -> Outcome:
     effects: list[CommitEffect] = []
     for tp in event.partitions:
         error = CommitFailed(event.reason, topic=tp.topic, partition=tp.partition)
-        effects += m.fail_commits(tp, error)
+        effects += machine.fail_commits(tp, error)
     return state, effects
 
 
 def _end_while_in_flight(
-    m: CommitMachine, state: CommitInFlight, event: OwnershipEnded, now: float
+    machine: CommitMachine, state: CommitInFlight, event: OwnershipEnded, now: float
 ) -> Outcome:
-    _, effects = _end(m, state, event, now)
+    _, effects = _end(machine, state, event, now)
     still_owned = {tp: pending for tp, pending in state.sent.items() if tp not in event.partitions}
     return replace(state, sent=still_owned), effects
 
 
 def _end_while_rebalancing(
-    m: CommitMachine, state: AwaitingRebalance, event: OwnershipEnded, now: float
+    machine: CommitMachine, state: AwaitingRebalance, event: OwnershipEnded, now: float
 ) -> Outcome:
-    return _end(m, state, event, now) if event.lost else (state, ())
+    return _end(machine, state, event, now) if event.lost else (state, ())
 
 
 def _resume_after_rebalance(
-    m: CommitMachine, state: AwaitingRebalance, event: Rejoined, now: float
+    machine: CommitMachine, state: AwaitingRebalance, event: Rejoined, now: float
 ) -> Outcome:
     # After a missed generation, another member may have read and committed further.
     still_owned = set(event.owned) if event.generation <= state.generation + 1 else set()
     # mutation: held-commits-sent-without-ownership
-    not_owned = [tp for tp in m.pending_offsets if tp not in still_owned]
+    not_owned = [tp for tp in machine.pending_offsets if tp not in still_owned]
     _, effects = _end(
-        m,
+        machine,
         state,
         OwnershipEnded(not_owned, True, "the partition was assigned to another member"),
         now,
@@ -547,18 +557,18 @@ def _resume_after_rebalance(
 
 
 def _rejoined_while_in_flight(
-    m: CommitMachine, state: CommitInFlight, event: Rejoined, now: float
+    machine: CommitMachine, state: CommitInFlight, event: Rejoined, now: float
 ) -> Outcome:
     return replace(state, rejoined=event), ()
 
 
 def _rebalance_continues(
-    m: CommitMachine, state: AwaitingRebalance, event: RebalanceContinues, now: float
+    machine: CommitMachine, state: AwaitingRebalance, event: RebalanceContinues, now: float
 ) -> Outcome:
     return replace(state, until=now + REBALANCE_CHECK_INTERVAL_S), ()
 
 
-def _ignore(m: CommitMachine, state: CommitState, event: Any, now: float) -> Outcome:
+def _ignore(machine: CommitMachine, state: CommitState, event: Any, now: float) -> Outcome:
     return state, ()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def send_due_heartbeat(
-    m: MembershipMachine, state: AnyInGeneration, now: float
+    machine: MembershipMachine, state: AnyInGeneration, now: float
 ) -> tuple[AnyInGeneration, Sequence[MembershipEffect]]:
     """Send a heartbeat, or FindCoordinator if the coordinator is unknown, when it is due."""
     heartbeat = state.heartbeat
@@ -26,9 +26,9 @@ def send_due_heartbeat(
             () if heartbeat.timeout_logged else (LogMessage(text, warning=True),)
         )
         effects = (*log, ForgetCoordinator(unresponsive_node=heartbeat.node))
-        heartbeat = replace(m.new_heartbeat(None, now), next_at=now, timeout_logged=True)
+        heartbeat = replace(machine.new_heartbeat(None, now), next_at=now, timeout_logged=True)
     if heartbeat.request is None and now >= heartbeat.next_at:
-        request = m.new_request()
+        request = machine.new_request()
         if heartbeat.node is None:
             effects += (FindCoordinator(request),)
         else:
@@ -40,50 +40,62 @@ def send_due_heartbeat(
 
 
 def on_deadline(
-    m: MembershipMachine, state: states.InGeneration, event: events.DeadlineReached, now: float
+    machine: MembershipMachine,
+    state: states.InGeneration,
+    event: events.DeadlineReached,
+    now: float,
 ) -> Outcome:
-    return send_due_heartbeat(m, state, now)
+    return send_due_heartbeat(machine, state, now)
 
 
 def heartbeat_now(
-    m: MembershipMachine, state: states.InGeneration, event: events.CommitRejected, now: float
+    machine: MembershipMachine, state: states.InGeneration, event: events.CommitRejected, now: float
 ) -> Outcome:
     return actions.with_heartbeat(state, replace(state.heartbeat, next_at=now)), ()
 
 
 def heartbeat_succeeded(
-    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+    machine: MembershipMachine,
+    state: states.InGeneration,
+    event: events.RequestCompleted,
+    now: float,
 ) -> Outcome:
     # mutation: heartbeats-stop-after-first
-    next_state = actions.with_heartbeat(state, m.new_heartbeat(state.heartbeat.node, now))
+    next_state = actions.with_heartbeat(state, machine.new_heartbeat(state.heartbeat.node, now))
     text = "heartbeats succeed again"
     return next_state, ((LogMessage(text),) if state.heartbeat.timeout_logged else ())
 
 
 def coordinator_found(
-    m: MembershipMachine, state: states.InGeneration, event: events.CoordinatorFound, now: float
+    machine: MembershipMachine,
+    state: states.InGeneration,
+    event: events.CoordinatorFound,
+    now: float,
 ) -> Outcome:
     heartbeat = replace(state.heartbeat, node=event.node, request=None, next_at=now)
     return actions.with_heartbeat(state, heartbeat), ()
 
 
 def retry_heartbeat(
-    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+    machine: MembershipMachine,
+    state: states.InGeneration,
+    event: events.RequestCompleted,
+    now: float,
 ) -> Outcome:
     attempt = state.heartbeat.attempt + 1
-    next_at = now + m.backoff_s(attempt)
+    next_at = now + machine.backoff_s(attempt)
     heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at)
     return actions.with_heartbeat(state, heartbeat), ()
 
 
 def retry_heartbeat_after_error(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.InGeneration,
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
     """Keep the membership: the session lasts until its timeout or a fatal error code."""
-    next_state, effects = retry_heartbeat(m, state, event, now)
+    next_state, effects = retry_heartbeat(machine, state, event, now)
     if state.heartbeat.attempt:
         return next_state, effects
     return next_state, (
@@ -93,10 +105,13 @@ def retry_heartbeat_after_error(
 
 
 def coordinator_lost(
-    m: MembershipMachine, state: states.InGeneration, event: events.RequestCompleted, now: float
+    machine: MembershipMachine,
+    state: states.InGeneration,
+    event: events.RequestCompleted,
+    now: float,
 ) -> Outcome:
     attempt = state.heartbeat.attempt + 1
-    next_at = now + m.backoff_s(attempt)
+    next_at = now + machine.backoff_s(attempt)
     # mutation: heartbeats-go-to-old-coordinator
     heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at, node=None)
     return actions.with_heartbeat(state, heartbeat), (ForgetCoordinator(),)

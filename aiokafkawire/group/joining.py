@@ -43,50 +43,55 @@ NO_ASSIGNMENTS: Mapping[str, bytes] = {}
 
 
 def start(
-    m: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+    machine: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
-    m.topics = event.topics
-    return actions.close_or_join(m, states.NextAction.JOIN)
+    machine.topics = event.topics
+    return actions.close_or_join(machine, states.NextAction.JOIN)
 
 
 def join_at_coordinator(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.FindingCoordinator,
     event: events.CoordinatorFound,
     now: float,
 ) -> Outcome:
-    return actions.join(m, event.node, state.identity)
+    return actions.join(machine, event.node, state.identity)
 
 
 def find_coordinator_later(
-    m: MembershipMachine, state: states.AttemptingJoin, event: events.RequestCompleted, now: float
+    machine: MembershipMachine,
+    state: states.AttemptingJoin,
+    event: events.RequestCompleted,
+    now: float,
 ) -> Outcome:
-    return actions.back_off_join(m, state.identity, None, now)
+    return actions.back_off_join(machine, state.identity, None, now)
 
 
 def join_later(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Joining | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
-    return actions.retry_join(m, state, state.node, now)
+    return actions.retry_join(machine, state, state.node, now)
 
 
 def on_unknown_server_error(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
     """Retry, because the error may be temporary, and fail if it persists."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
-        return heartbeats.retry_heartbeat_after_error(m, state, event, now)
-    m.unknown_server_errors += 1
-    if m.unknown_server_errors >= MAX_UNKNOWN_SERVER_ERRORS:
-        return leaving.fail(m, state, events.FatalErrorOccurred(event.request, event.error), now)
-    next_state, effects = actions.retry_join(m, state, None, now)
-    if m.unknown_server_errors > 1:
+        return heartbeats.retry_heartbeat_after_error(machine, state, event, now)
+    machine.unknown_server_errors += 1
+    if machine.unknown_server_errors >= MAX_UNKNOWN_SERVER_ERRORS:
+        return leaving.fail(
+            machine, state, events.FatalErrorOccurred(event.request, event.error), now
+        )
+    next_state, effects = actions.retry_join(machine, state, None, now)
+    if machine.unknown_server_errors > 1:
         return next_state, effects
     return next_state, (
         LogMessage(f"JoinGroup or SyncGroup failed: {event.error}; rejoining", warning=True),
@@ -95,58 +100,65 @@ def on_unknown_server_error(
 
 
 def join_as_new_member_later(
-    m: MembershipMachine, state: states.Joining, event: events.RequestCompleted, now: float
+    machine: MembershipMachine, state: states.Joining, event: events.RequestCompleted, now: float
 ) -> Outcome:
     """Join without a member id: the coordinator does not know the current one."""
     return actions.back_off_join(
-        m, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
+        machine, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
     )
 
 
 def join_when_due(
-    m: MembershipMachine, state: states.BackingOff, event: events.DeadlineReached, now: float
+    machine: MembershipMachine, state: states.BackingOff, event: events.DeadlineReached, now: float
 ) -> Outcome:
     if now < state.until:
         return state, ()
-    return actions.join(m, state.node, state.identity)
+    return actions.join(machine, state.node, state.identity)
 
 
 def join_with_member_id(
-    m: MembershipMachine, state: states.Joining, event: events.MemberIdAssigned, now: float
+    machine: MembershipMachine, state: states.Joining, event: events.MemberIdAssigned, now: float
 ) -> Outcome:
     if state.identity.member_id or not event.member_id:
-        return reject_member_id(m, state, event, now)
-    return actions.join(m, state.node, replace(state.identity, member_id=event.member_id))
+        return reject_member_id(machine, state, event, now)
+    return actions.join(machine, state.node, replace(state.identity, member_id=event.member_id))
 
 
 def reject_member_id(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Joining | states.Rejoining,
     event: events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
     reason = f"MEMBER_ID_REQUIRED for member {actions.join_identity(state).member_id!r}"
-    return on_protocol_violation(m, state, events.ProtocolViolation(event.request, reason), now)
+    return on_protocol_violation(
+        machine, state, events.ProtocolViolation(event.request, reason), now
+    )
 
 
 def lower_session_timeout(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Joining | states.Rejoining,
     event: events.SessionTimeoutRejected,
     now: float,
 ) -> Outcome:
-    rejected = m.session_timeout_ms
-    if not m.settings.session_timeout_is_default or rejected <= OLD_BROKERS_SESSION_TIMEOUT_MS:
-        return leaving.fail(m, state, events.FatalErrorOccurred(event.request, event.error), now)
-    m.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
+    rejected = machine.session_timeout_ms
+    if (
+        not machine.settings.session_timeout_is_default
+        or rejected <= OLD_BROKERS_SESSION_TIMEOUT_MS
+    ):
+        return leaving.fail(
+            machine, state, events.FatalErrorOccurred(event.request, event.error), now
+        )
+    machine.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
     text = (
         f"the coordinator rejected the default session timeout of {rejected} ms;"
         f" retrying with {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
     )
     if isinstance(state, states.Rejoining):
-        next_state, effects = actions.retry_join(m, state, state.node, now)
+        next_state, effects = actions.retry_join(machine, state, state.node, now)
     else:
-        next_state, effects = actions.join(m, state.node, state.identity)
+        next_state, effects = actions.join(machine, state.node, state.identity)
     return next_state, (LogMessage(text), *effects)
 
 
@@ -174,7 +186,7 @@ def find_violation(
 
 
 def joined(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Joining,
     event: events.JoinedAsFollower | events.JoinedAsLeader,
     now: float,
@@ -182,17 +194,17 @@ def joined(
     violation = find_violation(state.identity, event)
     if violation is not None:
         return on_protocol_violation(
-            m, state, events.ProtocolViolation(event.request, violation), now
+            machine, state, events.ProtocolViolation(event.request, violation), now
         )
     attempt = state.identity.attempt
-    if m.topics != state.topics:
+    if machine.topics != state.topics:
         # The subscription changed meanwhile: an assignment of this generation would not match.
         return actions.join(
-            m, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
+            machine, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
         )
     generation = new_generation(event, state.topics)
-    request = m.new_request()
-    heartbeat = m.new_heartbeat(state.node, now)
+    request = machine.new_request()
+    heartbeat = machine.new_heartbeat(state.node, now)
     effects = next_requests(event, request, state.node, generation)
     if isinstance(effects[0], ComputeAssignment):
         return states.Assigning(generation, heartbeat, request, attempt), effects
@@ -200,7 +212,7 @@ def joined(
 
 
 def rejoined(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Rejoining,
     event: events.JoinedAsFollower | events.JoinedAsLeader,
     now: float,
@@ -209,23 +221,25 @@ def rejoined(
     violation = find_violation(actions.join_identity(state), event)
     if violation is not None:
         return on_protocol_violation(
-            m, state, events.ProtocolViolation(event.request, violation), now
+            machine, state, events.ProtocolViolation(event.request, violation), now
         )
     # mutation: missed-generation-ignored
     if event.generation > state.generation.number + 1:
         # In the missed generation, the partitions may have been assigned to other members.
-        m.join_reason = "the group had a generation without this member"
+        machine.join_reason = "the group had a generation without this member"
         identity = states.JoinIdentity(event.member_id, event.generation, state.attempt)
-        next_state, effects = actions.join(m, state.node, identity)
+        next_state, effects = actions.join(machine, state.node, identity)
         return actions.or_finish_leave(
-            m, state, (next_state, (*actions.lose_partitions(state, m.join_reason), *effects))
+            machine,
+            state,
+            (next_state, (*actions.lose_partitions(state, machine.join_reason), *effects)),
         )
     generation = new_generation(event, state.topics)
-    request = m.new_request()
+    request = machine.new_request()
     effects = next_requests(event, request, state.node, generation)
     assigns = isinstance(effects[0], ComputeAssignment)
     rejoin_state = states.Reassigning if assigns else states.Resyncing
-    heartbeat = m.new_heartbeat(state.node, now)
+    heartbeat = machine.new_heartbeat(state.node, now)
     return rejoin_state(
         generation, heartbeat, state.assignment, request, state.attempt, state.pending_leave
     ), effects
@@ -254,7 +268,7 @@ def next_requests(
 
 
 def send_assignments(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Assigning | states.Reassigning,
     event: events.AssignmentComputed,
     now: float,
@@ -262,8 +276,8 @@ def send_assignments(
     node = state.heartbeat.node
     if node is None:
         # The coordinator moved while the assignor ran, and the group may have changed.
-        return actions.retry_join(m, state, None, now)
-    request = m.new_request()
+        return actions.retry_join(machine, state, None, now)
+    request = machine.new_request()
     send = SendSync(request, node, state.generation, event.assignments)
     if isinstance(state, states.Reassigning):
         return states.Resyncing(
@@ -289,7 +303,7 @@ def find_unsubscribed(
 
 
 def reject_assignment(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingAssignment,
     event: events.Synced,
     unsubscribed: TopicPartition,
@@ -300,54 +314,54 @@ def reject_assignment(
     A static member that comes back with another subscription gets the assignment of the old one.
     """
     violation = f"{unsubscribed} is assigned, but not subscribed"
-    m.protocol_violations += 1
-    if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+    machine.protocol_violations += 1
+    if machine.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return on_protocol_violation(
-            m, state, events.ProtocolViolation(event.request, violation), now
+            machine, state, events.ProtocolViolation(event.request, violation), now
         )
-    m.join_reason = "the assignment does not match the subscription"
-    next_state, effects = actions.retry_join(m, state, state.heartbeat.node, now)
+    machine.join_reason = "the assignment does not match the subscription"
+    next_state, effects = actions.retry_join(machine, state, state.heartbeat.node, now)
     return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
 
 
 def become_stable(
-    m: MembershipMachine, state: states.Syncing, event: events.Synced, now: float
+    machine: MembershipMachine, state: states.Syncing, event: events.Synced, now: float
 ) -> Outcome:
     unsubscribed = find_unsubscribed(state, event)
     if unsubscribed is not None:
-        return reject_assignment(m, state, event, unsubscribed, now)
+        return reject_assignment(machine, state, event, unsubscribed, now)
     assigned = tuple(sorted(dict.fromkeys(event.assignment)))
     return complete_rebalance(
-        m, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
+        machine, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
     )
 
 
 def complete_rebalance(
-    m: MembershipMachine, stable: states.Stable, to_add: states.Assignment, now: float
+    machine: MembershipMachine, stable: states.Stable, to_add: states.Assignment, now: float
 ) -> Outcome:
-    m.protocol_violations = m.unknown_server_errors = 0
+    machine.protocol_violations = machine.unknown_server_errors = 0
     effects = (
         EnterGeneration(stable.generation, stable.assignment),
         AssignPartitions(to_add),
     )
-    must_rejoin, m.must_rejoin = m.must_rejoin, False
-    if m.topics != stable.generation.topics:
+    must_rejoin, machine.must_rejoin = machine.must_rejoin, False
+    if machine.topics != stable.generation.topics:
         reason = "the subscription changed"
-    elif must_rejoin and m.settings.group_instance_id is not None:
+    elif must_rejoin and machine.settings.group_instance_id is not None:
         reason = REVOKED_FOR_OTHERS
     else:
         return stable, effects
-    next_state, more = actions.rebalance(m, stable, reason, now)
+    next_state, more = actions.rebalance(machine, stable, reason, now)
     return next_state, (*effects, *more)
 
 
 def apply_cooperative_assignment(
-    m: MembershipMachine, state: states.Resyncing, event: events.Synced, now: float
+    machine: MembershipMachine, state: states.Resyncing, event: events.Synced, now: float
 ) -> Outcome:
     """Add new partitions immediately; revoke those no longer assigned, then rejoin without them."""
     unsubscribed = find_unsubscribed(state, event)
     if unsubscribed is not None:
-        return reject_assignment(m, state, event, unsubscribed, now)
+        return reject_assignment(machine, state, event, unsubscribed, now)
     assigned = tuple(sorted(dict.fromkeys(event.assignment)))
     still_assigned, owned = set(assigned), set(state.assignment)
     to_revoke = tuple(tp for tp in state.assignment if tp not in still_assigned)
@@ -355,72 +369,72 @@ def apply_cooperative_assignment(
     to_add = tuple(tp for tp in assigned if tp not in owned)
     if not to_revoke and state.pending_leave is None:
         return complete_rebalance(
-            m, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
+            machine, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
         )
-    m.protocol_violations = m.unknown_server_errors = 0
+    machine.protocol_violations = machine.unknown_server_errors = 0
     enter = EnterGeneration(state.generation, state.assignment)
     if state.pending_leave is not None:
         next_state, effects = actions.revoke(
-            m, state, state.assignment, state.pending_leave.next_action
+            machine, state, state.assignment, state.pending_leave.next_action
         )
     else:
-        m.join_reason = REVOKED_FOR_OTHERS
-        next_state, effects = actions.revoke_when_polled(m, state, to_revoke, to_add)
+        machine.join_reason = REVOKED_FOR_OTHERS
+        next_state, effects = actions.revoke_when_polled(machine, state, to_revoke, to_add)
     return next_state, (enter, *effects)
 
 
 def on_protocol_violation(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Joining | states.AwaitingAssignment | states.CooperativeRejoin,
     event: events.ProtocolViolation,
     now: float,
 ) -> Outcome:
     """Rejoin as a new member; fail after too many consecutive violations."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
-        return heartbeats.coordinator_lost(m, state, event, now)
+        return heartbeats.coordinator_lost(machine, state, event, now)
     text = f"the group coordinator violated the protocol: {event.reason}"
     identity = actions.join_identity(state)
     lost = actions.lose_partitions(state, text)
-    leave = actions.leave_no_wait(m, identity.member_id, now, "protocol violation")
-    m.protocol_violations += 1
-    if m.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+    leave = actions.leave_no_wait(machine, identity.member_id, now, "protocol violation")
+    machine.protocol_violations += 1
+    if machine.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return actions.or_finish_leave(
-            m, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
+            machine, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
         )
     next_state, effects = actions.back_off_join(
-        m, states.JoinIdentity(attempt=identity.attempt), None, now
+        machine, states.JoinIdentity(attempt=identity.attempt), None, now
     )
     log = LogMessage(text, warning=True)
-    return actions.or_finish_leave(m, state, (next_state, (log, *lost, *leave, *effects)))
+    return actions.or_finish_leave(machine, state, (next_state, (log, *lost, *leave, *effects)))
 
 
 # --- errors before the assignment -------------------------------------------------------------
 
 
 def rejoin_later(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     if event.request != state.request:
-        return heartbeats.retry_heartbeat(m, state, event, now)
-    return actions.retry_join(m, state, state.heartbeat.node, now)
+        return heartbeats.retry_heartbeat(machine, state, event, now)
+    return actions.retry_join(machine, state, state.heartbeat.node, now)
 
 
 def rejoin_at_other_coordinator(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     if event.request != state.request:
-        return heartbeats.coordinator_lost(m, state, event, now)
-    return actions.retry_join(m, state, None, now)
+        return heartbeats.coordinator_lost(machine, state, event, now)
+    return actions.retry_join(machine, state, None, now)
 
 
 def reset_and_rejoin(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingAssignment,
     event: events.RequestCompleted,
     now: float,
@@ -432,11 +446,11 @@ def reset_and_rejoin(
     keeps_id = isinstance(event, events.IllegalGeneration)
     member_id = state.generation.member_id if keeps_id else ""
     identity = states.JoinIdentity(member_id, attempt=state.attempt)
-    return actions.back_off_join(m, identity, state.heartbeat.node, now)
+    return actions.back_off_join(machine, identity, state.heartbeat.node, now)
 
 
 def on_rebalance_in_progress(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RebalanceInProgress,
     now: float,
@@ -446,8 +460,8 @@ def on_rebalance_in_progress(
     Old brokers return it to heartbeats until SyncGroup completes, so those are ignored.
     """
     if event.request != state.request:
-        return heartbeats.heartbeat_succeeded(m, state, event, now)
+        return heartbeats.heartbeat_succeeded(machine, state, event, now)
     if state.attempt or isinstance(state, states.CooperativeRejoin):
-        return actions.retry_join(m, state, state.heartbeat.node, now)
+        return actions.retry_join(machine, state, state.heartbeat.node, now)
     identity = actions.join_identity(state)
-    return actions.join(m, state.heartbeat.node, replace(identity, attempt=1))
+    return actions.join(machine, state.heartbeat.node, replace(identity, attempt=1))

@@ -19,20 +19,23 @@ LEAVE_DURING_REBALANCE_TIMEOUT_S = 0.3
 
 
 def fence(
-    m: MembershipMachine, state: states.MembershipState, event: events.InstanceFenced, now: float
+    machine: MembershipMachine,
+    state: states.MembershipState,
+    event: events.InstanceFenced,
+    now: float,
 ) -> Outcome:
     error = FencedInstanceId(
-        f"another member uses group_instance_id {m.settings.group_instance_id!r}",
+        f"another member uses group_instance_id {machine.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,
     )
     return actions.or_finish_leave(
-        m, state, (states.Fenced(error), actions.lose_partitions(state, str(error)))
+        machine, state, (states.Fenced(error), actions.lose_partitions(state, str(error)))
     )
 
 
 def fail(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.MembershipState,
     event: events.FatalErrorOccurred,
     now: float,
@@ -40,13 +43,13 @@ def fail(
     effects = actions.lose_partitions(state, str(event.error))
     if isinstance(state, states.AwaitingAssignment):
         # Without LeaveGroup, the rebalance would wait for this member until its session times out.
-        leave = actions.leave_no_wait(m, state.generation.member_id, now, "the member failed")
+        leave = actions.leave_no_wait(machine, state.generation.member_id, now, "the member failed")
         effects = (*effects, *leave)
-    return actions.or_finish_leave(m, state, (states.JoinFailed(event.error), effects))
+    return actions.or_finish_leave(machine, state, (states.JoinFailed(event.error), effects))
 
 
 def mark_reported(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.JoinFailed | states.Fenced,
     event: events.GroupErrorReported,
     now: float,
@@ -55,59 +58,59 @@ def mark_reported(
 
 
 def retry_after_failure(
-    m: MembershipMachine, state: states.JoinFailed, event: events.PollStarted, now: float
+    machine: MembershipMachine, state: states.JoinFailed, event: events.PollStarted, now: float
 ) -> Outcome:
     """Join again: the cause may be fixed, such as permissions or other members' settings."""
     if not state.reported:
         return state, ()
-    m.protocol_violations = m.unknown_server_errors = 0
-    return actions.close_or_join(m, states.NextAction.JOIN)
+    machine.protocol_violations = machine.unknown_server_errors = 0
+    return actions.close_or_join(machine, states.NextAction.JOIN)
 
 
 def begin_leave(
-    m: MembershipMachine, event: events.Unsubscribed | events.CloseRequested, now: float
+    machine: MembershipMachine, event: events.Unsubscribed | events.CloseRequested, now: float
 ) -> tuple[states.NextAction, float]:
-    m.topics = ()
+    machine.topics = ()
     if isinstance(event, events.CloseRequested):
         return states.NextAction.CLOSE, event.deadline
-    return states.NextAction.LEAVE, now + m.settings.request_timeout_ms / 1000
+    return states.NextAction.LEAVE, now + machine.settings.request_timeout_ms / 1000
 
 
 def leave_without_partitions(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.MembershipState,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(m, event, now)
+    next_action, deadline = begin_leave(machine, event, now)
     identity = actions.join_identity(state)
-    static = m.settings.group_instance_id is not None
+    static = machine.settings.group_instance_id is not None
     if isinstance(state, states.Joining) and not identity.member_id and not static:
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
-    return actions.leave(m, identity.member_id, next_action, deadline, now)
+    return actions.leave(machine, identity.member_id, next_action, deadline, now)
 
 
 def revoke_and_leave(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Assigned,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(m, event, now)
+    next_action, deadline = begin_leave(machine, event, now)
     if not state.assignment:
-        return actions.leave(m, state.generation.member_id, next_action, deadline, now)
-    return actions.revoke(m, state, state.assignment, next_action)
+        return actions.leave(machine, state.generation.member_id, next_action, deadline, now)
+    return actions.revoke(machine, state, state.assignment, next_action)
 
 
 def leave_after_rebalance(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.CooperativeRejoinInFlight,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(m, event, now)
+    next_action, deadline = begin_leave(machine, event, now)
     deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
     if state.pending_leave is not None:
         deadline = min(deadline, state.pending_leave.deadline)
@@ -117,57 +120,60 @@ def leave_after_rebalance(
 
 
 def leave_after_revocation(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.Revoking,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, _ = begin_leave(m, event, now)
+    next_action, _ = begin_leave(machine, event, now)
     if state.next_action is states.NextAction.CLOSE:
         return state, ()
     return replace(state, next_action=next_action), ()
 
 
 def leave_with_member_id(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingMemberId,
     event: events.JoinedAsFollower | events.JoinedAsLeader | events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    return actions.leave(m, event.member_id, state.next_action, state.until, now)
+    return actions.leave(machine, event.member_id, state.next_action, state.until, now)
 
 
 def left(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingMemberId | states.Leaving,
     event: events.MembershipEvent,
     now: float,
 ) -> Outcome:
     if isinstance(event, events.DeadlineReached) and now < state.until:
         return state, ()
-    return actions.close_or_join(m, state.next_action)
+    return actions.close_or_join(machine, state.next_action)
 
 
 def shorten_leave(
-    m: MembershipMachine,
+    machine: MembershipMachine,
     state: states.AwaitingMemberId | states.Leaving,
     event: events.CloseRequested,
     now: float,
 ) -> Outcome:
-    m.topics = ()
+    machine.topics = ()
     return replace(
         state, next_action=states.NextAction.CLOSE, until=min(state.until, event.deadline)
     ), ()
 
 
 def stay_left(
-    m: MembershipMachine, state: states.MembershipState, event: events.Unsubscribed, now: float
+    machine: MembershipMachine,
+    state: states.MembershipState,
+    event: events.Unsubscribed,
+    now: float,
 ) -> Outcome:
-    m.topics = ()
+    machine.topics = ()
     return state, ()
 
 
 def rejoin_after_poll_timeout(
-    m: MembershipMachine, state: states.PollTimedOut, event: events.PollStarted, now: float
+    machine: MembershipMachine, state: states.PollTimedOut, event: events.PollStarted, now: float
 ) -> Outcome:
-    return actions.close_or_join(m, states.NextAction.JOIN)
+    return actions.close_or_join(machine, states.NextAction.JOIN)

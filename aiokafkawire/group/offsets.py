@@ -67,8 +67,8 @@ __all__ = (
     "CommitIdentity",
     "Committed",
     "GroupOffsets",
-    "commit_request",
-    "fetch_request",
+    "offset_commit_request",
+    "offset_fetch_request",
 )
 
 logger = logging.getLogger("aiokafkawire.group")
@@ -308,7 +308,7 @@ class GroupOffsets:
         while True:
             attempt += 1
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
-            request, max_version = fetch_request(self._group_id, partitions, ids)
+            request, max_version = offset_fetch_request(self._group_id, partitions, ids)
             try:
                 response, broker = await self._cluster.request_with_broker(
                     request,
@@ -363,7 +363,7 @@ class GroupOffsets:
         self, effect: SendCommit, commit_identity: CommitIdentity
     ) -> CommitResponseReceived | CommitRequestFailed:
         ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
-        message = commit_request(self._group_id, commit_identity, effect.offsets, ids)
+        message = offset_commit_request(self._group_id, commit_identity, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
             response, broker = await self._cluster.request_with_broker(
@@ -447,7 +447,7 @@ def _explain_unsupported(error: UnsupportedVersion) -> None:
 # --- messages ---------------------------------------------------------------------------------
 
 
-def commit_request(
+def offset_commit_request(
     group_id: str,
     commit_identity: CommitIdentity,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -504,14 +504,15 @@ def read_commit_codes(
     }
 
 
-def fetch_request(
+def offset_fetch_request(
     group_id: str,
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
 ) -> tuple[VersionedRequest[OffsetFetchResponse], int | None]:
-    """Return an OffsetFetch request and its highest version.
+    """Return an OffsetFetch request, and the highest version to use (None: any).
 
-    From v7 the broker rejects offsets of open transactions with a retriable error (KIP-447).
+    Versions from 10 name topics by id, so they need the ids of all topics. From v7 on, a partition
+    fails with a retriable error while a transaction has uncommitted offsets for it (KIP-447).
     """
     grouped = partitions_by_topic(partitions)
 

@@ -19,80 +19,89 @@ if TYPE_CHECKING:
 
 
 def resubscribe(
-    m: MembershipMachine, state: states.Stable, event: events.Subscribed, now: float
+    machine: MembershipMachine, state: states.Stable, event: events.Subscribed, now: float
 ) -> Outcome:
-    m.topics = event.topics
+    machine.topics = event.topics
     if event.topics == state.generation.topics:
         return state, ()
-    return actions.rebalance(m, state, "the subscription changed", now)
+    return actions.rebalance(machine, state, "the subscription changed", now)
 
 
 def resubscribe_before_revocation(
-    m: MembershipMachine, state: states.RevocationDue, event: events.Subscribed, now: float
+    machine: MembershipMachine, state: states.RevocationDue, event: events.Subscribed, now: float
 ) -> Outcome:
     """Update the partitions to revoke to the changed subscription (cooperative)."""
-    m.topics = event.topics
-    if not m.settings.cooperative or state.to_add is not None:
+    machine.topics = event.topics
+    if not machine.settings.cooperative or state.to_add is not None:
         return state, ()
-    return actions.rejoin(m, state, now)
+    return actions.rejoin(machine, state, now)
 
 
 def rebalance(
-    m: MembershipMachine, state: states.Assigned, event: events.RebalanceInProgress, now: float
+    machine: MembershipMachine,
+    state: states.Assigned,
+    event: events.RebalanceInProgress,
+    now: float,
 ) -> Outcome:
-    return actions.rebalance(m, state, "the group is rebalancing", now)
+    return actions.rebalance(machine, state, "the group is rebalancing", now)
 
 
 def rebalance_before_revocation(
-    m: MembershipMachine, state: states.RevocationDue, event: events.RebalanceInProgress, now: float
+    machine: MembershipMachine,
+    state: states.RevocationDue,
+    event: events.RebalanceInProgress,
+    now: float,
 ) -> Outcome:
     """Rejoin before the pending revocation (cooperative).
 
     The partitions to revoke are not assigned to another member yet, so this member rejoins with
     them and the others need not wait for the application.
     """
-    if not m.settings.cooperative:
-        return heartbeats.heartbeat_succeeded(m, state, event, now)
-    return actions.rebalance(m, state, "the group is rebalancing", now)
+    if not machine.settings.cooperative:
+        return heartbeats.heartbeat_succeeded(machine, state, event, now)
+    return actions.rebalance(machine, state, "the group is rebalancing", now)
 
 
 def rejoin_on_request(
-    m: MembershipMachine, state: states.Stable, event: events.RejoinRequested, now: float
+    machine: MembershipMachine, state: states.Stable, event: events.RejoinRequested, now: float
 ) -> Outcome:
-    next_state, effects = actions.rebalance(m, state, event.reason, now)
+    next_state, effects = actions.rebalance(machine, state, event.reason, now)
     return next_state, (LogMessage(f"rejoining: {event.reason}"), *effects)
 
 
 def revoke_now(
-    m: MembershipMachine, state: states.RevocationDue, event: events.MembershipEvent, now: float
+    machine: MembershipMachine,
+    state: states.RevocationDue,
+    event: events.MembershipEvent,
+    now: float,
 ) -> Outcome:
-    return actions.revoke(m, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
+    return actions.revoke(machine, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
 
 
 def revoked(
-    m: MembershipMachine, state: states.Revoking, event: events.PartitionsRevoked, now: float
+    machine: MembershipMachine, state: states.Revoking, event: events.PartitionsRevoked, now: float
 ) -> Outcome:
     revoked_now = set(state.to_revoke)
     remaining = tuple(tp for tp in state.assignment if tp not in revoked_now)
     if state.next_action is not states.NextAction.JOIN:
         if remaining:
             return actions.revoke(
-                m, replace(state, assignment=remaining), remaining, state.next_action
+                machine, replace(state, assignment=remaining), remaining, state.next_action
             )
-        deadline = now + m.settings.request_timeout_ms / 1000
-        return actions.leave(m, state.generation.member_id, state.next_action, deadline, now)
+        deadline = now + machine.settings.request_timeout_ms / 1000
+        return actions.leave(machine, state.generation.member_id, state.next_action, deadline, now)
     assign: tuple[MembershipEffect, ...] = ()
     if state.to_add is not None:
         remaining = tuple(sorted((*remaining, *state.to_add)))
         assign = (AssignPartitions(state.to_add),)
     next_state, effects = actions.rebalance(
-        m, replace(state, assignment=remaining), m.join_reason, now
+        machine, replace(state, assignment=remaining), machine.join_reason, now
     )
     return next_state, (*assign, *effects)
 
 
 def forget_member_id(
-    m: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
+    machine: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
 ) -> Outcome:
     """Complete the revocation, then join as a new member: the membership is lost."""
     generation = replace(state.generation, member_id="", number=states.NO_GENERATION)
@@ -114,31 +123,31 @@ def loss_reason(event: events.RequestCompleted) -> str:
 
 
 def lose_and_rejoin(
-    m: MembershipMachine, state: states.Assigned, event: events.RequestCompleted, now: float
+    machine: MembershipMachine, state: states.Assigned, event: events.RequestCompleted, now: float
 ) -> Outcome:
     identity = states.NEW_MEMBER
     if isinstance(event, events.IllegalGeneration):
         identity = replace(actions.join_identity(state), last_generation=states.NO_GENERATION)
-    m.join_reason = loss_reason(event)
-    next_state, _ = actions.back_off_join(m, identity, state.heartbeat.node, now)
+    machine.join_reason = loss_reason(event)
+    next_state, _ = actions.back_off_join(machine, identity, state.heartbeat.node, now)
     return actions.or_finish_leave(
-        m, state, (next_state, actions.lose_partitions(state, m.join_reason))
+        machine, state, (next_state, actions.lose_partitions(state, machine.join_reason))
     )
 
 
 def check_poll_timer(
-    m: MembershipMachine, state: states.Assigned, event: events.DeadlineReached, now: float
+    machine: MembershipMachine, state: states.Assigned, event: events.DeadlineReached, now: float
 ) -> Outcome:
-    if now < m.poll_timer.deadline:
-        return heartbeats.send_due_heartbeat(m, state, now)
-    limit = m.settings.max_poll_interval_ms
+    if now < machine.poll_timer.deadline:
+        return heartbeats.send_due_heartbeat(machine, state, now)
+    limit = machine.settings.max_poll_interval_ms
     reason = f"the application did not poll within max_poll_interval_ms ({limit})"
     leave = actions.leave_no_wait(
-        m, state.generation.member_id, now, "max_poll_interval_ms exceeded"
+        machine, state.generation.member_id, now, "max_poll_interval_ms exceeded"
     )
     # A static member returns to the same generation. Partitions that it should have revoked there
     # are unassigned until it rejoins once more.
-    m.must_rejoin = m.settings.cooperative and not isinstance(state, states.Stable)
+    machine.must_rejoin = machine.settings.cooperative and not isinstance(state, states.Stable)
     return states.PollTimedOut(), (
         LogMessage(reason, warning=True),
         *actions.lose_partitions(state, reason),
@@ -150,42 +159,48 @@ def check_poll_timer(
 
 
 def check_pending_leave(
-    m: MembershipMachine, state: states.CooperativeRejoin, event: events.DeadlineReached, now: float
+    machine: MembershipMachine,
+    state: states.CooperativeRejoin,
+    event: events.DeadlineReached,
+    now: float,
 ) -> Outcome:
     pending_leave = state.pending_leave
     if pending_leave is None:
-        return check_poll_timer(m, state, event, now)
+        return check_poll_timer(machine, state, event, now)
     if now >= pending_leave.deadline:
-        return actions.revoke(m, state, state.assignment, pending_leave.next_action)
-    return heartbeats.send_due_heartbeat(m, state, now)
+        return actions.revoke(machine, state, state.assignment, pending_leave.next_action)
+    return heartbeats.send_due_heartbeat(machine, state, now)
 
 
 def rejoin_when_due(
-    m: MembershipMachine, state: states.RejoinBackoff, event: events.DeadlineReached, now: float
+    machine: MembershipMachine,
+    state: states.RejoinBackoff,
+    event: events.DeadlineReached,
+    now: float,
 ) -> Outcome:
-    if state.heartbeat.node is None or now < state.until or now >= m.poll_timer.deadline:
-        return check_poll_timer(m, state, event, now)
-    return actions.rejoin(m, state, now)
+    if state.heartbeat.node is None or now < state.until or now >= machine.poll_timer.deadline:
+        return check_poll_timer(machine, state, event, now)
+    return actions.rejoin(machine, state, now)
 
 
 def rejoin_at_new_coordinator(
-    m: MembershipMachine, state: states.Rejoining, event: events.CoordinatorFound, now: float
+    machine: MembershipMachine, state: states.Rejoining, event: events.CoordinatorFound, now: float
 ) -> Outcome:
     """Send JoinGroup again if the coordinator moved: the old one does not respond to it."""
-    next_state, _ = heartbeats.coordinator_found(m, state, event, now)
+    next_state, _ = heartbeats.coordinator_found(machine, state, event, now)
     assert isinstance(next_state, states.Rejoining)
     if event.node == state.node:
         return next_state, ()
-    return actions.retry_join(m, next_state, event.node, now)
+    return actions.retry_join(machine, next_state, event.node, now)
 
 
 def illegal_generation_while_rejoining(
-    m: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
+    machine: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
 ) -> Outcome:
     """Ignore the error if a heartbeat returned it: the JoinGroup response follows."""
     if event.request == state.request:
-        return lose_and_rejoin(m, state, event, now)
-    next_at = now + m.settings.heartbeat_interval_ms / 1000
+        return lose_and_rejoin(machine, state, event, now)
+    next_at = now + machine.settings.heartbeat_interval_ms / 1000
     return actions.with_heartbeat(
         state, replace(state.heartbeat, request=None, next_at=next_at)
     ), ()

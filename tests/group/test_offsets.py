@@ -16,8 +16,8 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.group.offsets import (
     CommitIdentity,
-    commit_request,
-    fetch_request,
+    offset_commit_request,
+    offset_fetch_request,
     read_commit_codes,
     read_committed_offsets,
 )
@@ -45,14 +45,14 @@ ID = UUID(int=7)
 
 def test_a_commit_request_has_the_membership_and_the_offsets() -> None:
     offsets = {P0: OffsetAndMetadata(5, "note", 3), TopicPartition("b", 2): OffsetAndMetadata(1)}
-    request = commit_request("g", CommitIdentity(4, "me", "i"), offsets, {"orders": ID})
+    request = offset_commit_request("g", CommitIdentity(4, "me", "i"), offsets, {"orders": ID})
     assert (request.group_id, request.generation_id_or_member_epoch) == ("g", 4)
     assert (request.member_id, request.group_instance_id) == ("me", "i")
     assert [(t.name, t.topic_id) for t in request.topics] == [("orders", ID), ("b", ZERO_UUID)]
     (entry,) = request.topics[0].partitions
     assert (entry.partition_index, entry.committed_offset) == (0, 5)
     assert (entry.committed_metadata, entry.committed_leader_epoch) == ("note", 3)
-    outside = commit_request("g", CommitIdentity(), offsets, {})
+    outside = offset_commit_request("g", CommitIdentity(), offsets, {})
     assert (outside.generation_id_or_member_epoch, outside.member_id) == (-1, "")
 
 
@@ -65,7 +65,7 @@ def test_commit_responses_have_topic_names_or_ids() -> None:
 
 
 def test_the_layout_of_a_fetch_request_depends_on_the_version() -> None:
-    request, max_version = fetch_request("g", [P0, P1], {"orders": ID})
+    request, max_version = offset_fetch_request("g", [P0, P1], {"orders": ID})
     assert max_version is None
     old = request.build(7)
     assert (old.group_id, old.require_stable) == ("g", True)
@@ -74,7 +74,7 @@ def test_the_layout_of_a_fetch_request_depends_on_the_version() -> None:
     (group,) = request.build(8).groups
     assert group.group_id == "g"
     assert (group.topics[0].name, group.topics[0].topic_id) == ("orders", ID)
-    assert fetch_request("g", [P0], {"orders": ZERO_UUID})[1] == 9
+    assert offset_fetch_request("g", [P0], {"orders": ZERO_UUID})[1] == 9
 
 
 def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:

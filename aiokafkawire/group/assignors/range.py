@@ -77,7 +77,7 @@ class _TopicAssignmentState:
         self._replica_racks: Sequence[frozenset[str]] = ()
         if self._member_racks and racks:
             self._replica_racks = [
-                frozenset(racks.get(self.partition(n), ())) for n in range(count)
+                frozenset(racks.get(self.partition(number), ())) for number in range(count)
             ]
         self.is_rack_aware = use_rack_aware_assignment(
             set(self._member_racks.values()), self._replica_racks
@@ -86,10 +86,12 @@ class _TopicAssignmentState:
     def partition(self, number: int) -> TopicPartition:
         return TopicPartition(self.name, number)
 
-    def racks_match(self, subscriber: str, number: int) -> bool:
-        """Return whether a replica is in the member's rack. True if that is unknown."""
+    def racks_match(self, subscriber: str, partition_number: int) -> bool:
+        """Return True if the member has no rack, or its rack has a replica of the partition."""
         rack = self._member_racks.get(subscriber)
-        return rack is None or (bool(self._replica_racks) and rack in self._replica_racks[number])
+        return rack is None or (
+            bool(self._replica_racks) and rack in self._replica_racks[partition_number]
+        )
 
     def max_assignable(self, subscriber: str) -> int:
         """Return how many more partitions the member may get."""
@@ -110,9 +112,9 @@ class _TopicAssignmentState:
         """Assign each member the first unassigned partitions of its rack, up to its quota."""
         for subscriber in self.subscribers:
             matching = (
-                n
-                for n in range(self.count)
-                if n not in self._assigned_numbers and self.racks_match(subscriber, n)
+                number
+                for number in range(self.count)
+                if number not in self._assigned_numbers and self.racks_match(subscriber, number)
             )
             self.assign_numbers(
                 subscriber, list(islice(matching, self.max_assignable(subscriber))), assignment

@@ -184,7 +184,7 @@ class TransactionCoordinatorClient:
             isinstance(request, _VERSIONED)
             and request.transaction_version is TransactionVersion.TV_2
         ):
-            self._machine.can_bump_epoch = True  # TV_2 needs a much newer broker
+            self._machine.can_bump_epoch = True  # all brokers with TV_2 support it
             return
         versions = self._cluster.coordinator_versions(self._route)
         if versions is not None:

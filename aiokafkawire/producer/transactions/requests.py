@@ -307,7 +307,7 @@ def _parsed(
     if not any(codes.values()):
         return ParsedTxnResponse(TransactionAction.DONE, 0, next(iter(codes), None), event)
     action, code = most_severe(request.kind, codes.values())
-    partition = next((tp for tp, found in codes.items() if found == code), None)
+    partition = next((tp for tp, partition_code in codes.items() if partition_code == code), None)
     return ParsedTxnResponse(action, code, partition, event)
 
 

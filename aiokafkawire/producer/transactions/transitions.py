@@ -83,13 +83,13 @@ WithTransaction = InTransaction | Committing | Detaching | AbortableError | Abor
 
 
 def request_producer_id(
-    _: TransactionStateMachine, __: Uninitialised, ___: InitTransactions, ____: float
+    machine: TransactionStateMachine, state: Uninitialised, event: InitTransactions, now: float
 ) -> TransactionState:
     return Initialising(None)
 
 
 def bump_epoch(
-    machine: TransactionStateMachine, state: Ready, _: InitTransactions, __: float
+    machine: TransactionStateMachine, state: Ready, event: InitTransactions, now: float
 ) -> TransactionState:
     if machine.can_bump_epoch:
         return Initialising(state.identity, None, state.committed)
@@ -110,7 +110,7 @@ def begin(
 
 
 def add_partition(
-    _: TransactionStateMachine, state: InTransaction, event: AddPartition, __: float
+    machine: TransactionStateMachine, state: InTransaction, event: AddPartition, now: float
 ) -> TransactionState:
     transaction = state.transaction
     if transaction.transaction_version is TransactionVersion.TV_2:
@@ -121,23 +121,26 @@ def add_partition(
 
 
 def add_offsets(
-    _: TransactionStateMachine, state: InTransaction, event: SendOffsetsToTransaction, __: float
+    machine: TransactionStateMachine,
+    state: InTransaction,
+    event: SendOffsetsToTransaction,
+    now: float,
 ) -> TransactionState:
     state.transaction.pending_offsets.append(event.commit)
     return state
 
 
 def commit(
-    _: TransactionStateMachine, state: InTransaction, __: CommitTransaction, ___: float
+    machine: TransactionStateMachine, state: InTransaction, event: CommitTransaction, now: float
 ) -> TransactionState:
     return Committing(state.transaction)
 
 
 def abort(
-    _: TransactionStateMachine,
+    machine: TransactionStateMachine,
     state: InTransaction | AbortableError | Detaching,
-    __: AbortTransaction,
-    ___: float,
+    event: AbortTransaction,
+    now: float,
 ) -> TransactionState:
     state.transaction.pending_offsets.clear()
     state.transaction.pending_partitions.clear()
@@ -145,7 +148,7 @@ def abort(
 
 
 def detach(
-    _: TransactionStateMachine, state: InTransaction, __: DetachTransaction, ___: float
+    machine: TransactionStateMachine, state: InTransaction, event: DetachTransaction, now: float
 ) -> TransactionState:
     return Detaching(state.transaction)
 
@@ -154,13 +157,13 @@ def detach(
 
 
 def stay(
-    _: TransactionStateMachine, state: TransactionState, __: TransactionEvent, ___: float
+    machine: TransactionStateMachine, state: TransactionState, event: TransactionEvent, now: float
 ) -> TransactionState:
     return state
 
 
 def note_records_sent(
-    _: TransactionStateMachine, state: WithTransaction, __: RecordsSent, ___: float
+    machine: TransactionStateMachine, state: WithTransaction, event: RecordsSent, now: float
 ) -> TransactionState:
     # mutation: implicit-transaction-not-ended
     if state.transaction.transaction_version is TransactionVersion.TV_2:
@@ -172,7 +175,7 @@ def fail_on_record(
     machine: TransactionStateMachine,
     state: InTransaction | Committing | Detaching,
     event: RecordsFailed,
-    _: float,
+    now: float,
 ) -> TransactionState:
     return machine.to_abortable_error(state.transaction, event.error)
 
@@ -180,8 +183,8 @@ def fail_on_record(
 def fail_on_epoch_bump(
     machine: TransactionStateMachine,
     state: InTransaction | Committing | Detaching,
-    _: EpochBumpRequired,
-    __: float,
+    event: EpochBumpRequired,
+    now: float,
 ) -> TransactionState:
     state.transaction.epoch_bump_required = True
     if machine.end_txn_pending:
@@ -192,26 +195,32 @@ def fail_on_epoch_bump(
 
 
 def note_epoch_bump(
-    _: TransactionStateMachine, state: Aborting | AbortableError, __: EpochBumpRequired, ___: float
+    machine: TransactionStateMachine,
+    state: Aborting | AbortableError,
+    event: EpochBumpRequired,
+    now: float,
 ) -> TransactionState:
     state.transaction.epoch_bump_required = True
     return state
 
 
 def require_epoch_bump(
-    _: TransactionStateMachine, state: Ready, __: EpochBumpRequired, ___: float
+    machine: TransactionStateMachine, state: Ready, event: EpochBumpRequired, now: float
 ) -> TransactionState:
     return replace(state, epoch_bump_required=True)
 
 
 def set_producer_id(
-    _: TransactionStateMachine, state: Initialising, event: ProducerIdReceived, __: float
+    machine: TransactionStateMachine, state: Initialising, event: ProducerIdReceived, now: float
 ) -> TransactionState:
     return Ready(event.identity, state.last_version, state.committed)
 
 
 def note_partitions_added(
-    _: TransactionStateMachine, state: WithTransaction, event: PartitionsAddedToTxn, __: float
+    machine: TransactionStateMachine,
+    state: WithTransaction,
+    event: PartitionsAddedToTxn,
+    now: float,
 ) -> TransactionState:
     transaction = state.transaction
     transaction.started = True
@@ -222,7 +231,7 @@ def note_partitions_added(
 
 
 def note_offsets_added(
-    _: TransactionStateMachine, state: WithTransaction, event: OffsetsAddedToTxn, __: float
+    machine: TransactionStateMachine, state: WithTransaction, event: OffsetsAddedToTxn, now: float
 ) -> TransactionState:
     state.transaction.started = True
     state.transaction.added_groups[event.group_id] = None
@@ -230,7 +239,7 @@ def note_offsets_added(
 
 
 def note_offsets_committed(
-    _: TransactionStateMachine, state: WithTransaction, event: TxnOffsetsCommitted, __: float
+    machine: TransactionStateMachine, state: WithTransaction, event: TxnOffsetsCommitted, now: float
 ) -> TransactionState:
     event.commit.done = True
     if event.commit in state.transaction.pending_offsets:
@@ -240,7 +249,7 @@ def note_offsets_committed(
 
 
 def complete_commit(
-    machine: TransactionStateMachine, state: Committing, event: TxnEnded, _: float
+    machine: TransactionStateMachine, state: Committing, event: TxnEnded, now: float
 ) -> TransactionState:
     machine.committed += 1
     transaction = state.transaction
@@ -261,7 +270,7 @@ def complete_commit(
 
 
 def complete_unstarted_commit(
-    machine: TransactionStateMachine, state: Committing, _: Flushed, __: float
+    machine: TransactionStateMachine, state: Committing, event: Flushed, now: float
 ) -> TransactionState:
     if state.transaction.started:
         return state
@@ -271,7 +280,7 @@ def complete_unstarted_commit(
 
 
 def complete_abort(
-    machine: TransactionStateMachine, state: Aborting, event: TxnEnded, _: float
+    machine: TransactionStateMachine, state: Aborting, event: TxnEnded, now: float
 ) -> TransactionState:
     if event.identity is None and state.transaction.transaction_version is TransactionVersion.TV_2:
         state.transaction.epoch_bump_required = True
@@ -279,7 +288,7 @@ def complete_abort(
 
 
 def complete_unstarted_abort(
-    machine: TransactionStateMachine, state: Aborting, event: Flushed, _: float
+    machine: TransactionStateMachine, state: Aborting, event: Flushed, now: float
 ) -> TransactionState:
     transaction = state.transaction
     transaction.epoch_bump_required = transaction.epoch_bump_required or event.sequence_gap
@@ -289,7 +298,7 @@ def complete_unstarted_abort(
 
 
 def complete_detach(
-    _: TransactionStateMachine, state: Detaching, __: Flushed, ___: float
+    machine: TransactionStateMachine, state: Detaching, event: Flushed, now: float
 ) -> TransactionState:
     return Detached(state.transaction)
 
@@ -306,21 +315,21 @@ def fail_on_request(
     machine: TransactionStateMachine,
     state: InTransaction | Committing | Detaching,
     event: TxnRequestFailed,
-    _: float,
+    now: float,
 ) -> TransactionState:
     _note_failed_request(state.transaction, event)
     return machine.to_abortable_error(state.transaction, event.error)
 
 
 def note_request_failed(
-    _: TransactionStateMachine, state: AbortableError, event: TxnRequestFailed, __: float
+    machine: TransactionStateMachine, state: AbortableError, event: TxnRequestFailed, now: float
 ) -> TransactionState:
     _note_failed_request(state.transaction, event)
     return state
 
 
 def fail_abort(
-    machine: TransactionStateMachine, state: Aborting, event: TxnRequestFailed, _: float
+    machine: TransactionStateMachine, state: Aborting, event: TxnRequestFailed, now: float
 ) -> TransactionState:
     _note_failed_request(state.transaction, event)
     if event.kind is RequestKind.END_TXN:
@@ -332,6 +341,6 @@ def fail_abort(
 
 
 def fail_producer(
-    _: TransactionStateMachine, __: TransactionState, event: ProducerFailed, ___: float
+    machine: TransactionStateMachine, state: TransactionState, event: ProducerFailed, now: float
 ) -> TransactionState:
     return FatalError(event.error)
