@@ -146,7 +146,7 @@ def check_poll_timer(
         machine, state.generation.member_id, now, "max_poll_interval_ms exceeded"
     )
     # A static member returns to the same generation. Partitions that it should have revoked there
-    # are unassigned until it rejoins once more.
+    # are unassigned until it rejoins again.
     machine.must_rejoin = machine.settings.cooperative and not isinstance(state, states.Stable)
     return states.PollTimedOut(), (
         LogMessage(reason, warning=True),
