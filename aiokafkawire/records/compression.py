@@ -1,6 +1,6 @@
 """Compression codecs of record batches, with a limit for the decompressed size.
 
-Decompression stops as soon as the output exceeds `max_bytes`, regardless of the size that the input declares.
+Decompression stops as soon as the output exceeds `max_bytes`, regardless of the declared size.
 Protocol source: the codec numbers are bits 0 to 2 of a batch's attributes.
 """
 
