@@ -355,7 +355,7 @@ class ConsumerSession(Session):
         return self.group is None and not isinstance(self.subscription, ManualAssignment)
 
     def _drop_if_deleted(self, partition: AssignedPartition) -> bool:
-        """Remove a partition that its topic has lacked for the timeout.
+        """Remove a partition that was missing in its topic's metadata for the timeout.
 
         Without topic ids this is how a topic recreated with fewer partitions is detected.
 

@@ -37,7 +37,7 @@ from aiokafkawire.producer.produce_request import (
 from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.producer.sender_interface import SendBatch
 from aiokafkawire.producer.topic_queues import TopicQueues
-from aiokafkawire.producer.transactions import TransactionManager, concurrent_backoff
+from aiokafkawire.producer.transactions import TransactionManager, concurrent_transactions_backoff
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
 from aiokafkawire.types import NodeId, TopicPartition
@@ -104,7 +104,7 @@ class BrokerSender:
         self._request_error: KafkaError | None = None
         self._stopping = False
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._concurrent_transactions_backoff = concurrent_backoff(self._backoff)
+        self._concurrent_transactions_backoff = concurrent_transactions_backoff(self._backoff)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
         self._acks = config.required_acks

@@ -191,7 +191,7 @@ class PartitionQueue:
         return head
 
     def take_head(self, closed: Batch | None = None) -> Batch:
-        """Move the next batch to `in_flight`; only once its `sendable_at` is reached.
+        """Move the next batch to `in_flight`, once the batch's `sendable_at` is reached.
 
         Args:
             closed: The batch, if `close_head` has just returned it.

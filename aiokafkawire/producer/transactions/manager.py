@@ -571,9 +571,9 @@ class TransactionManager:
         state = self.machine.state
         if isinstance(state, _TO_ABORT) and self._accumulator.incomplete:
             cause = state.error if isinstance(state, AbortableError) else None
-            raised = state.transaction.transaction_version is TransactionVersion.TV_2
+            bumps_epoch = state.transaction.transaction_version is TransactionVersion.TV_2
             self._accumulator.abort_transaction(
-                self._aborted_error(cause), in_flight=raised and isinstance(state, Aborting)
+                self._aborted_error(cause), in_flight=bumps_epoch and isinstance(state, Aborting)
             )
 
     # --- helpers ---
@@ -641,7 +641,7 @@ class TransactionManager:
     def _has_ended_since(
         self, call: type[CommitTransaction | AbortTransaction], *, committed: bool
     ) -> bool:
-        """Return True if an interrupted call for the same end has completed since."""
+        """Return True if the end that an interrupted call has begun is complete now."""
         state = self.machine.state
         if self._unfinished_call is not call or getattr(state, "committed", None) is not committed:
             return False

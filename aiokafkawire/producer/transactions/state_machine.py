@@ -91,7 +91,12 @@ from aiokafkawire.runtime import NEVER, copy_error
 from aiokafkawire.runtime.transitions import invalid_transition
 from aiokafkawire.types import ProducerIdAndEpoch
 
-__all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionStateMachine", "concurrent_backoff")
+__all__ = (
+    "CONCURRENT_BACKOFF_S",
+    "TRANSITIONS",
+    "TransactionStateMachine",
+    "concurrent_transactions_backoff",
+)
 
 CONCURRENT_BACKOFF_S = 0.02
 """First backoff in seconds while the previous transaction is still ending."""
@@ -111,7 +116,7 @@ _AWAITING_FLUSH = (Committing, Aborting, Detaching)
 _IN_TRANSITION = (Committing, Aborting, Detaching, Initialising)
 
 
-def concurrent_backoff(backoff: Backoff) -> Backoff:
+def concurrent_transactions_backoff(backoff: Backoff) -> Backoff:
     """Return the backoff for CONCURRENT_TRANSACTIONS."""
     return Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
 
@@ -135,7 +140,7 @@ class TransactionStateMachine:
         # Why the request is retried; `attempts` counts the failures.
         self.last_error: KafkaError | None = None
         self._backoff = backoff
-        self._concurrent_backoff = concurrent_backoff(backoff)
+        self._concurrent_transactions_backoff = concurrent_transactions_backoff(backoff)
         self._request: TransactionRequest | None = None
         self._in_flight = False
         # The request was sent and got no response, so the coordinator may have applied it.
@@ -265,7 +270,10 @@ class TransactionStateMachine:
             )
             concurrent = name == "CONCURRENT_TRANSACTIONS"
             self._retry_later(
-                error, now, rng, self._concurrent_backoff if concurrent else self._backoff
+                error,
+                now,
+                rng,
+                self._concurrent_transactions_backoff if concurrent else self._backoff,
             )
             return
         self._request, self.attempts, self._retry_at = None, 0, 0.0
