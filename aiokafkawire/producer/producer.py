@@ -199,7 +199,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, Buffer | None]] | None = None,
-        **unknown: Never,
     ) -> Delivery:
         """Append a record to the buffer and return its `Delivery`.
 
@@ -221,7 +220,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
                 (KIP-480, KIP-794).
             timestamp_ms: Milliseconds since 1970; defaults to the time of the call.
             headers: Pairs of name and bytes-like value or None (Kafka 0.11+).
-            **unknown: Not accepted. For arguments of other clients the error names the alternative.
 
         Raises:
             BufferFull: No space in the buffer within `max_block_ms`.
@@ -234,8 +232,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             ClientClosed: The producer is closed.
             KafkaError: The producer failed permanently.
         """
-        if unknown:
-            raise _unknown_argument_error(*unknown)
         lifecycle = self._lifecycle
         appender = (lifecycle.open_session or lifecycle.raise_not_running()).appender
         yield_budget = appender.yield_budget
@@ -610,13 +606,6 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
         topic_queues = await session.appender.wait_for_topic_queues(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in topic_queues.queues)
-
-
-def _unknown_argument_error(name: str, *_: str) -> TypeError:
-    text = f"Producer.send() got an unexpected keyword argument {name!r}"
-    if name in {"callback", "on_delivery"}:
-        text += ": await the Delivery that send() returns"
-    return TypeError(text)
 
 
 def _require_transaction_manager(sender: Sender) -> TransactionManager:

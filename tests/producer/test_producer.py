@@ -349,16 +349,6 @@ async def test_records_without_keys_fill_one_batch_after_the_other(
     assert 1 <= changes <= 12
 
 
-@pytest.mark.parametrize("name", ["on_delivery", "callback"])
-async def test_a_delivery_callback_is_refused_with_the_alternative(name: str, new_producer: New):
-    async with new_producer() as producer:
-        send: Any = producer.send
-        with pytest.raises(TypeError, match=rf"argument '{name}': await the Delivery"):
-            await send("t", b"v", **{name: print})
-        with pytest.raises(TypeError, match=r"unexpected keyword argument 'vlaue'$"):
-            await send("t", vlaue=b"v")
-
-
 @pytest.mark.parametrize("topic", ["bad topic!", "..", "b\xe9b\xe9"])
 async def test_an_invalid_topic_name_fails_without_a_request(
     topic: str, broker: Broker, new_producer: New
