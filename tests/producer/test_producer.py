@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
