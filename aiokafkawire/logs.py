@@ -117,7 +117,7 @@ def list_partitions(partitions: Collection[TopicPartition]) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, number in islice(partitions, MAX_LISTED):
         by_topic.setdefault(topic, []).append(number)
-    return _listed(by_topic, len(partitions))
+    return _format_by_topic(by_topic, len(partitions))
 
 
 def count_partitions(partitions: Collection[object]) -> str:
@@ -130,15 +130,15 @@ def list_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     by_topic: dict[str, list[str]] = {}
     for (topic, number), offset in islice(offsets.items(), MAX_LISTED):
         by_topic.setdefault(topic, []).append(f"{number}: {offset}")
-    return _listed(by_topic, len(offsets))
+    return _format_by_topic(by_topic, len(offsets))
 
 
-def _listed(by_topic: Mapping[str, Iterable[object]], count: int) -> str:
+def _format_by_topic(by_topic: Mapping[str, Iterable[object]], total_count: int) -> str:
     names = ", ".join(
         f"{topic} [{', '.join(map(str, entries))}]" for topic, entries in by_topic.items()
     )
-    if count > MAX_LISTED:
-        names += f" and {count - MAX_LISTED:,} more"
+    if total_count > MAX_LISTED:
+        names += f" and {total_count - MAX_LISTED:,} more"
     return names or "none"
 
 

@@ -221,7 +221,7 @@ class Broker(BaseClient[BrokerState]):
                 serve=connection_to(logs),
             )
             await self._bind_node(self._kafka07, self._kafka07_bind, state)
-        await self._wait_for_propagation(state)
+        await self._wait_for_metadata_propagation(state)
         return state
 
     def _cluster(self, node_ids: Sequence[int], store: Store) -> ClusterState:
@@ -395,7 +395,7 @@ class Broker(BaseClient[BrokerState]):
             )
         except ApiError as error:
             raise error_for(error.code, topic=name) from error
-        await self._wait_for_propagation(state)
+        await self._wait_for_metadata_propagation(state)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records.
@@ -408,20 +408,20 @@ class Broker(BaseClient[BrokerState]):
             cluster.delete_topic(cluster.topic(name))
         except ApiError as error:
             raise error_for(error.code, topic=name) from error
-        await self._wait_for_propagation(self._running)
+        await self._wait_for_metadata_propagation(self._running)
 
-    async def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of partitions of a topic to `count`.
+    async def add_partitions(self, topic: str, total_count: int) -> None:
+        """Raise the number of partitions of a topic to `total_count`.
 
         Raises:
             BrokerError: With the error code of the CreatePartitions API.
         """
         cluster = self._running.cluster
         try:
-            cluster.add_partitions(cluster.topic(topic), count)
+            cluster.add_partitions(cluster.topic(topic), total_count)
         except ApiError as error:
             raise error_for(error.code, topic=topic) from error
-        await self._wait_for_propagation(self._running)
+        await self._wait_for_metadata_propagation(self._running)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Raise the log start offset of a partition, as retention does.
@@ -518,17 +518,19 @@ class Broker(BaseClient[BrokerState]):
             InvalidOption: `as_of` is not a known release.
         """
         node = self._node(node_id)
-        other = None if as_of is None else resolve_release(as_of, replicate=self.options.replicate)
+        release = (
+            None if as_of is None else resolve_release(as_of, replicate=self.options.replicate)
+        )
         await self.kill(node_id)
         assert node.address is not None
-        if other is not None:
-            self._running.releases[node_id] = other
+        if release is not None:
+            self._running.releases[node_id] = release
         await self._bind_node(node, node.address, self._running)
         with self._running.coordinator_loader.coordinator_changes():
             self._register_node(node, self._running)
             if self._running.replication is None:
                 self._running.cluster.on_node_startup(node_id)
-        await self._wait_for_propagation(self._running)
+        await self._wait_for_metadata_propagation(self._running)
 
     def pause(self, node_id: int) -> None:
         """Make a node hang: it accepts connections and requests but does not respond.
@@ -670,7 +672,7 @@ class Broker(BaseClient[BrokerState]):
             raise ValueError(f"unknown node {node_id}; known nodes: {list(self._nodes)}")
         return node
 
-    async def _wait_for_propagation(self, state: BrokerState) -> None:
+    async def _wait_for_metadata_propagation(self, state: BrokerState) -> None:
         """Wait until every running node has learned of the change."""
         if state.replication is not None:
             await state.replication.wait_until_up_to_date(PROPAGATION_TIMEOUT_S)

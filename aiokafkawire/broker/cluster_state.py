@@ -467,13 +467,13 @@ class ClusterState:
         ]
 
     def _validate_assignments(
-        self, assignments: Mapping[int, Sequence[int]], first: int = 0
+        self, assignments: Mapping[int, Sequence[int]], first_partition: int = 0
     ) -> list[list[int]]:
-        indexes = range(first, first + len(assignments))
+        indexes = range(first_partition, first_partition + len(assignments))
         if sorted(assignments) != list(indexes):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partitions must be numbered from {first} without gaps",
+                f"partitions must be numbered from {first_partition} without gaps",
             )
         assigned = [list(assignments[index]) for index in indexes]
         for index, replicas in zip(indexes, assigned, strict=True):

@@ -186,7 +186,7 @@ class PartitionLog:
         """Remove the batch that holds `offset` and everything after it.
 
         Raises:
-            StorageError: A file could not be truncated; the log ends where the files end.
+            StorageError: A file could not be truncated. The log keeps what is left in the files.
         """
         before = self.end_offset
         try:

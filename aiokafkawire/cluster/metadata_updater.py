@@ -107,8 +107,8 @@ class MetadataUpdater:
         while True:
             try:
                 self._schedule.begin(clock.now())
-                address_timeout_s = NEXT_NODE_AFTER_S if attempt else FIRST_CONNECT_TIMEOUT_S
-                await self._refresh_from_bootstrap(deadline, failures, address_timeout_s)
+                connect_timeout_s = NEXT_NODE_AFTER_S if attempt else FIRST_CONNECT_TIMEOUT_S
+                await self._refresh_from_bootstrap(deadline, failures, connect_timeout_s)
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
@@ -342,31 +342,38 @@ class MetadataUpdater:
         self,
         deadline: float,
         failures: dict[Address, KafkaError],
-        address_timeout_s: float = NEXT_NODE_AFTER_S,
+        connect_timeout_s: float = NEXT_NODE_AFTER_S,
     ) -> None:
-        """Request metadata from each bootstrap address; `failures` are those of earlier rounds."""
+        """Request metadata from the bootstrap addresses in order, until one responds.
+
+        Args:
+            deadline: Limit for all attempts.
+            failures: Last failure of each address, also of earlier calls.
+            connect_timeout_s: Limit for the connection to one address. Less than
+                `NEXT_NODE_AFTER_S` in the first round, which soon reports that no address responds.
+        """
         now = self._runtime.clock.now
         servers = self._config.bootstrap_addresses
-        request_s = response_s = self._config.request_timeout_ms / 1_000
-        if len(servers) > 1 or address_timeout_s < NEXT_NODE_AFTER_S:
-            response_s = min(request_s, NEXT_NODE_AFTER_S)
+        request_timeout_s = response_timeout_s = self._config.request_timeout_ms / 1_000
+        if len(servers) > 1 or connect_timeout_s < NEXT_NODE_AFTER_S:
+            response_timeout_s = min(request_timeout_s, NEXT_NODE_AFTER_S)
         else:
-            address_timeout_s = request_s
+            connect_timeout_s = request_timeout_s
         for server in servers:
             address = Address(*server)
             client = self._broker_clients.for_address(address)
             wanted = self.topic_references.topics_to_request()
             request = metadata_request(wanted, allow_creation=self._may_create)
-            until = min(deadline, now() + min(address_timeout_s, request_s))
+            attempt_deadline = min(deadline, now() + min(connect_timeout_s, request_timeout_s))
             try:
-                await client.ready(ApiKey.METADATA, until)
-                until = min(deadline, now() + response_s)
-                response = await client.request(request, deadline=until)
+                await client.ready(ApiKey.METADATA, attempt_deadline)
+                attempt_deadline = min(deadline, now() + response_timeout_s)
+                response = await client.request(request, deadline=attempt_deadline)
                 self._apply_response(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
-                if isinstance(error, RequestTimedOut) and until < deadline:
+                if isinstance(error, RequestTimedOut) and attempt_deadline < deadline:
                     error.reason = "no response yet"
                 failures[address] = with_previous_reason(error, failures.get(address))
             else:

@@ -144,36 +144,36 @@ class Pinger:
         """
         if not timeout_ms >= 0:  # also false for NaN
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
-        call = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
+        ping = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:
             if topic is not None:
-                await self._ping_leaders(call, topic)
+                await self._ping_leaders(ping, topic)
             if group is not None:
-                await self._ping_coordinator(call, group)
+                await self._ping_coordinator(ping, group)
             if topic is None and group is None:
-                call.record(await self._first_response(call, _empty_metadata_request()))
+                ping.record(await self._first_response(ping, _empty_metadata_request()))
         finally:
-            call.cancel()
-        return PingResult(tuple(call.latencies_s), max(call.latencies_s.values()) * 1_000)
+            ping.cancel()
+        return PingResult(tuple(ping.latencies_s), max(ping.latencies_s.values()) * 1_000)
 
-    async def _ping_leaders(self, call: _Ping, topic: str) -> None:
+    async def _ping_leaders(self, ping: _Ping, topic: str) -> None:
         """Look up the leaders of a topic and ping each."""
         metadata = await self._first_response(
-            call, metadata_request((topic,), allow_creation=False)
+            ping, metadata_request((topic,), allow_creation=False)
         )
         snapshot = EMPTY_SNAPSHOT.with_response(metadata.result, (topic,)).snapshot
         led = _partitions_by_leader(snapshot, topic, metadata.name)
         attempts = {
-            node_id: self._start_at_node(call, snapshot.nodes[node_id], _empty_metadata_request())
+            node_id: self._start_at_node(ping, snapshot.nodes[node_id], _empty_metadata_request())
             for node_id in led
         }
-        await self._wait_done(call, list(attempts.values()))
+        await self._wait_done(ping, list(attempts.values()))
         errors: list[KafkaError] = []
         for node_id, attempt in attempts.items():
             if attempt.response is not None:
-                call.record(attempt)
+                ping.record(attempt)
             else:
-                error = call.error_of(attempt)
+                error = ping.error_of(attempt)
                 if isinstance(error, ClientClosed):
                     raise error
                 partitions = ", ".join(map(str, led[node_id]))
@@ -182,10 +182,10 @@ class Pinger:
         if errors:
             raise _merged_error(errors, topic)
 
-    async def _ping_coordinator(self, call: _Ping, group: str) -> None:
+    async def _ping_coordinator(self, ping: _Ping, group: str) -> None:
         """Find the coordinator of a group and verify that it coordinates the group."""
         request, min_version = find_coordinator_request(ToCoordinator(group))
-        attempt = await self._first_response(call, request, min_version)
+        attempt = await self._first_response(ping, request, min_version)
         coordinator = read_find_coordinator(attempt.result, group)
         context: dict[str, Any] = {"broker": attempt.name, "group": group}
         if coordinator.error_code != ErrorCode.NONE:
@@ -198,24 +198,24 @@ class Pinger:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, api="FindCoordinator", **context)
         node = NodeInfo(coordinator.node_id, address)
         verification = self._start_at_node(
-            call, node, _empty_offset_fetch_request(group), FIRST_WITH_GROUP_ERROR
+            ping, node, _empty_offset_fetch_request(group), FIRST_WITH_GROUP_ERROR
         )
-        await self._wait_done(call, [verification])
+        await self._wait_done(ping, [verification])
         if isinstance(verification.error, UnsupportedVersion):
-            verification = self._start_at_node(call, node, _empty_metadata_request())
-            await self._wait_done(call, [verification])
+            verification = self._start_at_node(ping, node, _empty_metadata_request())
+            await self._wait_done(ping, [verification])
         if verification.response is None:
-            failure = call.error_of(verification)
+            failure = ping.error_of(verification)
             failure.group = group
             raise failure
-        call.record(verification)
+        ping.record(verification)
         for code in error_codes(verification.response):
             raise error_for(code, api="OffsetFetch", broker=verification.name, group=group)
 
     # --- requests ---
 
     async def _first_response(
-        self, call: _Ping, message: Request[R] | VersionedRequest[R], min_version: int = 0
+        self, ping: _Ping, message: Request[R] | VersionedRequest[R], min_version: int = 0
     ) -> _Attempt[R]:
         """Send a request to one broker after the other; return the first successful attempt.
 
@@ -226,30 +226,30 @@ class Pinger:
         waiting = deque(self._candidates())
         now = self._runtime.clock.now
         next_at = now()
-        step_s = min(NEXT_BROKER_AFTER_S, (call.deadline - next_at) / (2 * len(waiting)))
+        step_s = min(NEXT_BROKER_AFTER_S, (ping.deadline - next_at) / (2 * len(waiting)))
         attempts: list[_Attempt[R]] = []
         while True:
             for attempt in attempts:
                 if attempt.response is not None:
                     return attempt
             ended = all(attempt.done for attempt in attempts)
-            if (ended and not waiting) or now() >= call.deadline:
-                raise _no_response_error(call, attempts)
+            if (ended and not waiting) or now() >= ping.deadline:
+                raise _no_response_error(ping, attempts)
             if waiting and (ended or now() >= next_at):
-                attempts.append(self._start(call, waiting.popleft(), message, min_version))
+                attempts.append(self._start(ping, waiting.popleft(), message, min_version))
                 next_at = now() + step_s
             else:
-                await call.changed.wait(min(next_at, call.deadline) if waiting else call.deadline)
+                await ping.changed.wait(min(next_at, ping.deadline) if waiting else ping.deadline)
 
-    async def _wait_done(self, call: _Ping, attempts: Sequence[_Attempt[Any]]) -> None:
+    async def _wait_done(self, ping: _Ping, attempts: Sequence[_Attempt[Any]]) -> None:
         """Wait until all attempts are done or the deadline comes."""
         while not all(attempt.done for attempt in attempts):
-            if not await call.changed.wait(call.deadline):
+            if not await ping.changed.wait(ping.deadline):
                 return
 
     def _start_at_node(
         self,
-        call: _Ping,
+        ping: _Ping,
         node: NodeInfo,
         message: Request[R] | VersionedRequest[R],
         min_version: int = 0,
@@ -263,29 +263,29 @@ class Pinger:
             client = self._broker_clients.for_node(known)
         else:
             client = self._broker_clients.for_address(node.address)
-        return self._start(call, client, message, min_version, node.node_id)
+        return self._start(ping, client, message, min_version, node.node_id)
 
     def _start(
         self,
-        call: _Ping,
+        ping: _Ping,
         client: BrokerClient,
         message: Request[R] | VersionedRequest[R],
         min_version: int = 0,
         node_id: NodeId | None = None,
     ) -> _Attempt[R]:
         attempt: _Attempt[R] = _Attempt(client, APIS[ApiKey(message.api_key)].name, node_id)
-        call.attempts.append(attempt)
+        ping.attempts.append(attempt)
         if not self._supervisor.is_running:
             attempt.error = ClientClosed("the client is closed")
             return attempt
         attempt.task = self._supervisor.spawn(
-            self._send, call, attempt, message, min_version, name=f"ping {client.name}"
+            self._send, ping, attempt, message, min_version, name=f"ping {client.name}"
         )
         return attempt
 
     async def _send(
         self,
-        call: _Ping,
+        ping: _Ping,
         attempt: _Attempt[R],
         message: Request[R] | VersionedRequest[R],
         min_version: int,
@@ -294,7 +294,7 @@ class Pinger:
         started_at = now()
         try:
             response = await attempt.client.probe(
-                message, deadline=call.deadline, min_version=min_version
+                message, deadline=ping.deadline, min_version=min_version
             )
             if isinstance(response, MetadataResponse) and response.error_code != ErrorCode.NONE:
                 raise error_for(response.error_code, api=attempt.api, broker=attempt.name)
@@ -309,7 +309,7 @@ class Pinger:
             attempt.error = ClientClosed("the client is closed")
             raise
         finally:
-            call.changed.set()
+            ping.changed.set()
 
     # --- brokers ---
 
@@ -387,16 +387,16 @@ def _merged_error(errors: Sequence[KafkaError], topic: str) -> KafkaError:
     return error
 
 
-def _no_response_error(call: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
+def _no_response_error(ping: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaError:
     """Return the error for a request without a response from any broker."""
-    errors = [call.error_of(attempt) for attempt in attempts]
+    errors = [ping.error_of(attempt) for attempt in attempts]
     for error in errors:
         if isinstance(error, ClientClosed | AuthenticationFailed):
             return error
     reasons = "; ".join(map(reason_with_broker, errors))
     # If all attempts failed before the deadline, the timeout is not the reason.
     timed_out = not errors or any(isinstance(error, RequestTimedOut) for error in errors)
-    within = f" within {call.timeout_ms:g} ms" if timed_out else ""
+    within = f" within {ping.timeout_ms:g} ms" if timed_out else ""
     return NoBrokerAvailable(
         f"no broker responded{within}" + (f": {reasons}" if reasons else ""),
         api=attempts[0].api if attempts else None,

@@ -169,11 +169,11 @@ def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
         raise InvalidOption(f"{name} must be a string, not {value!r:.80}")
     if not value and not may_be_empty:
         raise InvalidOption(f"{name} must not be empty; omit it for none")
-    if not _fits(value):
+    if not _is_encodable(value):
         raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
 
 
-def _fits(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     """Return True if a request can contain the text."""
     return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
         "\ud800" <= character <= "\udfff" for character in text

@@ -499,7 +499,7 @@ class Channel:
         if throttle_s:
             logger.log(
                 self._throttle_log.level(logging.INFO, None, now),
-                "Throttled by broker %s for %.3f s (quota of %s): no requests to it until then",
+                "Throttled by broker %s for %.3f s (quota for %s): no requests to it until then",
                 self.name,
                 throttle_s,
                 pending.api,

@@ -196,7 +196,7 @@ class Negotiation:
 def on_api_versions(
     negotiation: Negotiation, state: AwaitingApiVersions, event: ResponseReceived
 ) -> NegotiationAction:
-    """Read the versions, or send ApiVersions in a lower version."""
+    """Return the broker's versions, a retry of ApiVersions in a lower version, or the failure."""
     response = event.response
     assert isinstance(response, ApiVersionsResponse)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:

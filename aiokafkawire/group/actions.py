@@ -202,10 +202,14 @@ def back_off_rejoin(
 def retry_join(
     machine: MembershipMachine,
     state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
-    node: NodeId | None,
     now: float,
+    *,
+    node: NodeId | None,
 ) -> Outcome:
-    """Retry as the same member after a failed JoinGroup or SyncGroup."""
+    """Retry as the same member after a failed JoinGroup or SyncGroup.
+
+    `node` is the coordinator; if it is None, find the coordinator first.
+    """
     if not isinstance(state, states.CooperativeRejoin):
         return back_off_join(machine, join_identity(state), node, now)
     if state.pending_leave is not None:

@@ -73,7 +73,7 @@ def join_later(
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
-    return actions.retry_join(machine, state, state.node, now)
+    return actions.retry_join(machine, state, now, node=state.node)
 
 
 def on_unknown_server_error(
@@ -90,7 +90,7 @@ def on_unknown_server_error(
         return leaving.fail(
             machine, state, events.FatalErrorOccurred(event.request, event.error), now
         )
-    next_state, effects = actions.retry_join(machine, state, None, now)
+    next_state, effects = actions.retry_join(machine, state, now, node=None)
     if machine.unknown_server_errors > 1:
         return next_state, effects
     return next_state, (
@@ -156,7 +156,7 @@ def lower_session_timeout(
         f" retrying with {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
     )
     if isinstance(state, states.Rejoining):
-        next_state, effects = actions.retry_join(machine, state, state.node, now)
+        next_state, effects = actions.retry_join(machine, state, now, node=state.node)
     else:
         next_state, effects = actions.join(machine, state.node, state.identity)
     return next_state, (LogMessage(text), *effects)
@@ -276,7 +276,7 @@ def send_assignments(
     node = state.heartbeat.node
     if node is None:
         # The coordinator moved while the assignor ran, and the group may have changed.
-        return actions.retry_join(machine, state, None, now)
+        return actions.retry_join(machine, state, now, node=None)
     request = machine.new_request()
     send = SendSync(request, node, state.generation, event.assignments)
     if isinstance(state, states.Reassigning):
@@ -320,7 +320,7 @@ def reject_assignment(
             machine, state, events.ProtocolViolation(event.request, violation), now
         )
     machine.join_reason = "the assignment does not match the subscription"
-    next_state, effects = actions.retry_join(machine, state, state.heartbeat.node, now)
+    next_state, effects = actions.retry_join(machine, state, now, node=state.heartbeat.node)
     return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
 
 
@@ -419,18 +419,19 @@ def rejoin_later(
 ) -> Outcome:
     if event.request != state.request:
         return heartbeats.retry_heartbeat(machine, state, event, now)
-    return actions.retry_join(machine, state, state.heartbeat.node, now)
+    return actions.retry_join(machine, state, now, node=state.heartbeat.node)
 
 
-def rejoin_at_other_coordinator(
+def find_coordinator_and_rejoin(
     machine: MembershipMachine,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
+    """Find the coordinator and rejoin. After a failed heartbeat, only find the coordinator."""
     if event.request != state.request:
         return heartbeats.coordinator_lost(machine, state, event, now)
-    return actions.retry_join(machine, state, None, now)
+    return actions.retry_join(machine, state, now, node=None)
 
 
 def reset_and_rejoin(
@@ -462,6 +463,6 @@ def on_rebalance_in_progress(
     if event.request != state.request:
         return heartbeats.heartbeat_succeeded(machine, state, event, now)
     if state.attempt or isinstance(state, states.CooperativeRejoin):
-        return actions.retry_join(machine, state, state.heartbeat.node, now)
+        return actions.retry_join(machine, state, now, node=state.heartbeat.node)
     identity = actions.join_identity(state)
     return actions.join(machine, state.heartbeat.node, replace(identity, attempt=1))

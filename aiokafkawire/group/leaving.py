@@ -67,9 +67,10 @@ def retry_after_failure(
     return actions.close_or_join(machine, states.NextAction.JOIN)
 
 
-def begin_leave(
+def clear_subscription(
     machine: MembershipMachine, event: events.Unsubscribed | events.CloseRequested, now: float
 ) -> tuple[states.NextAction, float]:
+    """Return the action that follows the revocation, and the deadline of LeaveGroup."""
     machine.topics = ()
     if isinstance(event, events.CloseRequested):
         return states.NextAction.CLOSE, event.deadline
@@ -82,7 +83,7 @@ def leave_without_partitions(
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(machine, event, now)
+    next_action, deadline = clear_subscription(machine, event, now)
     identity = actions.join_identity(state)
     static = machine.settings.group_instance_id is not None
     if isinstance(state, states.Joining) and not identity.member_id and not static:
@@ -98,7 +99,7 @@ def revoke_and_leave(
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(machine, event, now)
+    next_action, deadline = clear_subscription(machine, event, now)
     if not state.assignment:
         return actions.leave(machine, state.generation.member_id, next_action, deadline, now)
     return actions.revoke(machine, state, state.assignment, next_action)
@@ -110,7 +111,7 @@ def leave_after_rebalance(
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = begin_leave(machine, event, now)
+    next_action, deadline = clear_subscription(machine, event, now)
     deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
     if state.pending_leave is not None:
         deadline = min(deadline, state.pending_leave.deadline)
@@ -125,7 +126,7 @@ def leave_after_revocation(
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, _ = begin_leave(machine, event, now)
+    next_action, _ = clear_subscription(machine, event, now)
     if state.next_action is states.NextAction.CLOSE:
         return state, ()
     return replace(state, next_action=next_action), ()

@@ -341,7 +341,7 @@ class GroupMember:
     def _perform(self, effect: MembershipEffect) -> None:
         match effect:
             case FindCoordinator(request):
-                self._start("find-coordinator", self._find_coordinator(request))
+                self._start("find-coordinator", self._coordinator_finder(request))
             case ForgetCoordinator(unresponsive_node):
                 self._cluster.mark_coordinator_unknown(self.group_id, CoordinatorType.GROUP)
                 if unresponsive_node is not None:
@@ -454,7 +454,7 @@ class GroupMember:
 
     # --- requests ---
 
-    def _find_coordinator(self, request: int) -> Callable[[], Awaitable[events.RequestCompleted]]:
+    def _coordinator_finder(self, request: int) -> Callable[[], Awaitable[events.RequestCompleted]]:
         deadline = self._clock.now() + self._config.request_timeout_ms / 1000
 
         async def find_coordinator() -> events.RequestCompleted:

@@ -151,9 +151,9 @@ class MembershipMachine:
 
 def _transitions(
     state_types: Iterable[type[states.MembershipState]],
-    rows: Mapping[type[events.MembershipEvent], Handler],
+    handlers: Mapping[type[events.MembershipEvent], Handler],
 ) -> dict[tuple[type[states.MembershipState], type[events.MembershipEvent]], Handler]:
-    return {(state, event): handler for state in state_types for event, handler in rows.items()}
+    return {(state, event): handler for state in state_types for event, handler in handlers.items()}
 
 
 TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipEvent]], Handler] = {
@@ -217,7 +217,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.HeartbeatSucceeded: heartbeats.heartbeat_succeeded,
             events.CoordinatorFound: heartbeats.coordinator_found,
             events.CoordinatorNotFound: heartbeats.coordinator_lost,
-            events.CoordinatorUnavailable: joining.rejoin_at_other_coordinator,
+            events.CoordinatorUnavailable: joining.find_coordinator_and_rejoin,
             events.CoordinatorLoadInProgress: joining.rejoin_later,
             events.RebalanceInProgress: joining.on_rebalance_in_progress,
             events.UnknownMemberId: joining.reset_and_rejoin,
@@ -285,7 +285,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.HeartbeatSucceeded: heartbeats.heartbeat_succeeded,
             events.CoordinatorFound: heartbeats.coordinator_found,
             events.CoordinatorNotFound: heartbeats.coordinator_lost,
-            events.CoordinatorUnavailable: joining.rejoin_at_other_coordinator,
+            events.CoordinatorUnavailable: joining.find_coordinator_and_rejoin,
             events.CoordinatorLoadInProgress: joining.rejoin_later,
             events.RebalanceInProgress: joining.on_rebalance_in_progress,
             events.UnknownMemberId: rebalancing.lose_and_rejoin,

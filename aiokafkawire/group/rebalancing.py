@@ -103,17 +103,21 @@ def revoked(
 def forget_member_id(
     machine: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
 ) -> Outcome:
-    """Complete the revocation, then join as a new member: the membership is lost."""
+    """Clear the lost membership; the member joins as a new one after the revocation.
+
+    Report all partitions that are not being revoked as lost.
+    """
     generation = replace(state.generation, member_id="", number=states.NO_GENERATION)
     heartbeat = states.HeartbeatState(state.heartbeat.node, None, NEVER, NEVER)
     to_revoke = set(state.to_revoke)
-    kept = tuple(tp for tp in state.assignment if tp not in to_revoke)
+    lost = tuple(tp for tp in state.assignment if tp not in to_revoke)
+    # Of the assignment, only the partitions whose revocation is in progress remain.
     next_state = replace(
         state, generation=generation, heartbeat=heartbeat, assignment=state.to_revoke, to_add=None
     )
-    if not kept:
+    if not lost:
         return next_state, ()
-    return next_state, (LosePartitions(kept, loss_reason(event)),)
+    return next_state, (LosePartitions(lost, loss_reason(event)),)
 
 
 def loss_reason(event: events.RequestCompleted) -> str:
@@ -191,7 +195,7 @@ def rejoin_at_new_coordinator(
     assert isinstance(next_state, states.Rejoining)
     if event.node == state.node:
         return next_state, ()
-    return actions.retry_join(machine, next_state, event.node, now)
+    return actions.retry_join(machine, next_state, now, node=event.node)
 
 
 def illegal_generation_while_rejoining(

@@ -166,7 +166,7 @@ class Kafka07Session(Session):
             )
 
     async def aclose(self) -> None:
-        """Close the connection; count produce requests that no later response confirmed as lost."""
+        """Close the connection; produce requests that no later response confirmed count as lost."""
         if self._connection is not None:
             await self._connection.aclose()
             self._discard_closed_connection()

@@ -98,8 +98,11 @@ def _references(piece: list[bytearray | mmap.mmap]) -> int:
     return sys.getrefcount(piece[0])
 
 
-def _can_reuse() -> bool:
-    """Return whether `_reuse` detects buffers that are still referenced."""
+def _detects_references() -> bool:
+    """Return True if `_reuse` detects buffers that are still referenced.
+
+    A slice of a view references the whole buffer.
+    """
     if not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     kept: deque[bytearray | mmap.mmap] = deque([bytearray(2)])
@@ -115,7 +118,7 @@ def _can_reuse() -> bool:
 
 _FREE_REFERENCES = _references([bytearray()]) if hasattr(sys, "getrefcount") else 0
 
-_CAN_REUSE = _can_reuse()
+_CAN_REUSE = _detects_references()
 """If False, every buffer is new: reusing a frame that is still read would corrupt records."""
 
 

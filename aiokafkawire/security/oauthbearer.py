@@ -74,7 +74,7 @@ class OAuthBearerClient(ClientMechanism):
 
     def _next(self, token: bytes) -> bytes | None:
         if self._refusal is not None:
-            # A broker that says yes after it has said no.
+            # The first token was the refusal. A broker must not send another one.
             raise AuthenticationFailed(f"OAUTHBEARER: the broker refused: {self._refusal}")
         if not token:
             return None

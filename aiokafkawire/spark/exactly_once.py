@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = (
     "CHECKSUM_MODULUS",
     "BatchPlan",
+    "CommittedBatchMarker",
     "CommittedTask",
     "EmptyTask",
     "Fingerprint",
-    "Marker",
     "PreparedTask",
     "SinkBatch",
     "TaskResult",
@@ -90,8 +90,11 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
-    """The last batch with committed rows of a task, and the fingerprint of these rows."""
+class CommittedBatchMarker:
+    """The last batch whose rows a task committed, and the fingerprint of these rows.
+
+    A task commits it as an offset with metadata, in the same transaction as the rows.
+    """
 
     query: str
     number: int
@@ -99,7 +102,7 @@ class Marker:
     checksum: int
 
     @classmethod
-    def for_batch(cls, batch: SinkBatch, fingerprint: Fingerprint) -> Marker:
+    def for_batch(cls, batch: SinkBatch, fingerprint: Fingerprint) -> CommittedBatchMarker:
         return cls(batch.query, batch.number, fingerprint.rows, fingerprint.checksum)
 
     @property
@@ -107,12 +110,12 @@ class Marker:
         return Fingerprint(self.rows, self.checksum)
 
     def to_offset(self) -> OffsetAndMetadata:
-        """Return the marker as an offset with metadata."""
+        """Encode the marker: the offset is the number of the batch, the rest is its metadata."""
         return _to_offset(self)
 
     @classmethod
-    def from_offset(cls, offset: OffsetAndMetadata | None) -> Marker | None:
-        """Read the result of `to_offset`.
+    def from_offset(cls, offset: OffsetAndMetadata | None) -> CommittedBatchMarker | None:
+        """Decode a committed offset that `to_offset` encoded; None if nothing is committed.
 
         Raises:
             KafkaError: Another application has committed the offset.
@@ -144,12 +147,12 @@ class BatchPlan:
     width: int
 
     def to_offset(self) -> OffsetAndMetadata:
-        """Return the plan as an offset with metadata."""
+        """Encode the plan: the offset is the number of the batch, the rest is its metadata."""
         return _to_offset(self)
 
     @classmethod
     def from_offset(cls, offset: OffsetAndMetadata | None) -> BatchPlan | None:
-        """Read the result of `to_offset`.
+        """Decode a committed offset that `to_offset` encoded; None if nothing is committed.
 
         Raises:
             KafkaError: Another application has committed the offset.
@@ -205,8 +208,8 @@ def task_slot(batch: SinkBatch, width: int, task: int) -> tuple[str, int]:
 
 
 def find_committed_marker(
-    batch: SinkBatch, plan: BatchPlan | None, marker: Marker | None
-) -> Marker | None:
+    batch: SinkBatch, plan: BatchPlan | None, marker: CommittedBatchMarker | None
+) -> CommittedBatchMarker | None:
     """Return the task's marker if its rows are committed, or None if it must write them.
 
     Args:
@@ -234,7 +237,9 @@ def find_committed_marker(
     return marker if marker is not None and marker.number == batch.number else None
 
 
-def verify_fingerprint(batch: SinkBatch, task: int, marker: Marker, actual: Fingerprint) -> None:
+def verify_fingerprint(
+    batch: SinkBatch, task: int, marker: CommittedBatchMarker, actual: Fingerprint
+) -> None:
     """Check that a committed task has the same rows in this run.
 
     Raises:
@@ -372,7 +377,7 @@ def _query_name(query: str) -> str:
     return f"the stream {query}" if query else "a batch query"
 
 
-def _to_offset(value: Marker | BatchPlan) -> OffsetAndMetadata:
+def _to_offset(value: CommittedBatchMarker | BatchPlan) -> OffsetAndMetadata:
     parts = asdict(value)
     return OffsetAndMetadata(parts.pop("number"), json.dumps(parts, separators=(",", ":")))
 

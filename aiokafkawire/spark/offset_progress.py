@@ -71,8 +71,9 @@ class OffsetProgress:
             self._delay = TriggerDelay(options.min_offsets_per_trigger, delay_s)
         self._initial_offset: Offsets | None = None
         self._fixed_end: PartitionOffsets | None = None
-        self._watched_ends: PartitionOffsets | None = None
-        self._watching_since = 0.0
+        self._idle_end_offsets: PartitionOffsets | None = None
+        """End offsets at which the consumer waits for new records; None for an active stream."""
+        self._idle_since = 0.0
         self._committed_offsets: PartitionOffsets = {}
         self.latest_offsets: PartitionOffsets = {}
         start_client(self._consumer)
@@ -150,39 +151,43 @@ class OffsetProgress:
 
     async def _latest_ends(self, start: PartitionOffsets) -> PartitionOffsets:
         """Return the end offsets; an idle stream waits up to `IDLE_POLL_MS` for new records."""
-        watched = (
-            self._watched_ends == start and time.monotonic() - self._watching_since < IDLE_REFRESH_S
+        is_idle = (
+            self._idle_end_offsets == start and time.monotonic() - self._idle_since < IDLE_REFRESH_S
         )
-        if watched and not await self._has_new_data() and await self._knows_topics(start):
+        if is_idle and not await self._must_fetch_ends() and await self._knows_topics(start):
             return start
         latest = await self._fetch_ends()
         if latest == start:
-            self._watch_ends(latest)
+            self._wait_at_end(latest)
         else:
-            self._watched_ends = None
+            self._idle_end_offsets = None
             self._consumer.assign()
         return latest
 
     async def _fetch_ends(self) -> PartitionOffsets:
         return await self._offset_reader.fetch_latest(await self._offset_reader.fetch_partitions())
 
-    def _watch_ends(self, ends: PartitionOffsets) -> None:
+    def _wait_at_end(self, ends: PartitionOffsets) -> None:
         """Start to fetch from these offsets, so that brokers respond to new records at once."""
-        self._watching_since = time.monotonic()
-        if self._watched_ends == ends:
+        self._idle_since = time.monotonic()
+        if self._idle_end_offsets == ends:
             return
-        self._watched_ends = dict(ends)
+        self._idle_end_offsets = dict(ends)
         self._consumer.assign(*ends)
         for tp, offset in ends.items():
             self._consumer.seek(tp, offset)
 
-    async def _has_new_data(self) -> bool:
+    async def _must_fetch_ends(self) -> bool:
+        """Return True if there are new records, or fetching them failed.
+
+        The records are dropped: the readers of the batch fetch them again.
+        """
         try:
             return bool(await self._consumer.getmany(timeout_ms=IDLE_POLL_MS, max_records=1))
         except KafkaError as error:
             # The log was truncated or the topic deleted; the next look-up of ends shows which.
             logger.debug("Looking up end offsets after a failed fetch: %r", error)
-            self._watched_ends = None
+            self._idle_end_offsets = None
             return True
 
     async def _knows_topics(self, partitions: PartitionOffsets) -> bool:

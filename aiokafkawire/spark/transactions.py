@@ -21,10 +21,10 @@ from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .clients import borrow_client
 from .exactly_once import (
     BatchPlan,
+    CommittedBatchMarker,
     CommittedTask,
     EmptyTask,
     Fingerprint,
-    Marker,
     PreparedTask,
     SinkBatch,
     TaskResult,
@@ -124,7 +124,7 @@ def _fetch_sink_state(
     batch: SinkBatch,
     task: int,
     plan: BatchPlan | None,
-) -> tuple[int, Marker | None]:
+) -> tuple[int, CommittedBatchMarker | None]:
     """Return the width of the sink, and the task's marker if its rows are committed.
 
     `plan` was fetched before earlier attempts were fenced. Its width is final. If there was none,
@@ -142,7 +142,9 @@ async def _send_marker(
 ) -> None:
     group, partition = task_slot(batch, width, task)
     marker = {
-        TopicPartition(batch.topic, partition): Marker.for_batch(batch, fingerprint).to_offset()
+        TopicPartition(batch.topic, partition): CommittedBatchMarker.for_batch(
+            batch, fingerprint
+        ).to_offset()
     }
     await producer.send_offsets_to_transaction(marker, GroupMetadata(group))
 
@@ -283,7 +285,7 @@ def _find_committed_tasks(
             if not isinstance(failed[result.task], ProducerFenced):
                 unknown.add(result.task)
         else:
-            if marker == Marker.for_batch(result.batch, result.fingerprint):
+            if marker == CommittedBatchMarker.for_batch(result.batch, result.fingerprint):
                 committed.add(result.task)
     return committed, unknown
 
@@ -301,9 +303,9 @@ def _fetch_marker(
     width: int,
     task: int,
     timeout_s: float | None = None,
-) -> Marker | None:
+) -> CommittedBatchMarker | None:
     slot = task_slot(batch, width, task)
-    return Marker.from_offset(_fetch_committed_offset(client, batch, slot, timeout_s))
+    return CommittedBatchMarker.from_offset(_fetch_committed_offset(client, batch, slot, timeout_s))
 
 
 def _fetch_committed_offset(

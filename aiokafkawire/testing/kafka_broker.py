@@ -37,8 +37,8 @@ CLOSE_TIMEOUT_S = 15.0
 T = TypeVar("T")
 
 
-class _Inside:
-    """Program of the thread: a broker, and calls from other threads."""
+class _BrokerLoop:
+    """Event loop of the thread: runs a broker, and calls from other threads."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -117,7 +117,7 @@ class KafkaBroker:
         )
         self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
         self._ready = threading.Event()
-        self._inside: _Inside | None = None
+        self._loop: _BrokerLoop | None = None
         self._waiting: set[Future[Any]] = set()
         self._failure: BaseException | None = None
         self._raised: list[BaseException] = []
@@ -149,9 +149,9 @@ class KafkaBroker:
             Exception: An exception of a function passed to `on`.
             TimeoutError: A function passed to `on` blocks the broker's thread.
         """
-        inside, self._inside = self._inside, None
-        if inside is not None:
-            inside.call(None)
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call(None)
             self._thread.join(CLOSE_TIMEOUT_S)
             if self._thread.is_alive():
                 raise TimeoutError(
@@ -191,10 +191,10 @@ class KafkaBroker:
 
     async def _serve(self) -> None:
         async with self._make() as broker:
-            self._inside = inside = _Inside(broker)
+            self._loop = loop = _BrokerLoop(broker)
             self._bootstrap_servers = broker.bootstrap_servers
             self._ready.set()
-            await inside.serve()
+            await loop.serve()
 
     def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a function in the broker's thread, or directly from a function passed to `on`."""
@@ -210,8 +210,8 @@ class KafkaBroker:
         """Await a coroutine in the broker's thread, with `waits_s` for its own timeout."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a function passed to on() cannot wait for the broker that calls it")
-        inside, future = self._inside, Future[T]()
-        if inside is None:
+        loop, future = self._loop, Future[T]()
+        if loop is None:
             raise ClientClosed("the embedded broker is not running")
 
         async def run() -> None:
@@ -225,7 +225,7 @@ class KafkaBroker:
 
         self._waiting.add(future)
         try:
-            inside.call(run)
+            loop.call(run)
             return future.result(waits_s + CALL_TIMEOUT_S)
         except CancelledError:
             raise ClientClosed("the embedded broker was closed during the call") from None
@@ -235,13 +235,13 @@ class KafkaBroker:
     @property
     def running(self) -> bool:
         """True between start and close."""
-        return self._inside is not None
+        return self._loop is not None
 
     @property
-    def _running(self) -> Broker:
-        if self._inside is None:
+    def _running_broker(self) -> Broker:
+        if self._loop is None:
             raise ClientClosed("the embedded broker is not running")
-        return self._inside.broker
+        return self._loop.broker
 
     def _raise(self) -> None:
         if self._raised:
@@ -263,52 +263,52 @@ class KafkaBroker:
         Raises:
             KafkaError: The broker has no `kafka07_port`.
         """
-        return self._call(lambda: self._running.kafka07_server)
+        return self._call(lambda: self._running_broker.kafka07_server)
 
     @property
     def nodes(self) -> Mapping[int, Address]:
         """Address of each node by node id, from 1, including stopped nodes."""
-        return self._call(lambda: self._running.nodes)
+        return self._call(lambda: self._running_broker.nodes)
 
     @property
     def live_nodes(self) -> tuple[int, ...]:
         """Ids of the nodes that are up."""
-        return self._call(lambda: self._running.live_nodes)
+        return self._call(lambda: self._running_broker.live_nodes)
 
     @property
     def controller_id(self) -> int:
         """Id of the controller that clients see in metadata."""
-        return self._call(lambda: self._running.controller_id)
+        return self._call(lambda: self._running_broker.controller_id)
 
     @property
     def cluster_id(self) -> str:
         """Id of the cluster that clients see in metadata."""
-        return self._call(lambda: self._running.cluster_id)
+        return self._call(lambda: self._running_broker.cluster_id)
 
     @property
     def topics(self) -> Mapping[str, int]:
         """Number of partitions of each topic."""
-        return self._call(lambda: self._running.topics)
+        return self._call(lambda: self._running_broker.topics)
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the node id of a partition's leader; -1 if no replica is up."""
-        return self._call(self._running.leader, topic, partition)
+        return self._call(self._running_broker.leader, topic, partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """Return the leader epoch of a partition, which rises with each leader change."""
-        return self._call(self._running.leader_epoch, topic, partition)
+        return self._call(self._running_broker.leader_epoch, topic, partition)
 
     def coordinator(self, group_id: str) -> int:
         """Return the node id of a group's coordinator; -1 if no node is up."""
-        return self._call(self._running.coordinator, group_id)
+        return self._call(self._running_broker.coordinator, group_id)
 
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
         """Return the in-sync replicas of a partition."""
-        return self._call(self._running.isr, topic, partition)
+        return self._call(self._running_broker.isr, topic, partition)
 
     def alone_in_sync(self, node_id: int) -> tuple[TopicPartition, ...]:
         """Return the partitions for which no other live node has all acknowledged records."""
-        return self._call(self._running.alone_in_sync, node_id)
+        return self._call(self._running_broker.alone_in_sync, node_id)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
         """Return the end offset of a partition.
@@ -321,7 +321,7 @@ class KafkaBroker:
         Returns:
             The offset; -1 without a leader, or without a log on the node.
         """
-        return self._call(self._running.end_offset, topic, partition, node=node)
+        return self._call(self._running_broker.end_offset, topic, partition, node=node)
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class KafkaBroker:
         if name is None:
             name = f"topic-{next(self._numbers)}"
         make = partial(
-            self._running.create_topic, name, partitions, replication_factor, configs=configs
+            self._running_broker.create_topic, name, partitions, replication_factor, configs=configs
         )
         self._await(make)
         return name
@@ -362,19 +362,19 @@ class KafkaBroker:
         Raises:
             BrokerError: The topic does not exist.
         """
-        self._await(partial(self._running.delete_topic, name))
+        self._await(partial(self._running_broker.delete_topic, name))
 
-    def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of partitions of a topic to `count`.
+    def add_partitions(self, topic: str, total_count: int) -> None:
+        """Raise the number of partitions of a topic to `total_count`.
 
         Raises:
             BrokerError: With the error code of the CreatePartitions API.
         """
-        self._await(partial(self._running.add_partitions, topic, count))
+        self._await(partial(self._running_broker.add_partitions, topic, total_count))
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Raise the log start offset of a partition, as retention does."""
-        self._call(self._running.delete_records, topic, partition, before_offset)
+        self._call(self._running_broker.delete_records, topic, partition, before_offset)
 
     # --- faults ------------------------------------------------------------------------------
 
@@ -396,7 +396,7 @@ class KafkaBroker:
         """
         if callable(action):
             action = self._guarded(action)
-        fault = self._call(self._running.on, api_key, action, node=node, times=times)
+        fault = self._call(self._running_broker.on, api_key, action, node=node, times=times)
         return BrokerFault(self, fault)
 
     def _guarded(self, function: Callable[[SeenRequest], Any]) -> Action:
@@ -417,7 +417,7 @@ class KafkaBroker:
 
     def clear_faults(self) -> None:
         """Remove every fault added with `on`."""
-        self._call(self._running.clear_faults)
+        self._call(self._running_broker.clear_faults)
 
     def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
         """Close the sockets of a node abruptly; other replicas take over its partitions.
@@ -426,11 +426,11 @@ class KafkaBroker:
             node_id: The node.
             lose_unsynced: Also lose records that are not synced to disk; only with `replicate`.
         """
-        self._await(partial(self._running.kill, node_id, lose_unsynced=lose_unsynced))
+        self._await(partial(self._running_broker.kill, node_id, lose_unsynced=lose_unsynced))
 
     def shut_down(self, node_id: int) -> None:
         """Stop a node by a controlled shutdown; with `replicate` its leaders move first."""
-        self._await(partial(self._running.shut_down, node_id))
+        self._await(partial(self._running_broker.shut_down, node_id))
 
     def restart(self, node_id: int, *, as_of: str | None = None) -> None:
         """Start a killed node on its port; kill it first if it is up.
@@ -439,15 +439,15 @@ class KafkaBroker:
             node_id: The node.
             as_of: Kafka release that the node emulates from now on. Default: the same as before.
         """
-        self._await(partial(self._running.restart, node_id, as_of=as_of))
+        self._await(partial(self._running_broker.restart, node_id, as_of=as_of))
 
     def pause(self, node_id: int) -> None:
         """Make a node hang: it accepts connections and requests but does not respond."""
-        self._call(self._running.pause, node_id)
+        self._call(self._running_broker.pause, node_id)
 
     def resume(self, node_id: int) -> None:
         """End a `pause` and handle the requests that arrived meanwhile."""
-        self._call(self._running.resume, node_id)
+        self._call(self._running_broker.resume, node_id)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Make another node the leader of a partition.
@@ -455,15 +455,15 @@ class KafkaBroker:
         Raises:
             ValueError: The node is down.
         """
-        self._call(self._running.move_leader, topic, partition, node_id)
+        self._call(self._running_broker.move_leader, topic, partition, node_id)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
         """Make another live node the coordinator of a group or transactional id."""
-        self._call(self._running.move_coordinator, key, node_id)
+        self._call(self._running_broker.move_coordinator, key, node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Truncate the log of a partition, as an unclean leader election does."""
-        self._call(self._running.truncate, topic, partition, offset)
+        self._call(self._running_broker.truncate, topic, partition, offset)
 
     def reset(self) -> None:
         """Remove all faults, restart stopped nodes and clear `requests`; topics and records stay.
@@ -471,7 +471,7 @@ class KafkaBroker:
         Raises:
             Exception: An exception of a function passed to `on`.
         """
-        broker = self._running
+        broker = self._running_broker
 
         async def heal() -> None:
             broker.clear_faults()
@@ -519,7 +519,7 @@ class KafkaBroker:
         """
         _may_block("wait_for_request")
         wait = partial(
-            self._running.wait_for_request,
+            self._running_broker.wait_for_request,
             api_key,
             count=count,
             node=node,
@@ -538,7 +538,9 @@ class KafkaBroker:
             RuntimeError: Called in an event loop, as for `wait_for_request`.
         """
         _may_block("wait_for_isr")
-        wait = partial(self._running.wait_for_isr, topic, partition, *nodes, timeout_s=timeout_s)
+        wait = partial(
+            self._running_broker.wait_for_isr, topic, partition, *nodes, timeout_s=timeout_s
+        )
         self._await(wait, timeout_s)
 
 
@@ -580,7 +582,7 @@ class SeenRequests:
         self._broker = broker
 
     def _all(self) -> list[SeenRequest]:
-        return self._broker._call(lambda: list(self._broker._running.requests))
+        return self._broker._call(lambda: list(self._broker._running_broker.requests))
 
     def __len__(self) -> int:
         return len(self._all())
@@ -593,11 +595,11 @@ class SeenRequests:
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
         """Return the requests of one API, optionally at one node."""
-        return self._broker._call(self._broker._running.requests.of, api_key, node=node)
+        return self._broker._call(self._broker._running_broker.requests.of, api_key, node=node)
 
     def clear(self) -> None:
         """Clear the log."""
-        self._broker._call(self._broker._running.requests.clear)
+        self._broker._call(self._broker._running_broker.requests.clear)
 
     def __repr__(self) -> str:
         return f"<SeenRequests {[seen.api_key.name for seen in self._all()]}>"

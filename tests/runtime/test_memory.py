@@ -167,7 +167,7 @@ def test_memory_is_reused_wherever_references_are_counted() -> None:
     assert memory._CAN_REUSE
     # The interpreter compiles code another way once it has run often.
     for _ in range(10_000):
-        assert memory._can_reuse()
+        assert memory._detects_references()
 
 
 def fresh_copy_of(module: ModuleType) -> Any:

@@ -11,10 +11,10 @@ from aiokafkawire.producer import DetachedTransaction
 from aiokafkawire.spark.exactly_once import (
     CHECKSUM_MODULUS,
     BatchPlan,
+    CommittedBatchMarker,
     CommittedTask,
     EmptyTask,
     Fingerprint,
-    Marker,
     PreparedTask,
     SinkBatch,
     TaskResult,
@@ -45,20 +45,20 @@ def planned(*results: TaskResult) -> BatchPlan:
 
 
 def test_markers_and_plans_come_back_from_their_offsets():
-    marker = Marker.for_batch(BATCH, ROWS)
+    marker = CommittedBatchMarker.for_batch(BATCH, ROWS)
     offset = marker.to_offset()
     assert offset.offset == 7
-    assert Marker.from_offset(offset) == marker
+    assert CommittedBatchMarker.from_offset(offset) == marker
     plan = planned(opened(0), opened(1))
     assert BatchPlan.from_offset(plan.to_offset()) == plan
-    assert Marker.from_offset(None) is BatchPlan.from_offset(None) is None
+    assert CommittedBatchMarker.from_offset(None) is BatchPlan.from_offset(None) is None
     # Brokers accept 4,096 bytes of metadata by default.
     assert max(len(what.to_offset().metadata) for what in (marker, plan)) < 400
 
 
 @pytest.mark.parametrize("metadata", ["", "{", "[]", "7", '{"query":"q"}', '{"a":1}'])
 def test_an_offset_of_another_application_is_refused(metadata):
-    for kind in (Marker, BatchPlan):
+    for kind in (CommittedBatchMarker, BatchPlan):
         with pytest.raises(KafkaError, match=r"another application.*set txnAppId"):
             kind.from_offset(OffsetAndMetadata(1, metadata))
 
@@ -91,18 +91,18 @@ def test_fingerprints_do_not_hang_on_the_order():
 
 @pytest.mark.parametrize(("number", "expected"), [(None, None), (6, None), (7, 7)])
 def test_a_task_is_written_unless_its_marker_stands_at_the_batch(number, expected):
-    marker = None if number is None else Marker("q1", number, 10, 99)
+    marker = None if number is None else CommittedBatchMarker("q1", number, 10, 99)
     found = find_committed_marker(BATCH, None, marker)
     assert (found and found.number) == expected
 
 
 def test_neither_another_query_nor_an_earlier_batch_writes():
     plan = planned(opened(0))
-    for known in (Marker("q2", 1, 0, 0), replace(plan, query="", number=1)):
+    for known in (CommittedBatchMarker("q2", 1, 0, 0), replace(plan, query="", number=1)):
         given = (known, None) if isinstance(known, BatchPlan) else (None, known)
         with pytest.raises(KafkaError, match=r"belongs to .*, not to the stream q1"):
             find_committed_marker(BATCH, *given)
-    for known in (Marker("q1", 8, 0, 0), replace(plan, number=8)):
+    for known in (CommittedBatchMarker("q1", 8, 0, 0), replace(plan, number=8)):
         given = (known, None) if isinstance(known, BatchPlan) else (None, known)
         with pytest.raises(
             KafkaError, match="older than batch 8, which the sink has already written"
@@ -112,7 +112,7 @@ def test_neither_another_query_nor_an_earlier_batch_writes():
 
 @pytest.mark.parametrize("found", [Fingerprint(11, 99), Fingerprint(10, 98)])
 def test_a_committed_task_must_have_the_same_rows_again(found):
-    marker = Marker.for_batch(BATCH, ROWS)
+    marker = CommittedBatchMarker.for_batch(BATCH, ROWS)
     verify_fingerprint(BATCH, 3, marker, ROWS)
     with pytest.raises(KafkaError, match=r"task 3 of batch 7 .* is committed with 10 rows"):
         verify_fingerprint(BATCH, 3, marker, found)
@@ -162,7 +162,7 @@ def test_every_row_is_committed_once_after_any_failure():
     """All runs of three tasks that die after some ends, each followed by one that ends all."""
     rows = {0: Fingerprint(1, 1), 1: Fingerprint(2, 2), 2: Fingerprint(3, 3)}
     for ended, changed in product(([], [0], [0, 1], [0, 2], [0, 1, 2]), (False, True)):
-        markers = {task: Marker.for_batch(BATCH, rows[task]) for task in ended}
+        markers = {task: CommittedBatchMarker.for_batch(BATCH, rows[task]) for task in ended}
         known = planned(*(opened(task, rows[task]) for task in rows))
         # Another plan: all rows are in one task now.
         again = {1: Fingerprint(6, 6)} if changed else rows

@@ -43,7 +43,7 @@ async def handle(
     return _response(
         request,
         context.version,
-        lambda transaction: _get_error(context, transaction, context.version),
+        lambda transaction: _error_getter(context, transaction, context.version),
     )
 
 
@@ -56,25 +56,26 @@ def error_response(
 def _response(
     request: AddPartitionsToTxnRequest,
     version: int,
-    get_error: Callable[[AddPartitionsToTxnTransaction], GetError],
+    error_getter: Callable[[AddPartitionsToTxnTransaction], GetError],
 ) -> AddPartitionsToTxnResponse:
     if version >= FIRST_BATCHED_VERSION:
         results = [
             AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id,
-                topic_results=_results(each.topics, get_error(each)),
+                topic_results=_results(each.topics, error_getter(each)),
             )
             for each in request.transactions
         ]
         return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_transaction=results)
-    only = AddPartitionsToTxnTransaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
     return AddPartitionsToTxnResponse(
-        throttle_time_ms=0, results_by_topic_v3_and_below=_results(only.topics, get_error(only))
+        throttle_time_ms=0,
+        results_by_topic_v3_and_below=_results(transaction.topics, error_getter(transaction)),
     )
 
 
@@ -95,7 +96,7 @@ def _results(
     ]
 
 
-def _get_error(
+def _error_getter(
     context: RequestContext, requested: AddPartitionsToTxnTransaction, version: int
 ) -> GetError:
     """Handle one transaction; return a function with the error of each partition."""

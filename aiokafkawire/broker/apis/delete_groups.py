@@ -37,7 +37,7 @@ def error_response(request: DeleteGroupsRequest, version: int, code: int) -> Del
 
 def _deleted(context: RequestContext, group_id: str) -> ErrorCode:
     try:
-        check_coordinator(context, group_id, named=False)
+        check_coordinator(context, group_id, allow_empty_id=True)
         code = context.state.group_coordinator.delete(group_id)
         if not code:
             context.state.transaction_coordinator.delete_offsets(group_id)

@@ -43,7 +43,7 @@ def error_response(
 
 def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     try:
-        check_coordinator(context, group_id, named=False)
+        check_coordinator(context, group_id, allow_empty_id=True)
     except ApiError as error:
         return _group_without_details(group_id, error.code)
     group = context.state.group_coordinator.get(group_id)

@@ -14,9 +14,11 @@ from aiokafkawire.wire import ErrorCode
 __all__ = ("await_reply", "check_commit", "check_coordinator", "handle_immediate")
 
 
-def check_coordinator(context: RequestContext, group_id: str, *, named: bool = True) -> None:
-    """Raise `ApiError` unless this node coordinates the group; `named` excludes the id ""."""
-    if named and not group_id:
+def check_coordinator(
+    context: RequestContext, group_id: str, *, allow_empty_id: bool = False
+) -> None:
+    """Raise `ApiError` if this node does not coordinate the group, or its id is empty."""
+    if not group_id and not allow_empty_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     context.check_coordinator(group_id)
 

@@ -88,7 +88,7 @@ def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommit
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, named=False)
+    check_coordinator(context, request.group_id, allow_empty_id=True)
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Future[Result] = Future()

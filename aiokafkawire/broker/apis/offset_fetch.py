@@ -31,8 +31,8 @@ FIRST_GROUPS_VERSION = 8
 FIRST_ID_VERSION = 10
 
 NOTHING = CommittedOffset(-1, -1, "")
-Unstable = AbstractSet[TopicPartition]
-"""Partitions with an offset in an open transaction."""
+UnstablePartitions = AbstractSet[TopicPartition]
+"""Partitions with an offset commit in an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,22 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
     if context.version >= FIRST_GROUPS_VERSION:
         return OffsetFetchResponse(
             groups=[
-                _group(context, group, _unstable(context, request, group.group_id))
+                _group_response(
+                    context, group, _unstable_partitions(context, request, group.group_id)
+                )
                 for group in request.groups
             ]
         )
     if context.version > 0:
         try:
-            check_coordinator(context, request.group_id, named=False)
+            check_coordinator(context, request.group_id, allow_empty_id=True)
         except ApiError as error:
             return error_response(request, context.version, error.code)
     elif not context.release.has_zookeeper:
         return error_response(request, context.version, ErrorCode.UNSUPPORTED_VERSION)
     storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
     offsets = context.state.group_coordinator.offsets.committed(request.group_id, storage)
-    unstable = _unstable(context, request, request.group_id)
+    unstable = _unstable_partitions(context, request, request.group_id)
     requested = (
         _everything(context, offsets)
         if request.topics is None
@@ -113,8 +115,10 @@ def error_response(request: OffsetFetchRequest, version: int, code: int) -> Offs
     )
 
 
-def _unstable(context: RequestContext, request: OffsetFetchRequest, group_id: str) -> Unstable:
-    """Return the unstable partitions, for a client that requires stable offsets (KIP-447)."""
+def _unstable_partitions(
+    context: RequestContext, request: OffsetFetchRequest, group_id: str
+) -> UnstablePartitions:
+    """Return the partitions with a pending transactional commit, if `require_stable` (KIP-447)."""
     return (
         context.state.transaction_coordinator.unstable_partitions(group_id)
         if request.require_stable
@@ -127,7 +131,7 @@ def _partition(
     topic: _RequestedTopic,
     index: int,
     offsets: Mapping[TopicPartition, CommittedOffset],
-    unstable: Unstable,
+    unstable: UnstablePartitions,
 ) -> OffsetFetchResponsePartition:
     tp = TopicPartition(topic.name or "", index)
     if tp in unstable:
@@ -148,11 +152,11 @@ def _partition(
     )
 
 
-def _group(
-    context: RequestContext, group: OffsetFetchRequestGroup, unstable: Unstable
+def _group_response(
+    context: RequestContext, group: OffsetFetchRequestGroup, unstable: UnstablePartitions
 ) -> OffsetFetchResponseGroup:
     try:
-        check_coordinator(context, group.group_id, named=False)
+        check_coordinator(context, group.group_id, allow_empty_id=True)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
     offsets = context.state.group_coordinator.offsets.committed(group.group_id)
@@ -175,7 +179,7 @@ def _group_partition(
     topic: _RequestedTopic,
     index: int,
     offsets: Mapping[TopicPartition, CommittedOffset],
-    unstable: Unstable,
+    unstable: UnstablePartitions,
 ) -> OffsetFetchResponsePartitions:
     tp = TopicPartition(topic.name or "", index)
     if tp in unstable:

@@ -177,7 +177,7 @@ def _append(
         if batch.is_transactional:
             verify_transaction(context, request.transactional_id, partition, batch)
     append_time = now_ms if topic.uses_log_append_time else None
-    duplicate = _check_sequences(partition.log, batches)
+    duplicate = _find_duplicate(partition.log, batches)
     log = partition.log
     if duplicate is not None:
         base_offset = duplicate.first_offset
@@ -284,7 +284,12 @@ def _check_keys(batch: BatchView, max_bytes: int) -> None:
             )
 
 
-def _check_sequences(log: PartitionLog, batches: list[BatchView]) -> SequencedBatch | None:
+def _find_duplicate(log: PartitionLog, batches: list[BatchView]) -> SequencedBatch | None:
+    """Return the stored batch that a retried batch duplicates, or None.
+
+    Raises `ApiError` if the sequence number is out of order. A request of an idempotent producer
+    has one batch per partition.
+    """
     if len(batches) != 1:
         return None
     batch = sequenced_batch(batches[0])

@@ -92,7 +92,7 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
 
 
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, named=False)
+    check_coordinator(context, request.group_id, allow_empty_id=True)
     reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,

@@ -126,7 +126,7 @@ class TransactionCoordinator:
             or self._clock.wall_ms() < transaction.updated_ms + self._expiration_ms
         ):
             return transaction
-        return None if self._expire(transaction) else transaction
+        return None if self._try_expire(transaction) else transaction
 
     def list_all(self) -> Iterator[TransactionMetadata]:
         """Yield the transactional ids that have not expired."""
@@ -136,8 +136,8 @@ class TransactionCoordinator:
             if (transaction := self.get(name)) is not None
         )
 
-    def _expire(self, transaction: TransactionMetadata) -> bool:
-        """Delete a transactional id unless it is in use."""
+    def _try_expire(self, transaction: TransactionMetadata) -> bool:
+        """Delete a transactional id unless it is in use; return True if it was deleted."""
         self._handle(transaction, ExpireTransactionalId())
         if transaction.state is not TransactionState.DEAD:
             return False
@@ -325,7 +325,7 @@ class TransactionCoordinator:
         if len(self._transactions) < MAX_TRANSACTIONAL_IDS:
             return
         for transaction in sorted(self, key=lambda each: each.updated_ms):
-            if self._expire(transaction):
+            if self._try_expire(transaction):
                 return
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
 

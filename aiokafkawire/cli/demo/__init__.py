@@ -1,6 +1,6 @@
 """`aiokafkawire demo`: a cluster, a producer, a group of workers, and failures half way.
 
 `inputs` reads the lines and counts their words without Kafka; `cluster` and `worker` run as
-separate processes, which `children` manages; `results` is the workers' store; `play` runs the demo,
-`view` shows it, `verdict` compares the counts.
+separate processes, which `children` manages; `results` is the workers' store; `demo_run` runs the
+demo, `view` shows it, `verdict` compares the counts.
 """

@@ -14,8 +14,8 @@ import click
 
 from aiokafkawire.cli.common_options import backend_option
 from aiokafkawire.cli.demo.children import Children
+from aiokafkawire.cli.demo.demo_run import DemoRun, DemoSettings
 from aiokafkawire.cli.demo.inputs import default_files, find_files
-from aiokafkawire.cli.demo.play import DemoSettings, Play
 from aiokafkawire.cli.demo.verdict import Verdict
 from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
 from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed
@@ -67,41 +67,39 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         shutil.rmtree(folder, ignore_errors=True)
         console.show_cursor()
 
-    performances: list[Play] = []
+    demo_runs: list[DemoRun] = []
     verdicts: list[Verdict] = []
 
     def last_resort() -> None:
         clear_up()
-        report_interruption(performances)
+        report_interruption(demo_runs)
 
     interruption.before_exit.append(last_resort)
 
-    async def play(_: Interruption) -> None:
+    async def run_demo(_: Interruption) -> None:
         moving = console.is_terminal and not plain
         view: View = LiveView(console) if moving else PlainView(console)
         with view:
             settings = DemoSettings(files, brokers or None, backend, folder)
-            performances.append(Play(settings, children, view))
-            verdicts.append(await performances[0].perform())
+            demo_runs.append(DemoRun(settings, children, view))
+            verdicts.append(await demo_runs[0].run())
 
     try:
-        run_command(play, backend=backend, interruption=interruption)
+        run_command(run_demo, backend=backend, interruption=interruption)
     finally:
         children.reap_all()
         clear_up()
         if interruption.happened:
-            report_interruption(performances)
+            report_interruption(demo_runs)
     (verdict,) = verdicts
-    console.print(verdict_table(performances[0].truth, verdict))
+    console.print(verdict_table(demo_runs[0].truth, verdict))
     print(verdict.last_line, flush=True)
     return OK if verdict.good else FAILED
 
 
-def report_interruption(performances: Sequence[Play]) -> None:
+def report_interruption(demo_runs: Sequence[DemoRun]) -> None:
     """Report on stderr what remains after a signal. Takes no locks: signal handlers call it."""
-    left = next((play.left_behind for play in performances if play.left_behind), None)
-    text = (
-        "topics and files of the demo are removed" if left is None else f"{left} may not be deleted"
-    )
+    left = next((each.left_behind for each in demo_runs if each.left_behind), None)
+    text = "topics and files of the demo are removed" if left is None else f"{left} may remain"
     with contextlib.suppress(OSError):
         os.write(STDERR, f"aiokafkawire: interrupted; {text}\n".encode())

@@ -1,4 +1,4 @@
-"""Visible state of the demo: plain values that `play` changes and `view` shows."""
+"""Visible state of the demo: plain values that `demo_run` changes and `view` shows."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class OffsetsSource(Protocol):
 def validate_offsets(
     offsets_by_partition: Mapping[Any, Any], group: GroupMetadata
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets in their full form.
+    """Return all offsets as `OffsetAndMetadata`.
 
     Raises:
         TypeError: A key or value has the wrong type.
@@ -51,8 +51,8 @@ def validate_offsets(
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in offsets_by_partition.items():
-        number = isinstance(value, int) and not isinstance(value, bool)
-        offset = OffsetAndMetadata(value) if number else value
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        offset = OffsetAndMetadata(value) if is_number else value
         if not isinstance(offset, OffsetAndMetadata):
             raise TypeError(f"an offset must be an int or OffsetAndMetadata, not {value!r:.80}")
         if offset.offset < 0:

@@ -165,7 +165,7 @@ class TransactionManager:
     def start(self, supervisor: Supervisor) -> None:
         """Start the background tasks."""
         supervisor.spawn(self._send_requests, name="transactions")
-        supervisor.spawn(self._run_buffer_task, name="records of transactions")
+        supervisor.spawn(self._flush_or_abort_records, name="transaction records")
 
     # --- calls ---
 
@@ -273,7 +273,10 @@ class TransactionManager:
             raise self._aborted_error(None)
 
     async def detach(self) -> DetachedTransaction:
-        """Send all buffered records, leave the transaction open; a second call returns the same."""
+        """Send all buffered records and return the open transaction, which another process can end.
+
+        A second call returns the same transaction.
+        """
         self._handle(DetachTransaction())
         if self.machine.transaction is not None:
             self.machine.transaction.end_requested = True
@@ -533,8 +536,11 @@ class TransactionManager:
             self._accumulator.resume_sequences()
         return self._accumulator.has_sequence_gap
 
-    async def _run_buffer_task(self) -> None:
-        """Update the buffer while the other task waits for responses, and wake expired callers."""
+    async def _flush_or_abort_records(self) -> None:
+        """Flush the records of a commit and drop those of an abort; wake callers at a deadline.
+
+        Runs beside `_send_requests`, which waits for responses.
+        """
         while True:
             self._update_buffer()
             now = self._now()

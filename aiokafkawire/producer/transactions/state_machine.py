@@ -71,7 +71,6 @@ from aiokafkawire.producer.transactions.transitions import (
     complete_unstarted_abort,
     complete_unstarted_commit,
     detach,
-    fail_abort,
     fail_on_epoch_bump,
     fail_on_record,
     fail_on_request,
@@ -82,6 +81,7 @@ from aiokafkawire.producer.transactions.transitions import (
     note_partitions_added,
     note_records_sent,
     note_request_failed,
+    on_request_failed_while_aborting,
     request_producer_id,
     require_epoch_bump,
     set_producer_id,
@@ -363,14 +363,14 @@ class TransactionStateMachine:
         )
 
     def after_abort(
-        self, transaction: Transaction, identity: ProducerIdAndEpoch | None
+        self, transaction: Transaction, *, new_identity: ProducerIdAndEpoch | None = None
     ) -> TransactionState:
-        """Return the state after an abort; `identity` is the coordinator's new one."""
+        """Return the state after an abort; `new_identity` is that of the coordinator's response."""
         self.aborted += 1
         transaction.committed = False
         transaction_version = transaction.transaction_version
-        if identity is not None:
-            return Ready(identity, transaction_version, committed=False)
+        if new_identity is not None:
+            return Ready(new_identity, transaction_version, committed=False)
         if not transaction.epoch_bump_required:
             return Ready(transaction.identity, transaction_version, committed=False)
         if self.can_bump_epoch:
@@ -480,7 +480,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (Aborting, TxnEnded): complete_abort,
     **_rows(_OPEN, (TxnRequestFailed,), fail_on_request),
     (AbortableError, TxnRequestFailed): note_request_failed,
-    (Aborting, TxnRequestFailed): fail_abort,
+    (Aborting, TxnRequestFailed): on_request_failed_while_aborting,
     # other events
     (Committing, Flushed): complete_unstarted_commit,
     (Aborting, Flushed): complete_unstarted_abort,

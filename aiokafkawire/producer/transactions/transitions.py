@@ -59,7 +59,6 @@ __all__ = (
     "complete_unstarted_abort",
     "complete_unstarted_commit",
     "detach",
-    "fail_abort",
     "fail_on_epoch_bump",
     "fail_on_record",
     "fail_on_request",
@@ -70,6 +69,7 @@ __all__ = (
     "note_partitions_added",
     "note_records_sent",
     "note_request_failed",
+    "on_request_failed_while_aborting",
     "request_producer_id",
     "require_epoch_bump",
     "set_producer_id",
@@ -284,7 +284,7 @@ def complete_abort(
 ) -> TransactionState:
     if event.identity is None and state.transaction.transaction_version is TransactionVersion.TV_2:
         state.transaction.epoch_bump_required = True
-    return machine.after_abort(state.transaction, event.identity)
+    return machine.after_abort(state.transaction, new_identity=event.identity)
 
 
 def complete_unstarted_abort(
@@ -294,7 +294,7 @@ def complete_unstarted_abort(
     transaction.epoch_bump_required = transaction.epoch_bump_required or event.sequence_gap
     if transaction.started and not transaction.skip_end_txn:
         return state
-    return machine.after_abort(transaction, None)
+    return machine.after_abort(transaction)
 
 
 def complete_detach(
@@ -328,15 +328,15 @@ def note_request_failed(
     return state
 
 
-def fail_abort(
+def on_request_failed_while_aborting(
     machine: TransactionStateMachine, state: Aborting, event: TxnRequestFailed, now: float
 ) -> TransactionState:
     _note_failed_request(state.transaction, event)
     if event.kind is RequestKind.END_TXN:
-        # The coordinator cannot end it: a new epoch aborts what is open.
+        # The coordinator refused EndTxn. InitProducerId bumps the epoch and aborts the transaction.
         state.transaction.epoch_bump_required = True
         state.transaction.abort_failure = event.error
-        return machine.after_abort(state.transaction, None)
+        return machine.after_abort(state.transaction)
     return state
 
 

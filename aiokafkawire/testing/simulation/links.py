@@ -50,11 +50,11 @@ class NetworkOptions:
 class Link:
     """One direction between a host and a port, shared by all their connections."""
 
-    __slots__ = ("_free_at", "_rng", "cut", "options")
+    __slots__ = ("_free_at", "_rng", "options", "severed")
 
     def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
         self.options = options
-        self.cut = False
+        self.severed = False
         self._rng = rng
         self._free_at = 0.0
 
@@ -117,23 +117,23 @@ class Links:
             link = self._links[sender, receiver] = Link(
                 self._options, self._rng(f"{sender} to {receiver}")
             )
-            self._arrange(sender, receiver, link)
+            self._configure(sender, receiver, link)
         return link
 
-    def _arrange(self, sender: str, receiver: str, link: Link) -> None:
-        pairs = _pairs(sender, receiver)
+    def _configure(self, sender: str, receiver: str, link: Link) -> None:
+        pairs = _matching_pairs(sender, receiver)
         link.options = next(
             (self._custom_options[pair] for pair in pairs if pair in self._custom_options),
             self._options,
         )
-        link.cut = any(
+        link.severed = any(
             pair in self._severed or pair[0] in self._down or pair[1] in self._down
             for pair in pairs
         )
 
-    def _rearrange(self) -> None:
+    def _configure_all(self) -> None:
         for (sender, receiver), link in self._links.items():
-            self._arrange(sender, receiver, link)
+            self._configure(sender, receiver, link)
 
     def set_options(self, one: str, other: str, options: NetworkOptions | None) -> None:
         for pair in ((one, other), (other, one)):
@@ -141,33 +141,33 @@ class Links:
                 self._custom_options.pop(pair, None)
             else:
                 self._custom_options[pair] = options
-        self._rearrange()
+        self._configure_all()
 
     def sever(self, sender: str, receiver: str) -> None:
         self._severed[sender, receiver] = None
-        self._rearrange()
+        self._configure_all()
 
     def heal(self, sender: str, receiver: str) -> None:
         self._severed.pop((sender, receiver), None)
-        self._rearrange()
+        self._configure_all()
 
     def lose(self, end: str) -> None:
         """Take an end down."""
         self._down[end] = None
-        self._rearrange()
+        self._configure_all()
 
     def restore(self, end: str) -> None:
         self._down.pop(end, None)
-        self._rearrange()
+        self._configure_all()
 
     def heal_all(self) -> None:
         self._custom_options.clear()
         self._severed.clear()
         self._down.clear()
-        self._rearrange()
+        self._configure_all()
 
 
-def _pairs(one: str, other: str) -> list[tuple[str, str]]:
+def _matching_pairs(one: str, other: str) -> list[tuple[str, str]]:
     """Return the pairs that apply to two ends, ports before hosts."""
     return [(a, b) for a in _names(one) for b in _names(other)]
 

@@ -113,7 +113,7 @@ class Network:
         return [Address(host, port) for host in await self._names.resolve_name(name)]
 
     async def _open(self, *links: Link) -> None:
-        while any(link.cut for link in links):
+        while any(link.severed for link in links):
             await self._changed.wait()
 
     async def listen(self, host: str, address: Address) -> SimulatedListener:

@@ -103,7 +103,7 @@ class Pipe:
     def _put(self, piece: Piece, size_bytes: int = 0) -> None:
         self._last_at = max(self._last_at, self.link.arrival(self._time.now(), size_bytes))
         self._in_transit.append((self._last_at, piece))
-        if not self._scheduled and not self.link.cut:
+        if not self._scheduled and not self.link.severed:
             self._schedule(self._last_at)
 
     def _schedule(self, at: float) -> None:
@@ -112,7 +112,7 @@ class Pipe:
 
     def _arrive(self) -> None:
         self._scheduled = False
-        if self.link.cut:
+        if self.link.severed:
             return
         now, in_transit = self._time.now(), self._in_transit
         while in_transit and in_transit[0][0] <= now:
@@ -122,7 +122,7 @@ class Pipe:
 
     def healed(self) -> None:
         """Deliver the packets that were held."""
-        if self._in_transit and not self._scheduled and not self.link.cut:
+        if self._in_transit and not self._scheduled and not self.link.severed:
             now = self._time.now()
             self._schedule(max(self._in_transit[0][0], self.link.arrival(now)))
 
@@ -134,7 +134,7 @@ class Pipe:
             self.sender.has_room()
 
     def __str__(self) -> str:
-        held = ", held up" if self.link.cut else ""
+        held = ", held up" if self.link.severed else ""
         return f"{self.name}: {self.size_bytes} bytes not received{held}"
 
 

@@ -21,7 +21,7 @@ from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 __all__ = ("TrioScheduler", "seeded", "tasks", "timers", "virtual_clock")
 
 LONG_S = 1e9
-"""Real sleep that trio would make; `jump` ends it at once."""
+"""Sleep reported to trio while no timer is due. trio calls `_autojump` instead of sleeping."""
 
 
 def virtual_clock(time: VirtualTime) -> MockClock:
@@ -31,8 +31,8 @@ def virtual_clock(time: VirtualTime) -> MockClock:
     def jump() -> None:
         time.advance(_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline())
 
-    # trio calls `_autojump` of MockClock alone, which is final, so its methods are replaced. The
-    # original does not know the scheduled events of the simulation.
+    # trio calls `_autojump` only on a MockClock, a final class, so no subclass can override its
+    # methods. The originals do not know the scheduled events of the simulation.
     patched: Any = clock
     patched.current_time = time.now
     patched.deadline_to_sleep_time = lambda deadline: LONG_S if deadline > time.now() else 0.0

@@ -125,7 +125,11 @@ def test_links_are_severed_by_host_and_by_port(early: bool) -> None:
 
     def cut() -> list[bool]:
         between = all_ways.between
-        return [between(OTHER, PORT).cut, between(PORT, OTHER).cut, between(OTHER, SECOND).cut]
+        return [
+            between(OTHER, PORT).severed,
+            between(PORT, OTHER).severed,
+            between(OTHER, SECOND).severed,
+        ]
 
     if early:
         assert cut() == [False, False, False]
@@ -164,7 +168,7 @@ def test_hosts_that_are_written_with_colons() -> None:
     all_ways = links()
     link = all_ways.between("fe80::1", "[fe80::2]:9092")
     all_ways.sever("fe80::1", "fe80::2")
-    assert link.cut
+    assert link.severed
     all_ways.heal("fe80::1", "fe80::2")
     all_ways.sever("fe80::1", "[fe80::2]:9092")
-    assert link.cut
+    assert link.severed

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from aiokafkawire.cli.demo import play
+from aiokafkawire.cli.demo import demo_run
 from aiokafkawire.cli.demo.children import Children
-from aiokafkawire.cli.demo.play import DemoSettings, Play
+from aiokafkawire.cli.demo.demo_run import DemoRun, DemoSettings
 from aiokafkawire.cli.demo.stage import Stage
 from aiokafkawire.cli.demo.view import PlainView
 from aiokafkawire.cli.error_text import CommandFailed
@@ -55,7 +55,7 @@ async def test_a_worker_that_dies_by_itself_ends_the_demo(
     settings: DemoSettings, children: Children
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        await Play(settings, children, Assassin()).perform()
+        await DemoRun(settings, children, Assassin()).run()
     assert failures(raised.value) == [
         "the process of worker 2 ended by itself: it wrote nothing to stderr"
     ]
@@ -64,9 +64,9 @@ async def test_a_worker_that_dies_by_itself_ends_the_demo(
 async def test_a_demo_without_progress_fails(
     settings: DemoSettings, children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(play, "NO_PROGRESS_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(demo_run, "NO_PROGRESS_TIMEOUT_S", 0.01)
     with pytest.raises(ExceptionGroup) as raised:
-        await Play(settings, children, PlainView(Console(quiet=True))).perform()
+        await DemoRun(settings, children, PlainView(Console(quiet=True))).run()
     assert raised.group_contains(
         CommandFailed, match="no progress for .* while waiting for the cluster to start"
     )

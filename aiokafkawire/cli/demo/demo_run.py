@@ -23,7 +23,7 @@ from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import checkpoint
 
-__all__ = ("GROUP", "NODES", "PARTITIONS", "WORKERS", "DemoSettings", "Play")
+__all__ = ("GROUP", "NODES", "PARTITIONS", "WORKERS", "DemoRun", "DemoSettings")
 
 PARTITIONS = 12
 WORKERS = 3
@@ -49,7 +49,7 @@ class DemoSettings:
     folder: Path
 
 
-class Play:
+class DemoRun:
     """One run of the demo."""
 
     def __init__(self, settings: DemoSettings, children: Children, view: View) -> None:
@@ -64,7 +64,7 @@ class Play:
         self._half_way = anyio.Event()
         self._progress = anyio.Event()
 
-    async def perform(self) -> Verdict:
+    async def run(self) -> Verdict:
         """Run the demo. Raises `CommandFailed` or a `KafkaError`, also inside an ExceptionGroup."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._show)
