@@ -1,0 +1,198 @@
+"""TLS over any transport: asyncio's, uvloop's, trio's and the simulated network's.
+
+OpenSSL works on two memory buffers (`ssl.MemoryBIO`), so the code, the errors and the tests are the
+same everywhere. Kafka's frames carry their length: a stream that ends without close_notify is an
+ordinary end of stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from aiokafkawire.runtime.interfaces import Buffer, Transport
+
+__all__ = ("TlsTransport", "connect_tls")
+
+READ_BYTES = 256 * 1024
+"""Ciphertext that is read at once."""
+
+ENCRYPTED_PIECE_BYTES = 64 * 1024
+"""Plaintext that is encrypted before the system is asked to take the result."""
+
+FLUSH: Buffer = b""
+"""Returned by `send_nowait` in place of ciphertext that the system did not take."""
+
+
+class TlsTransport:
+    """A `Transport` that encrypts what another one carries. Call `handshake` first.
+
+    Args:
+        transport: The connected stream. The `TlsTransport` owns it.
+        context: Certificates and settings.
+        server_hostname: Name that the server's certificate must have; None for the server's side.
+        server_side: Whether this end accepted the connection.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        *,
+        server_side: bool = False,
+    ) -> None:
+        self._transport = transport
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_side,
+            server_hostname=server_hostname,
+        )
+        self._ciphertext = memoryview(bytearray(READ_BYTES))
+        self._unsent: Sequence[Buffer] = ()
+        self._sending = False
+
+    @property
+    def peer(self) -> str:
+        return self._transport.peer
+
+    @property
+    def version(self) -> str | None:
+        """Protocol version, such as `TLSv1.3`."""
+        return self._ssl.version()
+
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """Return the peer's verified certificate as `ssl.SSLSocket.getpeercert` does."""
+        return self._ssl.getpeercert()
+
+    async def handshake(self) -> None:
+        """Negotiate keys and verify the peer.
+
+        With TLS 1.3 a server refuses a client's certificate after this, with the first read.
+
+        Raises:
+            ssl.SSLError: The peer is not trusted, does not trust us, or does not speak TLS.
+            OSError: The connection was lost.
+        """
+        while True:
+            try:
+                self._ssl.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._feed()
+            except ssl.SSLError:
+                # The alert names the reason to the peer.
+                with contextlib.suppress(OSError):
+                    await self._flush()
+                raise
+        await self._flush()
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        while (count := self._decrypt(buffer)) is None:
+            if not (received := await self._transport.receive_into(self._ciphertext)):
+                return 0
+            self._incoming.write(self._ciphertext[:received])
+        return count
+
+    async def receive_until_eof(
+        self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
+    ) -> None:
+        def decrypt_all() -> None:
+            # SSL_read returns one TLS record at a time, at most 16 KiB.
+            while count := self._decrypt(get_buffer()):
+                on_received(count)
+
+        def on_ciphertext(count: int) -> None:
+            self._incoming.write(self._ciphertext[:count])
+            decrypt_all()
+
+        decrypt_all()
+        await self._transport.receive_until_eof(lambda: self._ciphertext, on_ciphertext)
+
+    def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        if self._unsent:
+            return [FLUSH, *buffers]
+        plaintext = _pieces(buffers)
+        for number, piece in enumerate(plaintext):
+            self._ssl.write(piece)
+            self._unsent = self._transport.send_nowait([self._outgoing.read()])
+            if self._unsent:
+                return [FLUSH, *plaintext[number + 1 :]]
+        return ()
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        self._sending = True
+        try:
+            await self._flush()
+            for piece in _pieces(buffers):
+                self._ssl.write(piece)
+                await self._flush()
+        finally:
+            self._sending = False
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def aclose(self) -> None:
+        if not self._sending and not self._unsent:
+            # Send close_notify, without waiting for the peer's.
+            with contextlib.suppress(OSError):
+                self._ssl.unwrap()
+            with contextlib.suppress(OSError):
+                self._transport.send_nowait([self._outgoing.read()])
+        await self._transport.aclose()
+
+    def _decrypt(self, buffer: memoryview) -> int | None:
+        """Return the number of bytes decrypted, 0 at the end of the stream, None for too little."""
+        try:
+            return cast("int", self._ssl.read(len(buffer), buffer))
+        except ssl.SSLWantReadError:
+            return None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return 0
+        finally:
+            # Responses to key updates, and alerts. A `send` in progress takes them along.
+            if self._outgoing.pending and not self._sending and not self._unsent:
+                self._unsent = self._transport.send_nowait([self._outgoing.read()])
+
+    async def _feed(self) -> None:
+        count = await self._transport.receive_into(self._ciphertext)
+        if not count:
+            raise ConnectionResetError("the connection was closed during the TLS handshake")
+        self._incoming.write(self._ciphertext[:count])
+
+    async def _flush(self) -> None:
+        """Send the ciphertext there is."""
+        unsent, self._unsent = self._unsent, ()
+        if unsent:
+            await self._transport.send(unsent)
+        if self._outgoing.pending:
+            await self._transport.send([self._outgoing.read()])
+
+
+async def connect_tls(
+    transport: Transport, context: ssl.SSLContext, server_hostname: str
+) -> TlsTransport:
+    """Return a TLS stream over a connected one, after the handshake; close that if it fails."""
+    made = TlsTransport(transport, context, server_hostname)
+    try:
+        await made.handshake()
+    except BaseException:
+        transport.abort()
+        raise
+    return made
+
+
+def _pieces(buffers: Sequence[Buffer]) -> list[memoryview]:
+    """Join small buffers and cut large ones: each piece costs a TLS record or more."""
+    joined = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+    whole = memoryview(joined)
+    return [
+        whole[start : start + ENCRYPTED_PIECE_BYTES]
+        for start in range(0, len(whole), ENCRYPTED_PIECE_BYTES)
+    ]
