@@ -239,9 +239,9 @@ class ConsumerAssignment:
     def _in_delivery_order(
         self, only: Collection[TopicPartition] | None
     ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
-        """Yield the partitions with readable records, in delivery order."""
+        """Yield the partitions with readable records in delivery order; forget empty ones."""
         for partition in list(self._with_data):
-            buffer = partition.readable
+            buffer = partition.readable_buffer
             if buffer is None:
                 buffer = partition.buffer
                 if buffer is None or buffer.is_empty:

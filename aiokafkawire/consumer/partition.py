@@ -398,7 +398,7 @@ class AssignedPartition:
         return None if isinstance(state, AwaitingCommitted | Resetting) else state.buffer
 
     @property
-    def readable(self) -> FetchBuffer | None:
+    def readable_buffer(self) -> FetchBuffer | None:
         """The buffer, if its records may be delivered now."""
         # mutation: paused-partition-read
         if self.paused or self.pending_revocation or not isinstance(self.state, Fetching):

@@ -78,7 +78,7 @@ class SenderContext(Protocol):
         """Request a producer id, if the epochs of the current one are used up."""
         ...
 
-    def on_missing_producer_ids(self, error: KafkaError) -> None:
+    def on_idempotence_unsupported(self, error: KafkaError) -> None:
         """Handle a leader or a log without producer ids."""
         ...
 
@@ -283,7 +283,7 @@ class BrokerSender:
                 return False
             min_version, max_version = self._version_bounds()
             version = channel.api_versions.latest_usable_version(_PRODUCE, max_version, min_version)
-            built = self._drain(version)
+            built = self._build_next_request(version)
         except KafkaError as error:
             error.broker = error.broker or self._broker
             self._request_error = error
@@ -370,8 +370,8 @@ class BrokerSender:
             return None
         return channel
 
-    def _drain(self, version: int) -> BuiltRequest | None:
-        """Drain the due batches and build a request; None if its version supports none of them."""
+    def _build_next_request(self, version: int) -> BuiltRequest | None:
+        """Drain the due batches and build a request; None if it would have no batch."""
         context, accumulator = self._context, self._accumulator
         now = self._now()
         if version < FIRST_WITH_FIVE_DEDUP_BATCHES:
@@ -379,7 +379,7 @@ class BrokerSender:
                 accumulator.producer_id_state.max_dedup_batches = 1
             if version < FIRST_WITH_FORMAT_2:
                 broker = context.cluster.broker_client(self.node_id).name
-                context.on_missing_producer_ids(
+                context.on_idempotence_unsupported(
                     UnsupportedVersion("a partition leader is older", broker=broker)
                 )
         limit = context.config.max_request_size_bytes
@@ -531,7 +531,7 @@ class BrokerSender:
         if result.action is BatchAction.OLD_MESSAGE_FORMAT:
             # Message formats before v2 have no producer ids.
             assert isinstance(result.error, KafkaError)
-            context.on_missing_producer_ids(result.error)
+            context.on_idempotence_unsupported(result.error)
         # A batch that expired in flight has its outcome already. The late result must not fail the
         # producer, because it may belong to an earlier epoch.
         expired = batch.done

@@ -210,11 +210,13 @@ def parse_response(
         parsed.results.append((batch, result))
         leader = partition_response.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch > NO_LEADER_EPOCH:
-            parsed.hints.append(_hint(future, leader, response))
+            parsed.hints.append(_leader_hint(future, leader, response))
     return parsed
 
 
-def _hint(future: BatchFuture, leader: LeaderIdAndEpoch, response: ProduceResponse) -> LeaderHint:
+def _leader_hint(
+    future: BatchFuture, leader: LeaderIdAndEpoch, response: ProduceResponse
+) -> LeaderHint:
     return LeaderHint(
         TopicPartition(future.topic, future.partition),
         leader.leader_id,

@@ -49,8 +49,8 @@ class RecordColumns:
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.values = _as_sequence(values)
-        self.keys = None if keys is None else _as_sequence(keys)
+        self.values = _private_copy(values)
+        self.keys = None if keys is None else _private_copy(keys)
         self.count = len(self.values)
         self._max_bytes = max_bytes
         self._records: list[RecordArgs] | None = None
@@ -110,7 +110,7 @@ class RecordColumns:
         )
 
 
-def _as_sequence(column: Any) -> list[Any] | tuple[Any, ...]:
+def _private_copy(column: Any) -> list[Any] | tuple[Any, ...]:
     """Return a column of Python objects that the caller cannot change during the call."""
     if type(column) is tuple:
         return column

@@ -145,7 +145,7 @@ class Sender:
         if producer_id_state is not None and producer_id_state.needs_producer_id:
             self._producer_id_needed.set()
 
-    def on_missing_producer_ids(self, error: KafkaError) -> None:
+    def on_idempotence_unsupported(self, error: KafkaError) -> None:
         """Handle a leader or a log without producer ids, for example during an upgrade.
 
         If the producer is idempotent only by default, this disables idempotence for good.

@@ -49,7 +49,7 @@ SCHEMA = pyarrow.schema(
 
 
 # Getters for many segments: one C call per segment.
-_TIMESTAMP_TYPE = attrgetter("timestamp_type")
+_get_timestamp_type = attrgetter("timestamp_type")
 _HAS_HEADERS = attrgetter("columns.has_headers")
 _OFFSETS = attrgetter("columns.offsets", "start", "stop")
 _TIMESTAMPS = attrgetter("columns.timestamps", "start", "stop")
@@ -95,9 +95,9 @@ def _nulls(name: str, count: int) -> pyarrow.Array:
 
 
 def _timestamp_types(records: Records) -> pyarrow.Array:
-    different = set(map(int, map(_TIMESTAMP_TYPE, records.segments)))
-    if len(different) == 1:
-        (kind,) = different
+    distinct = set(map(int, map(_get_timestamp_type, records.segments)))
+    if len(distinct) == 1:
+        (kind,) = distinct
         return _repeated_column(kind, records)
     timestamp_types = array("i")
     for segment in records.segments:

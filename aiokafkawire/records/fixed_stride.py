@@ -42,11 +42,11 @@ _TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
 class _RecordLayout(NamedTuple):
     """The layout of one record, with positions relative to its start.
 
-    `fixed` has the positions of the bytes that are equal in all records of a run.
+    `constant_positions` has the positions of the bytes that are equal in all records of a run.
     """
 
     size: int
-    fixed: tuple[int, ...]
+    constant_positions: tuple[int, ...]
     timestamp_at: int
     timestamp_bytes: int
     offset_at: int
@@ -99,34 +99,38 @@ decode = decode_records if COMPILED else decode_fixed_stride
 
 
 def _read_layout(data: bytes, begin: int) -> _RecordLayout | None:
-    """Return the layout of the record at `begin`; None if runs cannot have it."""
+    """Return the layout of the record at `begin`.
+
+    Returns None if records of this layout cannot be decoded together: the record has headers, bytes
+    after them, or a negative offset delta.
+    """
     size, at = decode_varint(data, begin)
-    fixed = list(range(at - begin))
+    constant_positions = list(range(at - begin))
     end = at + size
     timestamp_at = at + 1
     _, offset_at = decode_varint(data, timestamp_at, 10)
-    delta, at = decode_varint(data, offset_at)
-    key_length, key_at = decode_varint(data, at)
-    fixed += range(at - begin, key_at - begin)
+    offset_delta, offset_end = decode_varint(data, offset_at)
+    key_length, key_at = decode_varint(data, offset_end)
+    constant_positions += range(offset_end - begin, key_at - begin)
     after_key = key_at + max(key_length, 0)
     value_length, value_at = decode_varint(data, after_key)
-    fixed += range(after_key - begin, value_at - begin)
+    constant_positions += range(after_key - begin, value_at - begin)
     after_value = value_at + max(value_length, 0)
-    fixed.append(after_value - begin)
-    if data[after_value] or after_value + 1 != end or delta < 0:
+    constant_positions.append(after_value - begin)
+    if data[after_value] or after_value + 1 != end or offset_delta < 0:
         return None
     return _RecordLayout(
-        end - begin,
-        tuple(fixed),
-        timestamp_at - begin,
-        offset_at - timestamp_at,
-        offset_at - begin,
-        at - offset_at,
-        delta,
-        key_at - begin,
-        key_length,
-        value_at - begin,
-        value_length,
+        size=end - begin,
+        constant_positions=tuple(constant_positions),
+        timestamp_at=timestamp_at - begin,
+        timestamp_bytes=offset_at - timestamp_at,
+        offset_at=offset_at - begin,
+        offset_bytes=offset_end - offset_at,
+        offset_delta=offset_delta,
+        key_at=key_at - begin,
+        key_length=key_length,
+        value_at=value_at - begin,
+        value_length=value_length,
     )
 
 
@@ -137,7 +141,7 @@ def _run_length(data: bytes, begin: int, max_count: int, layout: _RecordLayout) 
     count = min(max_count, (len(data) - begin) // size, deltas - layout.offset_delta)
     if layout.timestamp_bytes > 2 or layout.offset_bytes > 2:
         return 0
-    for at in layout.fixed:
+    for at in layout.constant_positions:
         if count < MIN_RUN_RECORDS:
             return 0
         column = _column(data, begin + at, count, size)

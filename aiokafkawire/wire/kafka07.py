@@ -428,9 +428,8 @@ def _decode_fetch(reader: ByteReader) -> Kafka07FetchRequest:
 
 
 def _decode_multi_produce(reader: ByteReader) -> Kafka07MultiProducerRequest:
-    count = reader.check_count(
-        "count", reader.int16("count"), _MIN_PRODUCE_BYTES, reader.position - 2
-    )
+    count_at = reader.position
+    count = reader.check_count("count", reader.int16("count"), _MIN_PRODUCE_BYTES, count_at)
     return Kafka07MultiProducerRequest(
         requests=tuple(_decode_produce(reader) for _ in range(count))
     )

@@ -287,9 +287,9 @@ def test_a_call_looks_only_at_partitions_with_data_or_errors() -> None:
 
     class Watched(AssignedPartition):
         @property
-        def readable(self) -> FetchBuffer | None:
+        def readable_buffer(self) -> FetchBuffer | None:
             looked_at.append(self.tp)
-            return super().readable
+            return super().readable_buffer
 
         def take_error(self) -> KafkaError | None:
             looked_at.append(self.tp)

@@ -192,7 +192,7 @@ def test_a_new_leader_starts_a_validation() -> None:
     one.not_before, one.preferred_replica = 9.0, p.PreferredReadReplica(2, 99.0)
     one.update_leader(NEW)
     assert isinstance(one.state, p.Validating)
-    assert (one.readable, one.position, one.not_before, one.preferred_replica) == (
+    assert (one.readable_buffer, one.position, one.not_before, one.preferred_replica) == (
         None,
         4,
         0.0,
@@ -350,13 +350,13 @@ def test_a_partition_error_is_raised_once_and_keeps_fetched_records() -> None:
     one = read_by(OLD)
     error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     one.handle(p.PartitionFailed(one.state, error))
-    assert (one.readable, one.position) == (None, 4)
+    assert (one.readable_buffer, one.position) == (None, 4)
     assert one.offset_to_commit() == OffsetAndMetadata(0, leader_epoch=1)
     reported = one.take_error()
     assert isinstance(reported, BrokerError)
     assert one.take_error() is None
-    assert one.readable is not None
-    rest = one.readable.take(9, "a")
+    assert one.readable_buffer is not None
+    rest = one.readable_buffer.take(9, "a")
     assert rest is not None
     assert rest.offsets() == [4, 5]
 
@@ -402,18 +402,18 @@ def test_a_halted_partition_delivers_nothing_and_keeps_its_offset_to_commit() ->
     state = p.Fetching(FetchBuffer(7))
     one = partition(state)
     one.handle(p.CorruptionFound(state, ERROR))
-    assert one.readable is None
+    assert one.readable_buffer is None
     assert one.offset_to_commit() == OffsetAndMetadata(7)
     assert one.position == 7
 
 
 def test_paused_and_revoked_partitions_are_not_readable() -> None:
     one = partition(p.Fetching(FetchBuffer(7)))
-    assert one.readable is one.buffer
+    assert one.readable_buffer is one.buffer
     one.paused = True
-    assert one.readable is None
+    assert one.readable_buffer is None
     one.paused, one.pending_revocation = False, True
-    assert one.readable is None
+    assert one.readable_buffer is None
 
 
 def test_only_new_offsets_are_committed() -> None:

@@ -136,7 +136,7 @@ class World:
     def take(self, count: int) -> None:
         self.take_error()
         self.notice_reset()
-        buffer = self.partition.readable
+        buffer = self.partition.readable_buffer
         records = None if buffer is None else buffer.take(count, "a")
         for record in records or ():
             assert record.offset == self.expected
