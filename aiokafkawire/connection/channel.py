@@ -23,6 +23,7 @@ from aiokafkawire.connection.throttle import throttle_time_s
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
 from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
 from aiokafkawire.runtime import (
+    AT_ONCE,
     NEVER,
     AutoResetEvent,
     Buffer,
@@ -309,7 +310,7 @@ class Channel:
     def close_when_idle(self) -> None:
         """Close once no request is queued or in flight."""
         self._in_flight.close_when_idle()
-        self._timer.reschedule(-NEVER)
+        self._timer.reschedule(AT_ONCE)
 
     def close(self, error: KafkaError) -> None:
         """Close the connection on behalf of the client; requests fail with `error`."""
@@ -330,7 +331,7 @@ class Channel:
         self._metrics.record_closed(lost=not self.closed_by_client)
         self._transport.abort()
         self._write_state.wakeup.set()
-        self._timer.reschedule(-NEVER)
+        self._timer.reschedule(AT_ONCE)
         for request in self._in_flight.close():
             self._fail_request(request, self._error_for(request, error))
         if self.on_closed is not None:
@@ -407,7 +408,7 @@ class Channel:
             except Exception as defect:
                 self._on_defect(defect)
         if self._in_flight.closes_when_idle:
-            self._timer.reschedule(-NEVER)
+            self._timer.reschedule(AT_ONCE)
 
     async def _run_writer(self) -> None:
         """Send what the socket did not accept immediately, and what was throttled."""
@@ -472,7 +473,7 @@ class Channel:
         if self._request_trace is not None:
             self._request_trace.log_response(request, now - request.sent_at, len(frame))
         if self._in_flight.closes_when_idle:
-            self._timer.reschedule(-NEVER)
+            self._timer.reschedule(AT_ONCE)
         if not wanted:
             return
         pending = request.payload

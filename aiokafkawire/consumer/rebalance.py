@@ -110,7 +110,7 @@ class RebalanceHandler:
 
     @property
     def in_callback(self) -> bool:
-        """True while a callback runs, so that no records may be delivered."""
+        """True while a callback runs. Until it ends, no records may be delivered."""
         return self._running_callbacks > 0
 
     def is_callback_task(self, task: object) -> bool:

@@ -471,7 +471,7 @@ class ConsumerSession(Session):
 
     @property
     def in_callback(self) -> bool:
-        """True while a rebalance callback runs, so that no records may be delivered."""
+        """True while a rebalance callback runs. Until it ends, no records may be delivered."""
         return self.group is not None and self.group.rebalance.in_callback
 
     async def wait(self, deadline: float) -> bool:

@@ -26,7 +26,7 @@ from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
-from aiokafkawire.runtime import NEVER
+from aiokafkawire.runtime import AT_ONCE, NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 
@@ -289,7 +289,7 @@ class Accumulator:
             else:
                 self._held_nodes[node] = None
         else:
-            self._sender.wake(node, -NEVER if self.flushes_in_progress else batch.linger_until)
+            self._sender.wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
 
     def hold_ready_batches(self) -> None:
         """Keep batches without linger until `release_held_batches`: more records follow."""
@@ -343,7 +343,7 @@ class Accumulator:
         """Close the open batch of a partition."""
         queue.close_open()
         self.yield_budget.batch_ended()
-        self._sender.wake(queue.leader, -NEVER)
+        self._sender.wake(queue.leader, AT_ONCE)
 
     # --- batch lifecycle; see `BatchListener` ---
 
@@ -474,7 +474,7 @@ class Accumulator:
     def wake_all(self) -> None:
         """Wake the senders of all brokers that have batches."""
         for node in list(self._active):
-            self._sender.wake(node, -NEVER)
+            self._sender.wake(node, AT_ONCE)
 
     @property
     def leader_missing(self) -> bool:
@@ -673,11 +673,11 @@ class Accumulator:
             for queue in topic.all_queues.values()
         )
 
-    def _queue_changed(self, queue: PartitionQueue, at: float = -NEVER) -> None:
+    def _queue_changed(self, queue: PartitionQueue, at: float = AT_ONCE) -> None:
         """Register a changed queue with its leader, and wake the sender for time `at`."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
-            self._sender.wake(queue.leader, -NEVER if self.flushes_in_progress else at)
+            self._sender.wake(queue.leader, AT_ONCE if self.flushes_in_progress else at)
         elif self._active:
             self._deactivate(queue)
 

@@ -39,7 +39,7 @@ from aiokafkawire.producer.sender_interface import SendBatch
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager, concurrent_transactions_backoff
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
+from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Future, Runtime, Supervisor, Timer
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceResponse
@@ -141,16 +141,16 @@ class BrokerSender:
         The task runs later, so that batches of the same event loop iteration share a request.
         """
         if self._in_flight:
-            self.wake(-NEVER)
+            self.wake(AT_ONCE)
         else:
             self.send_now()
 
     def stop_if_idle(self) -> bool:
         """End the broker's task; return False if a request is in flight or due."""
-        if self._timer.deadline == -NEVER or self._in_flight:
+        if self._timer.deadline == AT_ONCE or self._in_flight:
             return False
         self._stopping = True
-        self._timer.reschedule(-NEVER)
+        self._timer.reschedule(AT_ONCE)
         return True
 
     async def _run(self) -> None:
@@ -287,7 +287,7 @@ class BrokerSender:
         except KafkaError as error:
             error.broker = error.broker or self._broker
             self._request_error = error
-            self._timer.reschedule(-NEVER)
+            self._timer.reschedule(AT_ONCE)
             return False
         if built is not None:
             self._submit(built, channel, version, self._now())

@@ -619,7 +619,7 @@ def _require_transaction_manager(sender: Sender) -> TransactionManager:
 async def _close_gracefully(session: _ProducerSession) -> None:
     if session.sender.transaction_manager is not None:
         await session.sender.transaction_manager.close()
-    await session.sender.flush(NEVER)
+    await session.sender.flush(deadline=NEVER)
     await session.cluster.aclose()
 
 

@@ -21,7 +21,7 @@ from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
+from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
@@ -284,7 +284,7 @@ class Sender:
         if sender is not None:
             sender.batch_ready()
         else:
-            self.wake(node, -NEVER)
+            self.wake(node, AT_ONCE)
 
     def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
         """Return a function that sends a batch of the topic now; None if it has to wait."""

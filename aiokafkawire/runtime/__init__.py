@@ -6,6 +6,7 @@ simulated runtime can replace the real one.
 
 from aiokafkawire.runtime.client import BaseClient, with_runtime
 from aiokafkawire.runtime.interfaces import (
+    AT_ONCE,
     NEVER,
     Address,
     Buffer,
@@ -38,6 +39,7 @@ from aiokafkawire.runtime.sync import (
 )
 
 __all__ = (
+    "AT_ONCE",
     "NEVER",
     "Address",
     "AutoResetEvent",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 __all__ = (
+    "AT_ONCE",
     "NEVER",
     "Address",
     "Buffer",
@@ -22,6 +23,9 @@ Buffer = bytes | bytearray | memoryview
 
 NEVER = math.inf
 """The deadline of a wait without a time limit."""
+
+AT_ONCE = -NEVER
+"""The deadline of a wait that ends at once."""
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from aiokafkawire.runtime.interfaces import NEVER
+from aiokafkawire.runtime.interfaces import AT_ONCE, NEVER
 from aiokafkawire.runtime.supervisor import running_on_trio
 
 __all__ = (
@@ -211,13 +211,13 @@ class Timer:
             exceptions are raised in the task. Not called on trio, where the task wakes instead.
 
     Attributes:
-        deadline: Current deadline; `-NEVER` while no task waits.
+        deadline: Current deadline; `AT_ONCE` while no task waits.
     """
 
     __slots__ = ("_callback", "_event", "_future", "_handle", "_handle_at", "_scope", "deadline")
 
     def __init__(self, callback: Callable[[], None] | None = None) -> None:
-        self.deadline = -NEVER
+        self.deadline = AT_ONCE
         self._callback = callback
         self._event: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -239,19 +239,19 @@ class Timer:
                 self._set_timer(self._future, deadline)
             await self._future
         finally:
-            self.deadline = -NEVER
+            self.deadline = AT_ONCE
             self._event = self._scope = self._future = None
             if self._handle is not None:
                 self._handle.cancel()
                 self._handle = None
 
     def reschedule(self, deadline: float) -> None:
-        """Change the deadline of the waiting task; `-NEVER` wakes it immediately."""
+        """Change the deadline of the waiting task; `AT_ONCE` wakes it immediately."""
         if deadline == self.deadline:
             return
         if self._future is not None:
             self.deadline = deadline
-            if deadline == -NEVER:
+            if deadline == AT_ONCE:
                 _resolve(self._future, True)
             # A handle that fires too early re-arms itself: cheaper than rescheduling it here.
             elif deadline != NEVER and (self._handle is None or deadline < self._handle_at):
@@ -260,7 +260,7 @@ class Timer:
                 self._set_timer(self._future, deadline)
         elif self._event is not None and self._scope is not None:
             self.deadline = deadline
-            if deadline == -NEVER:
+            if deadline == AT_ONCE:
                 self._event.set()
             else:
                 self._scope.deadline = deadline

@@ -10,7 +10,15 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import KafkaError, RequestTimedOut
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Future, Timer, copy_error, wait_until
+from aiokafkawire.runtime import (
+    AT_ONCE,
+    NEVER,
+    AutoResetEvent,
+    Future,
+    Timer,
+    copy_error,
+    wait_until,
+)
 from aiokafkawire.runtime.supervisor import running_on_trio
 
 
@@ -40,18 +48,18 @@ async def test_set_wakes_all_waiting_tasks():
 async def test_a_timer_fires_when_rescheduled_to_now():
     timer = Timer()
     timer.reschedule(5.0)  # nobody waits
-    assert timer.deadline == -NEVER
+    assert timer.deadline == AT_ONCE
     async with anyio.create_task_group() as group:
         group.start_soon(timer.wait, NEVER)
         await anyio.wait_all_tasks_blocked()
         assert timer.deadline == NEVER
         with anyio.fail_after(5):
-            timer.reschedule(-NEVER)
+            timer.reschedule(AT_ONCE)
             # Once moved to now it goes, wherever it is moved to after that.
             timer.reschedule(NEVER)
             while timer.deadline == NEVER:
                 await anyio.lowlevel.checkpoint()
-    assert timer.deadline == -NEVER
+    assert timer.deadline == AT_ONCE
 
 
 async def test_the_callback_of_a_timer_may_reschedule_it():
@@ -70,7 +78,7 @@ async def test_the_callback_of_a_timer_may_reschedule_it():
         return
     assert len(rung) == 3
     assert all(later >= earlier + 0.01 for earlier, later in pairwise([began, *rung]))
-    assert timer.deadline == -NEVER
+    assert timer.deadline == AT_ONCE
 
 
 async def test_the_callback_of_a_timer_runs_before_its_task_wakes():
@@ -114,7 +122,7 @@ async def test_an_exception_of_the_callback_is_raised_in_the_waiting_task():
         return
     with pytest.raises(ArithmeticError):
         await timer.wait(deadline)
-    assert timer.deadline == -NEVER
+    assert timer.deadline == AT_ONCE
 
 
 async def test_a_timer_fires_at_its_new_deadline():

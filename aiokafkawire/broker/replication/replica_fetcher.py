@@ -187,6 +187,7 @@ class ReplicaFetcher:
         )
 
     def _list_offsets_request(self, replicas: list[Replica]) -> Request[Response]:
+        """Ask the leader for the latest offsets or, once those are known, the earliest."""
         state = replicas[0].state
         assert isinstance(state, ResolvingOffset)
         timestamp = EARLIEST if state.end_known else LATEST

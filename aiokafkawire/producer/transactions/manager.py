@@ -49,7 +49,7 @@ from aiokafkawire.producer.transactions.states import (
     TransactionRequest,
     TransactionVersion,
 )
-from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
+from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
 __all__ = ("FIRST_PRODUCE_WITH_TV_2", "LAST_PRODUCE_WITH_TV_0", "TransactionManager")
@@ -90,7 +90,7 @@ class _RequestScheduler:
 
     def __init__(self, send_next: Callable[[], None]) -> None:
         self.changed = AutoResetEvent()
-        self.task_wakes_at = -NEVER
+        self.task_wakes_at = AT_ONCE
         self.request_for_task: TransactionRequest | None = None
         self._send_next = send_next
         self._entered = False
@@ -156,7 +156,7 @@ class TransactionManager:
         # Deadline of each waiting call. One task watches all of them: most waits are shorter than
         # setting up a timer. `_buffer_task_wakes_at` is the time of its next check.
         self._deadlines: dict[object, float] = {}
-        self._buffer_task_wakes_at = -NEVER
+        self._buffer_task_wakes_at = AT_ONCE
         # The last call to commit or abort was interrupted before the end was known.
         self._unfinished_call: type[CommitTransaction | AbortTransaction] | None = None
         self._flushing = False
@@ -422,7 +422,7 @@ class TransactionManager:
             if request is None:
                 self.scheduler.task_wakes_at = self.machine.next_deadline()
                 await self.scheduler.changed.wait(self.scheduler.task_wakes_at)
-                self.scheduler.task_wakes_at = -NEVER
+                self.scheduler.task_wakes_at = AT_ONCE
                 continue
             try:
                 await self._coordinator_client.send(request)
@@ -549,7 +549,7 @@ class TransactionManager:
                 self._state_changed.set()
             self._buffer_task_wakes_at = min(left, default=NEVER)
             await self._wake_buffer_task.wait(self._buffer_task_wakes_at)
-            self._buffer_task_wakes_at = -NEVER
+            self._buffer_task_wakes_at = AT_ONCE
 
     def _update_buffer(self) -> None:
         state = type(self.machine.state)
