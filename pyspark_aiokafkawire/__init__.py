@@ -1,6 +1,7 @@
-"""Where PySpark finds the data source `aiokafkawire` by itself.
+"""Module by which PySpark finds the data source `aiokafkawire` by itself.
 
-It imports every module whose name begins so; if one raises, all of their sources are gone.
+PySpark imports every module whose name begins with `pyspark_`. If one of them raises an error, it
+ignores the data sources of all.
 """
 
 from contextlib import suppress

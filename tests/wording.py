@@ -1,17 +1,14 @@
 """Find wording that an outside reader has to read twice: a part of `make lint`.
 
-It looks at identifiers, docstrings, comments, log lines and documents alike. Each area of the
-repository has an agreed number of findings, which only falls. `ALLOWED` lists what stays, with a
-reason. `python -m tests.wording aiokafkawire/group` prints the findings of a folder.
+It looks at identifiers, docstrings, comments, log lines and documents alike. Any finding fails,
+except those that `ALLOWED` lists with a reason.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -53,13 +50,6 @@ ALLOWED: Sequence[tuple[str, str, str]] = (
 )
 """(path, wording or "*", reason)."""
 
-AGREED: Mapping[str, int] = {
-    "aiokafkawire/consumer": 0,
-    "docs": 11,
-    "pyspark_aiokafkawire": 1,
-}
-"""The most findings an area may have. Lower a number with the findings; never raise one."""
-
 _WORDS = re.compile(
     r"(?<![a-zA-Z])("
     + "|".join(sorted((w.replace(" ", r"[\s#]+") for w in ADVICE), key=len, reverse=True))
@@ -93,14 +83,6 @@ def findings(path: str, text: str) -> Iterator[Finding]:
             yield one
 
 
-def area(path: str) -> str:
-    """Return the package folder or top folder that a file counts for."""
-    first, *rest = path.split("/")
-    if first == "aiokafkawire":
-        return "/".join([first, rest[0]]) if len(rest) > 1 else first
-    return first if rest else "."
-
-
 def _words(path: str, text: str) -> Iterator[Finding]:
     for match in _WORDS.finditer(text):
         wording = re.sub(r"[\s#]+", " ", match.group().lower())
@@ -127,20 +109,11 @@ def _files() -> list[str]:
     return [path for path in listed.stdout.splitlines() if (ROOT / path).is_file()]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tests.wording", description=__doc__)
-    parser.add_argument("paths", nargs="*", help="print the findings below these paths")
-    given = parser.parse_args(arguments)
+def main() -> int:
     found = [one for path in _files() for one in findings(path, (ROOT / path).read_text("utf-8"))]
     for one in found:
-        if any(Path(one.path).is_relative_to(path) for path in given.paths):
-            print(one)
-    counts = Counter(area(one.path) for one in found)
-    over = {name: n for name, n in sorted(counts.items()) if n > AGREED.get(name, 0)}
-    for name, count in over.items():
-        print(f"{name}: {count} findings, {AGREED.get(name, 0)} agreed")
-        print(f"  python -m tests.wording {name if name != '.' else '*.md'}  # shows them")
-    return 1 if over else 0
+        print(one)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
