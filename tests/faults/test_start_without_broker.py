@@ -141,7 +141,16 @@ async def test_offsets_and_positions_wait_no_longer_than_they_may(port: int):
 async def test_a_member_joins_when_there_is_a_broker(port: int, pattern: str | None):
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(
-            Consumer(**MEMBER | options(port, group_id="billing", request_timeout_ms=400))
+            Consumer(
+                **MEMBER
+                | options(
+                    port,
+                    group_id="billing",
+                    request_timeout_ms=400,
+                    # The member may join before the producer creates the topic.
+                    metadata_max_age_ms=500,
+                )
+            )
         )
         if pattern is None:
             consumer.subscribe(["orders"])
@@ -151,7 +160,6 @@ async def test_a_member_joins_when_there_is_a_broker(port: int, pattern: str | N
         with ends_within(3):
             assert await consumer.getmany(timeout_ms=1_000) == {}
         broker = await stack.enter_async_context(broker_at(port))
-        await broker.create_topic("orders")
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             await producer.send_and_wait("orders", b"book")
         with anyio.fail_after(SOON_S):
