@@ -10,6 +10,7 @@ import anyio.to_thread
 import pytest
 
 from aiokafkawire import Consumer, KafkaError, Producer, TopicPartition
+from tests.brokers import raw
 from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.kafka import Kafka
 from tests.elapsed import ends_within
@@ -17,6 +18,11 @@ from tests.elapsed import ends_within
 CALL_MS = 1_500
 GRACE_S = 1.0
 """How much later than its deadline a call may end on a busy machine."""
+
+UNFENCED_WITHIN_S = 15.0
+"""How soon after it is resumed a node's heartbeat makes it usable again (KIP-500)."""
+
+FENCED = "All brokers are currently fenced"
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +34,17 @@ def kafka() -> Iterator[Kafka]:
 @pytest.fixture
 async def topic(kafka: Kafka) -> str:
     name = f"stopped-{uuid.uuid4().hex}"
-    await anyio.to_thread.run_sync(kafka.create_topic, name)
-    return name
+    with anyio.fail_after(UNFENCED_WITHIN_S):
+        while True:
+            try:
+                await anyio.to_thread.run_sync(kafka.create_topic, name)
+            except raw.Refused as refused:
+                # The controller fenced the node while a test before had stopped it.
+                if FENCED not in str(refused):
+                    raise
+                await anyio.sleep(0.2)
+            else:
+                return name
 
 
 @pytest.fixture
