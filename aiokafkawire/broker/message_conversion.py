@@ -10,7 +10,7 @@ from aiokafkawire.records.builder import BatchBuilder
 __all__ = ("up_convert",)
 
 UNBOUNDED_BYTES = 2**31 - 1
-"""All records of a request go into one batch, whatever its size."""
+"""All records of a request go into one batch of any size."""
 
 
 def up_convert(batches: Sequence[BatchView], magic: int) -> list[BatchView]:

@@ -145,8 +145,8 @@ class RebalanceHandler:
     def limit_to_topics(self, topics: Collection[str]) -> None:
         """Stop delivery of topics no longer subscribed, until their partitions are revoked.
 
-        Without topics the member leaves the group, so all partitions are revoked, whatever is
-        subscribed next.
+        Without topics the member leaves the group, so all partitions are revoked, even if it
+        subscribes to the same topics next.
         """
         if not topics:
             self.prepare_revoke(tuple(self._owned))

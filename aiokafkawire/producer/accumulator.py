@@ -640,7 +640,7 @@ class Accumulator:
 
         Args:
             error: Set as `abort_error` until the next transaction begins.
-            in_flight: Fail the batches in flight too, whatever their response will be.
+            in_flight: Fail the batches in flight too, regardless of their response.
         """
         self.abort_error = error
         for topic in self.topics.values():

@@ -6,7 +6,7 @@ failed, or whose outcome stays unknown, leaves a gap that no later batch can pas
 
 The partition is then drained: sequenced batches complete under the old identity while the others
 wait. Afterwards the producer bumps its epoch (KIP-360) and starts from 0 again; the new epoch makes
-a broker reject whatever is still in flight with the old one. Other partitions keep the old epoch
+a broker reject batches still in flight with the old one. Other partitions keep the old epoch
 until they have no sequenced batches.
 """
 

@@ -181,7 +181,7 @@ async def test_a_call_under_way_ends_when_its_consumer_is_left(bootstrap_servers
 
 @CLIENTS
 @pytest.mark.slow
-async def test_a_port_where_nobody_listens(client_class: Callable[..., Any]):
+async def test_a_closed_port(client_class: Callable[..., Any]):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"

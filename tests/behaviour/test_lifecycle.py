@@ -128,7 +128,7 @@ def test_the_name_of_a_member_has_its_group() -> None:
 
 
 @CLIENTS
-async def test_a_client_that_nobody_stopped_is_named(bootstrap_servers: str, client_class: Class):
+async def test_a_client_that_was_not_stopped_is_named(bootstrap_servers: str, client_class: Class):
     async with nothing_left(timers=False):
         client: Any = client_class(bootstrap_servers=bootstrap_servers, client_id="forgotten")
         await client.start()

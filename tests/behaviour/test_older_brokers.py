@@ -38,7 +38,7 @@ MANUAL: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "ear
 ZOOKEEPER: dict[str, Any] = MANUAL | {"offsets_storage": "zookeeper"}
 
 
-async def test_a_broker_that_nobody_named_is_found_out(bootstrap_servers: str, topic: str):
+async def test_the_release_of_an_old_broker_is_detected(bootstrap_servers: str, topic: str):
     options = {"bootstrap_servers": bootstrap_servers, "api_version": "auto"}
     async with Producer(**options) as producer, Consumer(**options, **MANUAL) as consumer:
         with anyio.fail_after(WITHIN_S):

@@ -457,7 +457,7 @@ def test_a_sync_must_name_the_elected_protocol() -> None:
     assert driver.sync("a", protocol_type="consumer", protocol="range").code is E.NONE
 
 
-def test_a_full_group_takes_no_more() -> None:
+def test_a_full_group_refuses_members() -> None:
     driver = Driver(max_size=2)
     driver.join("", new="a")
     driver.join("", new="b", requires_known_member_id=True)

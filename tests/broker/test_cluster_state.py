@@ -172,7 +172,7 @@ def test_coordinators_are_spread_and_stay_where_they_live() -> None:
     assert {key: state.coordinator(key) for key in keys} == after
 
 
-def test_with_no_node_nobody_leads_and_the_first_back_does() -> None:
+def test_without_nodes_there_is_no_leader_and_the_first_restarted_node_leads() -> None:
     state = cluster()
     made = state.create_topic("t", 3, 3)
     for node in (1, 2, 3):

@@ -89,7 +89,7 @@ async def test_what_cannot_be_is_refused(
     assert broker.topics == {"t": 2}
 
 
-async def test_an_assignment_says_who_leads(broker: Broker) -> None:
+async def test_the_first_replica_of_an_assignment_leads(broker: Broker) -> None:
     assert await create(broker, ("t", 4), assignments=[[3, 1], [2, 3]]) == [("t", E.NONE)]
     assert [broker.leader("t", index) for index in (2, 3)] == [3, 2]
 

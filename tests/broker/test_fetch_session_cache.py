@@ -104,7 +104,7 @@ def driver() -> Driver:
     return Driver()
 
 
-def test_who_wants_no_session_gets_none(driver: Driver) -> None:
+def test_a_client_without_a_session_gets_none(driver: Driver) -> None:
     assert driver.fetch(NEVER, wanted={0: 0, 1: 0}) == (0, [0, 1])
     assert len(driver.sessions) == 0
 
@@ -154,7 +154,7 @@ def test_partitions_come_change_and_go(driver: Driver) -> None:
     assert offsets == {0: 7, 2: 0}
 
 
-def test_who_was_served_goes_to_the_end(driver: Driver) -> None:
+def test_a_served_session_moves_to_the_end(driver: Driver) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0, 1: 0, 2: 0})
     driver.data = {
         index: partition_data(index, records=b"r", high_watermark=1) for index in range(2)

@@ -107,7 +107,7 @@ async def test_a_replica_that_is_down_is_not_named(broker: Broker) -> None:
     assert (await fetch(broker, LEADER, "west")).preferred_read_replica == FOLLOWER
 
 
-async def test_who_may_be_read_from(broker: Broker) -> None:
+async def test_which_replicas_can_be_read(broker: Broker) -> None:
     assert (await fetch(broker, FOLLOWER)).error_code == E.NONE
     # A client from before KIP-392 would not expect a follower.
     assert (await fetch(broker, FOLLOWER, version=10)).error_code == E.NOT_LEADER_OR_FOLLOWER
@@ -151,7 +151,7 @@ async def test_a_debug_consumer_may_list_offsets_anywhere(broker: Broker, versio
         assert (answer.old_style_offsets or [answer.offset])[0] == 1
 
 
-async def test_without_racks_nobody_is_sent_away() -> None:
+async def test_without_racks_consumers_read_from_the_leader() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("t")
         answer = await fetch(broker, broker.leader("t", 0), "east")

@@ -154,7 +154,7 @@ async def test_an_unnamed_group_is_refused(broker: Broker) -> None:
         assert heartbeat_request.error_code == E.INVALID_GROUP_ID
 
 
-async def test_a_group_that_nobody_made(client: RawClient) -> None:
+async def test_an_unknown_group(client: RawClient) -> None:
     assert (await client.call(join("stranger"), 9)).error_code == E.UNKNOWN_MEMBER_ID
     assert (await client.call(sync("stranger", 1), 5)).error_code == E.UNKNOWN_MEMBER_ID
     assert (await client.call(heartbeat("stranger", 1), 4)).error_code == E.UNKNOWN_MEMBER_ID

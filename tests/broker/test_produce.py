@@ -98,7 +98,7 @@ async def test_unknown_places_are_refused(client: RawClient) -> None:
     assert only(await client.call(odd, 9)).error_code == E.INVALID_REQUIRED_ACKS
 
 
-async def test_who_does_not_lead_says_who_does(broker: Broker) -> None:
+async def test_a_follower_names_the_leader(broker: Broker) -> None:
     leader = broker.leader("t", 0)
     async with connected(broker, 3 - leader) as client:
         request = produce_request("t", 0, GOOD)

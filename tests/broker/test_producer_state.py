@@ -246,7 +246,9 @@ def test_a_producer_in_a_transaction_writes_nothing_outside_of_it() -> None:
     assert states.check(batch(1)) is None
 
 
-def test_who_has_a_transaction_open_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_with_an_open_transaction_does_not_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 1)
     states = with_batches(written(0, 10), written(0, 11, producer_id=8))
     assert [each.producer_id for each in states.active_producers()] == [7, 8]

@@ -35,7 +35,9 @@ def live_through(scenario: Callable[[World, Broker], Awaitable[None]], **options
 
 
 @BOTH
-def test_who_hangs_for_too_long_leads_and_coordinates_no_more(replicate: bool) -> None:
+def test_a_paused_node_loses_leadership_and_groups_after_the_session_timeout(
+    replicate: bool,
+) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         leader, epoch = broker.leader("t", 0), broker.leader_epoch("t", 0)
         group = next(g for g in map(str, range(99)) if broker.coordinator(g) == leader)
@@ -57,7 +59,7 @@ def test_who_hangs_for_too_long_leads_and_coordinates_no_more(replicate: bool) -
 
 
 @BOTH
-def test_who_hangs_for_a_while_stays(replicate: bool) -> None:
+def test_a_short_pause_changes_nothing(replicate: bool) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         leader = broker.leader("t", 0)
         for _ in range(3):
@@ -74,7 +76,7 @@ def test_who_hangs_for_a_while_stays(replicate: bool) -> None:
 
 
 @BOTH
-def test_nobody_is_missed_as_long_as_nobody_runs(replicate: bool) -> None:
+def test_no_session_expires_while_all_nodes_are_paused(replicate: bool) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         for node in broker.nodes:
             broker.pause(node)
@@ -92,7 +94,7 @@ def test_nobody_is_missed_as_long_as_nobody_runs(replicate: bool) -> None:
 
 
 @BOTH
-def test_who_was_missed_may_be_killed(replicate: bool) -> None:
+def test_a_node_whose_session_expired_can_be_killed(replicate: bool) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         leader = broker.leader("t", 0)
         broker.pause(leader)
@@ -110,7 +112,7 @@ def test_who_was_missed_may_be_killed(replicate: bool) -> None:
 @pytest.mark.parametrize(
     ("as_of", "session_s"), [("2.4", 6.0), ("2.8", 18.0), ("3.9", 9.0), (None, 9.0)]
 )
-def test_each_release_waits_as_long_as_it_did(as_of: str | None, session_s: float) -> None:
+def test_each_release_has_its_own_session_timeout(as_of: str | None, session_s: float) -> None:
     async def scenario(world: World, broker: Broker) -> None:
         broker.pause(1)
         await anyio.sleep(session_s - 0.1)
@@ -121,7 +123,7 @@ def test_each_release_waits_as_long_as_it_did(as_of: str | None, session_s: floa
     live_through(scenario, as_of=as_of)
 
 
-def test_a_controller_that_hung_is_ignored() -> None:
+def test_a_paused_controller_is_replaced() -> None:
     async def scenario(world: World, broker: Broker) -> None:
         first = broker.controller_id
         broker.pause(first)
@@ -155,7 +157,7 @@ def test_what_was_acknowledged_outlives_a_leader_that_hangs() -> None:
     live_through(scenario, replicate=True)
 
 
-def test_logs_are_synced_and_high_watermarks_put_down_after_a_while() -> None:
+def test_logs_and_high_watermarks_are_flushed_periodically() -> None:
     async def scenario(world: World, broker: Broker) -> None:
         async with with_runtime(
             Producer(bootstrap_servers=broker.bootstrap_servers), world.runtime(CLIENT)

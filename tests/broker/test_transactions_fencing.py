@@ -73,7 +73,7 @@ async def test_an_abandoned_transaction_is_aborted(
     assert (await producer.produce(b"kept")).error_code == E.NONE
 
 
-async def test_before_4_0_who_was_too_slow_is_fenced_for_good() -> None:
+async def test_before_4_0_a_timed_out_producer_stays_fenced() -> None:
     async with Broker(as_of="3.9") as broker, connected(broker) as client:
         await a_topic(broker)
         producer = TransactionalClient(client)

@@ -64,7 +64,9 @@ def test_a_suspended_process_can_be_stopped(sleeper: Process) -> None:
     assert sleeper.returncode == -signal.SIGTERM
 
 
-def test_who_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process_module, "STOP_TIMEOUT_SECONDS", 0.2)
     process = Process(["sh", "-c", STUBBORN], tmp_path / "log")
     assert has_written(process, "deaf")

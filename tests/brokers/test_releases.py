@@ -87,7 +87,7 @@ def test_without_maven_the_reason_says_how_to_get_it(
         fetch(RELEASE, tmp_path / "cache")
 
 
-def test_the_cache_stands_in_the_project_unless_configured(
+def test_the_cache_is_in_the_project_unless_configured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("AIOKAFKAWIRE_CACHE", raising=False)

@@ -67,7 +67,7 @@ async def test_what_old_brokers_lack_is_reported_at_once():
                 await create_topics(session, ["orders"])
 
 
-def test_what_the_broker_adds_stands_behind_the_code():
+def test_the_brokers_message_follows_the_error_code():
     assert response_error(0) is None
     error = response_error(36, "it is there", api="CreateTopics", topic="t")
     assert isinstance(error, KafkaError)

@@ -259,7 +259,7 @@ def test_ctrl_c_while_the_broker_is_stopped(backend: str, group: bool) -> None:
             assert process.returncode == 130
 
 
-def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
+def test_ctrl_c_while_the_output_is_not_read(servers: str, fill: Fill) -> None:
     fill("unread", b"line\n" * 40_000)
     with running("consume", "-b", servers, "-t", "unread", "-q") as process:
         assert process.stdout is not None

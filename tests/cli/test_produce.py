@@ -207,7 +207,7 @@ def test_a_server_of_another_kind_is_named(cli: Cli, http_port: int, lines: Line
     assert "HTTP" in err.splitlines()[-1]
 
 
-def test_a_port_where_nobody_listens(cli: Cli, lines: Lines) -> None:
+def test_a_closed_port(cli: Cli, lines: Lines) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     given = ("-b", f"127.0.0.1:{port}", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))

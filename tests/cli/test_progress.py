@@ -23,7 +23,7 @@ async def test_it_counts_on_stderr_and_leaves_nothing(
     assert shown.endswith(ERASE_LINE)
 
 
-async def test_where_nobody_looks_it_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_without_a_terminal_it_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     async with Progress("records", shown=False) as progress:
         progress.count = 5
     assert capsys.readouterr().err == ""

@@ -102,7 +102,7 @@ async def test_a_broken_pipe_is_raised(pipe: tuple[int, int]) -> None:
         await OutputStream(sink).write(b"x")
 
 
-async def test_a_reader_that_sleeps_holds_nobody_else(pipe: tuple[int, int]) -> None:
+async def test_a_blocked_reader_does_not_block_others(pipe: tuple[int, int]) -> None:
     size = 1_000_000
     with anyio.move_on_after(0.05) as scope:
         await OutputStream(pipe[1]).write(bytes(size))

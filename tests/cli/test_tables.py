@@ -10,7 +10,7 @@ def test_numbers_stand_to_the_right_and_nothing_is_a_dash():
     )
 
 
-def test_a_column_with_some_text_stands_to_the_left():
+def test_a_column_with_text_is_left_aligned():
     assert format_table(("value",), [(1,), ("word",)]) == "value\n1\nword\n"
 
 
@@ -22,7 +22,7 @@ def test_an_empty_table_has_its_heads():
     assert format_table(("a", "b"), []) == "a  b\n"
 
 
-def test_json_stands_on_one_line():
+def test_json_is_on_one_line():
     assert json_line({"a": "ü\n", "b": None}) == '{"a":"ü\\n","b":null}\n'
 
 

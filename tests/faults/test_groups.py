@@ -246,7 +246,7 @@ FATAL: dict[tuple[ApiKey, ErrorCode], type[KafkaError]] = {
 
 
 @pytest.mark.parametrize("fatal", FATAL, ids=lambda fatal: "-".join(each.name for each in fatal))
-async def test_what_cannot_be_mended_is_raised_to_the_application(
+async def test_fatal_errors_are_raised_to_the_application(
     broker: Broker, topic: str, group_id: str, fatal: tuple[ApiKey, ErrorCode]
 ):
     broker.on(fatal[0], Answer(fatal[1]))

@@ -76,7 +76,7 @@ async def test_the_error_says_what_the_peer_seems_to_be(stranger: str, hint: str
 
 
 @CLIENTS
-async def test_a_backlog_that_nobody_accepts_from(client_class: Callable[..., Any]):
+async def test_a_listener_that_accepts_nothing(client_class: Callable[..., Any]):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(5)

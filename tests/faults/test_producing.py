@@ -510,7 +510,7 @@ async def test_keyless_records_pass_over_a_broker_that_takes_nothing(
         broker.resume(1)
 
 
-async def test_a_topic_that_is_idle_is_asked_for_no_more_and_may_be_written_to_again(
+async def test_an_idle_topic_leaves_the_metadata_requests_and_can_be_used_again(
     broker: Broker, topic: str, new_topic: NewTopic
 ):
     other = await new_topic()

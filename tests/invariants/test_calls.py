@@ -182,13 +182,13 @@ def test_errors_that_callers_know() -> None:
     assert numbers(failing(error="KeyError", typed=False).found()) == [12]
 
 
-def test_nobody_is_blamed_for_what_he_did_not_do() -> None:
+def test_a_protocol_error_is_a_violation_unless_the_broker_is_hostile() -> None:
     builder = failing(error="MalformedMessage")
     assert numbers(builder.found()) == [12]
     assert builder.found(guarantees={"hostile": True}) == []
 
 
-def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
+def test_a_repeated_correlation_id_is_a_violation_unless_the_broker_is_hostile() -> None:
     builder = failing(error="RequestTimedOut")
     line = "aiokafkawire.consumer: a response with correlation id 7 is repeated"
     assert numbers(builder.found(log_lines=(line,))) == [12]

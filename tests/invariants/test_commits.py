@@ -383,7 +383,7 @@ def test_a_leaving_member_has_committed_its_processed_records() -> None:
 
 
 @pytest.mark.parametrize(("read_again", "found"), [(False, 0), (True, 1)])
-def test_what_was_lost_is_committed_by_who_reads_it_again(read_again: bool, found: int) -> None:
+def test_lost_partitions_are_committed_by_the_next_reader(read_again: bool, found: int) -> None:
     builder = reader()
     builder.polled(*r(0, 1, 2))
     builder.call("getmany", 1.0)
@@ -399,7 +399,7 @@ def test_what_was_lost_is_committed_by_who_reads_it_again(read_again: bool, foun
     assert in_the_end(builder, 0) == found
 
 
-def test_a_commit_that_a_connection_given_up_brings_late_is_none_of_who_leaves() -> None:
+def test_a_late_commit_of_an_abandoned_connection_is_not_the_leavers() -> None:
     for newest, found in ((3, 0), (2, 1)):
         builder = reader()
         commits = Commits(builder)

@@ -47,7 +47,7 @@ def test_what_the_members_of_a_group_read_between_them() -> None:
     assert consumption_findings(builder, ALL) == []
 
 
-def test_a_record_that_nobody_was_given() -> None:
+def test_an_undelivered_record() -> None:
     builder = group()
     builder.polled(*r(0, 1))
     builder.consumer("e", group_id="other")
@@ -58,7 +58,7 @@ def test_a_record_that_nobody_was_given() -> None:
     assert consumption_findings(builder, ALL, complete_readers=()) == []
 
 
-def test_partitions_that_nobody_wants_are_left_out() -> None:
+def test_unsubscribed_partitions_are_left_out() -> None:
     builder = group()
     builder.polled(*r(0, 1, 2))
     builder.made("u")

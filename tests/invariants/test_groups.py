@@ -170,7 +170,7 @@ def test_members_that_keep_what_went() -> None:
     assert found(builder, 7, assignments=(*given, third)) == [KEPT]
 
 
-def test_without_requests_nobody_is_judged() -> None:
+def test_without_requests_no_member_is_checked() -> None:
     assert 7 in member().not_checked(commits=())
     assert 7 in member().not_checked(commits=(), assignments=())
 
@@ -215,7 +215,7 @@ def test_a_partition_with_two_owners() -> None:
     assert "t-1 has 2 owners" in text
 
 
-def test_those_who_left_own_nothing() -> None:
+def test_members_that_left_own_nothing() -> None:
     for left in (Crashed, Unsubscribed):
         builder = two_members()
         builder.assigned(T0, T1, client="c")

@@ -95,7 +95,7 @@ def test_a_topic_that_was_deleted_takes_its_records_along() -> None:
     assert numbers(builder.found(log(v(1)), second, guarantees={"topics_remade": True})) == [1]
 
 
-def test_a_record_that_stands_twice() -> None:
+def test_a_record_written_twice() -> None:
     [(number, text)] = three_sent().found(log(v(1), v(2), v(3), v(2)))
     assert number == 2
     assert "p-2| at t-0@1 and t-0@3" in text

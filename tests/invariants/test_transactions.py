@@ -127,7 +127,7 @@ def test_a_record_that_was_never_handed_over_is_no_part() -> None:
     assert transaction_findings(builder, both("committed", "committed")) == []
 
 
-def test_what_is_no_more_is_not_missing() -> None:
+def test_deleted_records_are_not_missing() -> None:
     builder = transaction("committed")
     assert transaction_findings(builder, log((v(2), "committed"), start=1)) == []
     builder.deleted()

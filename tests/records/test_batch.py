@@ -207,7 +207,7 @@ def empty_records(count: int) -> BatchView:
     return view(raw_batch(payload, count, attributes=Compression.ZSTD))
 
 
-def test_columns_take_no_more_than_the_limit_either() -> None:
+def test_columns_keep_within_the_limit() -> None:
     count = 2 * CHUNK_RECORDS
     found = empty_records(count)
     limit = RECORD_COLUMN_BYTES * count

@@ -181,7 +181,7 @@ def test_what_a_list_of_aborted_transactions_may_say() -> None:
     assert len(decode_fetch("t", 0, data, 6, isolation=1, aborted=many).take(99)) == 20
 
 
-def test_of_a_control_batch_no_more_than_its_first_record_is_decoded() -> None:
+def test_only_the_first_record_of_a_control_batch_is_decoded() -> None:
     marked = control_batch(1, 0, commit=False, coordinator_epoch=1, timestamp_ms=5)
     (one,) = iter_batches(marked)
     key = one.columns().key(0)

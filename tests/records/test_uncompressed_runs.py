@@ -324,7 +324,7 @@ def test_each_record_has_the_epoch_of_its_batch() -> None:
     assert [segment.stop for segment in records.segments] == [4, 4, 2]
 
 
-def test_one_call_decodes_no_more_than_it_may() -> None:
+def test_one_call_keeps_within_its_limit() -> None:
     data = log(*[1] * 10)
     cost = BATCH_COST_BYTES + len(log(1))
     fetched = decode_fetch("t", 0, data, 0)

@@ -133,7 +133,7 @@ def test_a_condition_not_met_in_time_is_a_failure(backend: Backend) -> None:
 
 
 @BOTH
-def test_a_record_that_nobody_was_given_is_a_failure(backend: Backend) -> None:
+def test_an_undelivered_record_is_a_failure(backend: Backend) -> None:
     async def run(harness: Harness) -> None:
         await harness.make_topic("orders", 2)
         producer = with_runtime(

@@ -90,7 +90,7 @@ def test_fingerprints_do_not_hang_on_the_order():
 
 
 @pytest.mark.parametrize(("number", "expected"), [(None, None), (6, None), (7, 7)])
-def test_a_task_is_written_unless_its_marker_stands_at_the_batch(number, expected):
+def test_a_task_is_written_unless_its_marker_has_the_batch(number, expected):
     marker = None if number is None else CommittedBatchMarker("q1", number, 10, 99)
     found = find_committed_marker(BATCH, None, marker)
     assert (found and found.number) == expected

@@ -165,7 +165,7 @@ def planned_at(servers: str, **given: str) -> None:
     ("servers", "named"),
     [("127.77.0.1:1", "127.77.0.1:1"), ("127.77.0.1", "127.77.0.1:9092 (default port)")],
 )
-def test_a_port_where_nobody_listens_is_logged_at_once(caplog, servers, named):
+def test_a_closed_port_is_logged_at_once(caplog, servers, named):
     began = time.time()
     with (
         caplog.at_level(logging.WARNING, "aiokafkawire.spark"),

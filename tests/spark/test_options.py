@@ -223,7 +223,7 @@ def test_times_are_read_as_spark_does(text, expected):
 ONCE = SERVERS | {"exactlyOnce": "true", "topic": "t"}
 
 
-def test_exactly_once_of_a_stream_needs_no_more():
+def test_exactly_once_of_a_stream_needs_no_other_option():
     found = WriteOptions.parse(ONCE, streaming=True)
     assert found.exactly_once == ExactlyOnceOptions(None, None, "t")
     assert found.client["transaction_timeout_ms"] == 900_000

@@ -100,7 +100,7 @@ def test_windows_are_given_out_when_the_watermark_has_passed_their_end(without_s
     assert (found.parsed, found.late, found.open) == (4, 0, 1)
 
 
-def test_what_is_late_goes_by_the_watermark_of_the_batch_before(without_spark):
+def test_late_rows_are_dropped_by_the_watermark_of_the_previous_batch(without_spark):
     late, rest = event(2), [event(60), event(61), event(120)]
     # The watermark is at 50 minutes with the second batch, and what is late with the third.
     second = without_spark.counts(
@@ -124,7 +124,7 @@ def test_an_event_joins_the_sessions_that_it_touches(without_spark):
     assert found.open == 1
 
 
-def test_a_session_that_was_given_out_takes_no_more(without_spark):
+def test_an_emitted_session_does_not_grow(without_spark):
     log = {0: [event(0), event(21), event(22), event(9.5), event(60)]}
     found = without_spark.sessions(log, ({0: 2}, {0: 3}, {0: 5}))
     # At 11 minutes the first is out; what ends before that is late, and what ends after is not.

@@ -29,7 +29,7 @@ def printed(*lines: str) -> str:
         ("import pyspark_aiokafkawire", "['pyspark']"),
     ],
 )
-def test_no_more_is_imported_than_is_needed(imported, loaded):
+def test_only_needed_modules_are_imported(imported, loaded):
     assert printed(imported, LOADED) == loaded
 
 
@@ -53,7 +53,7 @@ value = StructType([StructField("value", BinaryType())])
         "source.KafkaDataSource(write).streamWriter(value, False).commit([], 0)",
     ],
 )
-def test_who_neither_plans_nor_reads_nor_writes_imports_no_client(done):
+def test_a_process_without_queries_imports_no_client(done):
     clients = "{'aiokafkawire.consumer', 'aiokafkawire.producer', 'anyio'}"
     assert printed(READY, done, f"print({clients} & {{*sys.modules}})") == "set()"
 
@@ -63,7 +63,7 @@ def test_the_source_is_found_under_its_name():
     assert printed("import pyspark_aiokafkawire", name) == "aiokafkawire"
 
 
-def test_without_pyspark_the_module_offers_nothing_and_hides_nobody():
+def test_without_pyspark_the_module_is_empty_and_hides_no_other_source():
     there = "print(hasattr(pyspark_aiokafkawire, 'DefaultSource'))"
     assert printed(HIDDEN, "import pyspark_aiokafkawire", there) == "False"
 

@@ -285,7 +285,7 @@ def test_another_query_is_refused_the_name(kafka):
     [({"query": "q2"}, "not to the stream q2"), ({"number": 3}, "is older than batch")],
     ids=["another-query", "an-earlier-batch"],
 )
-def test_who_is_refused_does_not_fence_who_is_not(kafka, changed, refused):
+def test_a_refused_task_does_not_fence_an_accepted_one(kafka, changed, refused):
     batch = sink(kafka, f"unharmed-{refused[-2:]}")
     commit_all(options(kafka), run(kafka, replace(batch, number=4), ["a"]))
     results = run(kafka, replace(batch, number=5), ["b"], ["c"])
@@ -378,7 +378,7 @@ def test_rows_that_cannot_be_read_abort_the_task(kafka):
     assert visible(kafka, "source") == Counter("b")
 
 
-def test_a_task_without_rows_asks_nobody():
+def test_a_task_without_rows_sends_no_request():
     batch = SinkBatch("s", "q", 0, "t")
     nowhere = {"bootstrap_servers": "127.0.0.1:1"}
     nothing = pyarrow.RecordBatch.from_pydict({"value": pyarrow.array([], pyarrow.string())})

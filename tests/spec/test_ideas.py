@@ -36,7 +36,7 @@ async def test_a_response_has_the_base_offset(anyio_backend: object) -> None:
 
 
 @pytest.mark.parametrize(("as_of", "replica_id"), [("2.8", -1), ("4.3", None)])
-async def test_a_fetch_waits_and_says_who_asks(
+async def test_fetch_has_the_replica_id_and_waits(
     as_of: str, replica_id: int | None, anyio_backend: object
 ) -> None:
     async with Broker(as_of=as_of) as broker:

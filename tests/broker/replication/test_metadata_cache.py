@@ -44,7 +44,7 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert cache.topics == {}
 
 
-def test_no_more_partitions_are_kept_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_cache, "MAX_TOTAL_PARTITIONS", 2)
     cache = MetadataCache()
     cache.update(command(partitions={("a", index): LED_BY_ONE for index in range(3)}))

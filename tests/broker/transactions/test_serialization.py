@@ -41,7 +41,7 @@ def test_nothing_is_lost() -> None:
         assert given[name] == found[name], name
 
 
-def test_a_dead_one_says_no_more_than_that() -> None:
+def test_a_dead_transaction_has_its_state_only() -> None:
     transaction = made()
     transaction.state = TransactionState.DEAD
     assert again(serialize(transaction)).state is TransactionState.DEAD

@@ -241,7 +241,7 @@ def test_a_marker_of_what_was_deleted_meanwhile_is_not_waited_for() -> None:
     assert given.state() is S.COMPLETE_COMMIT
 
 
-def test_an_id_that_nobody_uses_is_forgotten() -> None:
+def test_an_unused_id_expires() -> None:
     given = Given(transactional_id_expiration_ms=60_000)
     used, open_one = given.begun("used", T0), given.begun("open", T1)
     assert given.end(used, name="used") == E.NONE

@@ -38,7 +38,7 @@ def applications(monkeypatch: pytest.MonkeyPatch) -> Applications:
     return Applications(jobs("b:1", Path("/histories")))
 
 
-def test_each_has_a_name_a_history_and_a_topic_of_its_own() -> None:
+def test_each_has_its_own_name_history_and_topic() -> None:
     found = jobs("b:1", Path("/histories"))
     assert len({job.name for job in found}) == len(found)
     assert len({job.history for job in found}) == len(found)

@@ -120,7 +120,7 @@ def test_it_waits_until_each_group_has_all(scene: Scene) -> None:
     assert scene.outcome.consumed_after == pytest.approx(1.0)
 
 
-def test_a_group_that_stands_still_is_named(scene: Scene) -> None:
+def test_a_group_without_progress_is_named(scene: Scene) -> None:
     scene.committed = [{0: 4, 1: None}] * 1_000
     with pytest.raises(WaitFailed, match="hand has not consumed all"):
         scene.run.perform([], 1.0, scene.outcome)

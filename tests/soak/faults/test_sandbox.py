@@ -29,7 +29,7 @@ def outcome_of(script: str, *arguments: object) -> int:
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_it_gives_the_exit_code_and_has_a_network_of_its_own() -> None:
+def test_it_returns_the_exit_code_and_has_its_own_network() -> None:
     script = "import os, sys; sys.exit(os.listdir('/sys/class/net') and os.getpid())"
     assert outcome_of(script) == 1, "the first process of its own"
     assert outcome_of("import sys; sys.exit(7)") == 7
@@ -96,7 +96,7 @@ sandbox.run(["-c", "import sys, time; open(sys.argv[1], 'w').close(); time.sleep
 
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_it_ends_with_who_began_it(number: signal.Signals, tmp_path: Path) -> None:
+def test_it_ends_with_its_parent_process(number: signal.Signals, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     process = subprocess.Popen(
         [sys.executable, "-c", LEFT_ALONE, str(begun)],

@@ -111,7 +111,7 @@ def test_a_stream_goes_on_behind_its_markers(spark, kafka, tmp_path):
     ],
     ids=["driver-and-task"],
 )
-def test_who_is_killed_leaves_every_row_once(kills, tmp_path):
+def test_killed_tasks_leave_every_row_once(kills, tmp_path):
     with threaded_broker() as broker:
         result = run(broker, kills, random.Random(1), tmp_path, plain=False)
     assert result.done == kills

@@ -34,7 +34,7 @@ def test_the_wall_clock_of_all_hosts_jumps() -> None:
     assert "all hosts jumps by -7200.5 s" in world.trace.lines[-1]
 
 
-def test_the_wall_clock_of_one_host_jumps_for_all_who_run_there() -> None:
+def test_a_clock_jump_applies_to_all_clients_of_a_host() -> None:
     world = World(1)
     clock = world.runtime(ONE).clock
     clock.jump(60)

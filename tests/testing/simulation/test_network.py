@@ -87,7 +87,7 @@ def test_closing_ends_the_other_end_after_what_was_sent(backend: Backend) -> Non
     in_world(backend, main)
 
 
-def test_abort_wakes_who_receives(backend: Backend) -> None:
+def test_abort_wakes_the_receiver(backend: Backend) -> None:
     async def main(world: World) -> None:
         _, client, _ = await connected(world)
         woken: list[bytes] = []
@@ -120,7 +120,7 @@ def test_a_port_without_listener_refuses(backend: Backend) -> None:
     in_world(backend, main)
 
 
-def test_a_free_port_is_one_that_nobody_has(backend: Backend) -> None:
+def test_a_free_port_is_not_in_use(backend: Backend) -> None:
     async def main(world: World) -> None:
         ports = [(await world.runtime(ONE).listen(Address(ONE, 0))).address for _ in range(3)]
         assert len(set(ports)) == 3
@@ -221,7 +221,7 @@ def test_a_crash_closes_ports_and_connections(backend: Backend) -> None:
     in_world(backend, main)
 
 
-def test_closing_a_listener_ends_what_nobody_accepted(backend: Backend) -> None:
+def test_closing_a_listener_closes_unaccepted_connections(backend: Backend) -> None:
     async def main(world: World) -> None:
         listener = await world.runtime(ONE).listen(PORT)
         client = await world.runtime(OTHER).connect(PORT)
@@ -427,7 +427,7 @@ def test_connects_that_hang(backend: Backend) -> None:
     in_world(backend, main)
 
 
-def test_one_who_gives_up_while_connecting_leaves_a_closed_connection(backend: Backend) -> None:
+def test_a_cancelled_connect_leaves_a_closed_connection(backend: Backend) -> None:
     async def main(world: World) -> None:
         listener = await world.runtime(ONE).listen(PORT)
         options = NetworkOptions(min_delay_s=1, max_delay_s=1)

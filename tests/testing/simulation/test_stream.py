@@ -92,7 +92,7 @@ def test_a_sender_that_waits_hears_of_a_reset(
     world.run(main)
 
 
-def test_a_sender_that_waits_hears_that_nobody_reads_any_more(
+def test_a_waiting_sender_gets_an_error_when_the_reader_closes(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_IN_TRANSIT_BYTES", 1_000)
