@@ -8,9 +8,12 @@ ordinary end of stream.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+
+import anyio
 
 from aiokafkawire.runtime.interfaces import Buffer, Transport
 
@@ -24,6 +27,10 @@ ENCRYPTED_PIECE_BYTES = 64 * 1024
 
 FLUSH: Buffer = b""
 """Returned by `send_nowait` in place of ciphertext that the system did not take."""
+
+
+class _CloseNotify(Exception):
+    """The peer has ended the TLS stream."""
 
 
 class TlsTransport:
@@ -106,13 +113,17 @@ class TlsTransport:
             # SSL_read returns one TLS record at a time, at most 16 KiB.
             while count := self._decrypt(get_buffer()):
                 on_received(count)
+            if count == 0:
+                raise _CloseNotify
 
         def on_ciphertext(count: int) -> None:
             self._incoming.write(self._ciphertext[:count])
             decrypt_all()
 
-        decrypt_all()
-        await self._transport.receive_until_eof(lambda: self._ciphertext, on_ciphertext)
+        # What arrives after close_notify is not TLS any more.
+        with contextlib.suppress(_CloseNotify):
+            decrypt_all()
+            await self._transport.receive_until_eof(lambda: self._ciphertext, on_ciphertext)
 
     def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         if self._unsent:
@@ -156,9 +167,11 @@ class TlsTransport:
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
         finally:
-            # Responses to key updates, and alerts. A `send` in progress takes them along.
+            # Responses to key updates, and alerts. A `send` in progress takes them along. A broken
+            # stream shows with the next read or write; the result of this one must not be lost.
             if self._outgoing.pending and not self._sending and not self._unsent:
-                self._unsent = self._transport.send_nowait([self._outgoing.read()])
+                with contextlib.suppress(OSError):
+                    self._unsent = self._transport.send_nowait([self._outgoing.read()])
 
     async def _feed(self) -> None:
         count = await self._transport.receive_into(self._ciphertext)
@@ -171,19 +184,36 @@ class TlsTransport:
         unsent, self._unsent = self._unsent, ()
         if unsent:
             await self._transport.send(unsent)
-        if self._outgoing.pending:
+        while self._outgoing.pending:
             await self._transport.send([self._outgoing.read()])
 
 
 async def connect_tls(
     transport: Transport, context: ssl.SSLContext, server_hostname: str
 ) -> TlsTransport:
-    """Return a TLS stream over a connected one, after the handshake; close that if it fails."""
-    made = TlsTransport(transport, context, server_hostname)
+    """Return a TLS stream over a connected one, after the handshake; close that if it fails.
+
+    Args:
+        transport: The connected stream.
+        context: Trusted authorities and the client's certificate.
+        server_hostname: Host name or address that the certificate must have, as advertised.
+
+    Raises:
+        ssl.SSLError: See `TlsTransport.handshake`.
+        OSError: The connection was lost, or the host name cannot stand in a certificate.
+    """
     try:
+        # A certificate has no final dot, which only ends the search of domains.
+        made = TlsTransport(transport, context, server_hostname.removesuffix("."))
         await made.handshake()
-    except BaseException:
+    except BaseException as error:
         transport.abort()
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
+        if isinstance(error, ValueError | TypeError) and not isinstance(error, OSError):
+            raise OSError(
+                errno.EINVAL, f"{server_hostname!a} cannot be the host name of a certificate"
+            ) from error
         raise
     return made
 

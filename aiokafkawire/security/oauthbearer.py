@@ -23,6 +23,9 @@ __all__ = ("OAuthBearerClient", "OAuthBearerServer", "OAuthBearerToken", "TokenR
 
 SEPARATOR = "\x01"
 ACKNOWLEDGE_REFUSAL = SEPARATOR.encode()
+INVALID_TOKEN = '{"status":"invalid_token"}'
+"""The only reason that Kafka's own validators give."""
+
 MAX_SHOWN_CHARACTERS = 500
 """How much of a broker's reason stands in an error."""
 
@@ -32,7 +35,8 @@ _MESSAGE = re.compile(
     r"n,(?:a=(?P<authorization_id>[^,\x00\x01]*))?,\x01"
     r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7E \t\r\n]*\x01)+)\x01"
 )
-_BEARER = re.compile(r"(?i:bearer) +(?P<token>[-._~+/A-Za-z0-9]+=*)")
+_TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")
+_BEARER = re.compile(rf"(?i:bearer) +(?P<token>{_TOKEN.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +45,40 @@ class OAuthBearerToken:
 
     `expires_at_ms` counts from 1970; None stands for a token that does not expire. `extensions`
     are sent to the broker beside the token (KIP-342).
+
+    Raises:
+        TypeError: The value is not a `Secret`.
+        ValueError: The value or an extension has characters that the mechanism cannot carry.
     """
 
     value: Secret
     expires_at_ms: int | None = None
     extensions: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Secret):
+            raise TypeError(f"the token must be a Secret, not {type(self.value).__name__}")
+        if not _TOKEN.fullmatch(self.value.reveal()):
+            raise ValueError("OAUTHBEARER cannot send this token: it is empty or not a b64token")
+        for key, value in self.extensions.items():
+            if key == "auth" or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+                raise ValueError(
+                    f"OAUTHBEARER cannot send the extension {key!a}: a name has letters alone and"
+                    " is not 'auth', a value has printable ASCII characters"
+                )
+        object.__setattr__(self, "extensions", dict(self.extensions))
+
 
 class OAuthBearerClient(ClientMechanism):
-    """Present a token.
-
-    Raises:
-        ValueError: An extension has a name or value that the mechanism cannot carry.
-    """
+    """Present a token."""
 
     name = "OAUTHBEARER"
 
     def __init__(self, token: OAuthBearerToken) -> None:
-        for key, value in token.extensions.items():
-            if key == "auth" or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
-                raise ValueError(
-                    f"OAUTHBEARER cannot send the extension {key!r}: a name has letters alone and"
-                    " is not 'auth', a value has printable ASCII characters"
-                )
         self._token = token
         self._refusal: str | None = None
 
-    def first(self) -> bytes:
+    def _first(self) -> bytes:
         pairs = {"auth": f"Bearer {self._token.value.reveal()}", **self._token.extensions}
         text = "".join(f"{key}={value}{SEPARATOR}" for key, value in pairs.items())
         return f"n,,{SEPARATOR}{text}{SEPARATOR}".encode()
@@ -75,7 +86,7 @@ class OAuthBearerClient(ClientMechanism):
     def _next(self, token: bytes) -> bytes | None:
         if self._refusal is not None:
             # The first token was the refusal. A broker must not send another one.
-            raise AuthenticationFailed(f"OAUTHBEARER: the broker refused: {self._refusal}")
+            raise AuthenticationFailed(f"OAUTHBEARER: the broker refused: {self._refusal!a}")
         if not token:
             return None
         self._refusal = token.decode(errors="replace")[:MAX_SHOWN_CHARACTERS]
@@ -88,7 +99,15 @@ class OAuthBearerClient(ClientMechanism):
 
 
 class TokenRefused(Exception):
-    """A validator refuses a token. The text is the JSON that the client gets."""
+    """A validator refuses a token.
+
+    Args:
+        reason: JSON that the client gets, as in RFC 7628 section 3.2.2. Must not be empty: an
+            empty answer means success.
+    """
+
+    def __init__(self, reason: str = INVALID_TOKEN) -> None:
+        super().__init__(reason or INVALID_TOKEN)
 
 
 class OAuthBearerServer(ServerMechanism):
@@ -104,16 +123,15 @@ class OAuthBearerServer(ServerMechanism):
         self._validate = validate
         self._refusal: str | None = None
 
-    def next(self, token: bytes) -> bytes:
+    def _next(self, token: bytes) -> bytes:
         if self._refusal is not None:
             if token != ACKNOWLEDGE_REFUSAL:
                 raise invalid_credentials(self.name)
             raise CredentialsRefused(self._refusal)
-        try:
-            found = _MESSAGE.fullmatch(token.decode())
-        except UnicodeDecodeError:
-            found = None
-        if found is None:
+        # A UnicodeDecodeError would carry the token; the pattern takes ASCII alone but for the id.
+        text = token.decode(errors="replace")
+        found = _MESSAGE.fullmatch(text)
+        if found is None or text.encode() != token:
             raise invalid_credentials(self.name)
         pairs = dict(pair.partition("=")[::2] for pair in found["pairs"].split(SEPARATOR) if pair)
         bearer = _BEARER.fullmatch(pairs.pop("auth", ""))

@@ -12,7 +12,7 @@ from aiokafkawire.security.mechanism import (
     ServerMechanism,
     invalid_credentials,
 )
-from aiokafkawire.security.secret import Secret
+from aiokafkawire.security.secret import Secret, is_encodable
 
 __all__ = ("PlainClient", "PlainServer")
 
@@ -21,16 +21,25 @@ PARTS = 3
 
 
 class PlainClient(ClientMechanism):
-    """Send user name and password. Nothing but TLS keeps them from a listener on the network."""
+    """Send user name and password. Nothing but TLS keeps them from a listener on the network.
+
+    Raises:
+        ValueError: A name or the password is empty, or has a character that PLAIN cannot carry.
+    """
 
     name = "PLAIN"
 
     def __init__(self, username: str, password: Secret, authorization_id: str = "") -> None:
+        for value, what in ((username, "user name"), (authorization_id, "authorization id")):
+            if "\0" in value or not is_encodable(value):
+                raise ValueError(f"PLAIN cannot send this {what}: {value!a}")
+        if not username or not password or "\0" in password.reveal():
+            raise ValueError("PLAIN needs a user name and a password without NUL characters")
         self._username = username
         self._password = password
         self._authorization_id = authorization_id
 
-    def first(self) -> bytes:
+    def _first(self) -> bytes:
         parts = (self._authorization_id, self._username, self._password.reveal())
         return "\0".join(parts).encode()
 
@@ -53,11 +62,12 @@ class PlainServer(ServerMechanism):
     def __init__(self, password_of: Callable[[str], Secret | None]) -> None:
         self._password_of = password_of
 
-    def next(self, token: bytes) -> bytes:
-        try:
-            parts = token.decode().split("\0")
-        except UnicodeDecodeError:
-            raise invalid_credentials(self.name) from None
+    def _next(self, token: bytes) -> bytes:
+        # A UnicodeDecodeError would carry the password.
+        text = token.decode(errors="replace")
+        if text.encode() != token:
+            raise invalid_credentials(self.name)
+        parts = text.split("\0")
         if len(parts) != PARTS:
             raise CredentialsRefused(
                 f"Invalid SASL/PLAIN response: expected {PARTS} tokens, got {len(parts)}"

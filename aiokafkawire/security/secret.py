@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hmac
 
-__all__ = ("Secret",)
+__all__ = ("Secret", "is_encodable")
 
 
 class Secret:
     """A secret text. `repr`, `str` and formatting show `***`; `reveal` returns the text.
 
     It can be neither pickled nor copied into another process by accident.
+
+    Raises:
+        TypeError: Not a text.
+        ValueError: The text cannot be encoded as UTF-8 (it has a lone surrogate).
     """
 
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"a secret must be str, not {type(text).__name__}")
+        if not is_encodable(text):
+            raise ValueError("the secret cannot be encoded as UTF-8: it has a lone surrogate")
         self._text = text
 
     def reveal(self) -> str:
@@ -44,3 +52,13 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a Secret cannot be pickled: pass the option that it comes from")
+
+    __getstate__ = __reduce__
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether a text has a UTF-8 form.
+
+    An error of `encode` would carry the text.
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in text)

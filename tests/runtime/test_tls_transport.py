@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -181,7 +182,7 @@ async def test_a_stream_that_is_cut_ends() -> None:
         assert await end_of(connected) in {0, ConnectionResetError}
 
 
-async def end_of(transport: TlsTransport) -> object:
+async def end_of(transport: Transport | TlsTransport) -> object:
     """Return how a stream ends: 0 or the class of the error."""
     try:
         return await transport.receive_into(memoryview(bytearray(1)))
@@ -287,6 +288,55 @@ class Spy:
     async def send(self, buffers: Sequence[Buffer]) -> None:
         self._seen += b"".join(buffers)
         await self._transport.send(buffers)
+
+
+async def test_nothing_is_received_after_close_notify() -> None:
+    async with pair() as (client, server):
+        secured = TlsTransport(server, server_context(), server_side=True)
+        async with anyio.create_task_group() as group:
+            group.start_soon(secured.handshake)
+            connected = await connect_tls(client, client_context(), HOST)
+        found = bytearray()
+        buffer = memoryview(bytearray(100))
+        await connected.send([b"last"])
+        with contextlib.suppress(ssl.SSLError):
+            connected._ssl.unwrap()
+        await connected.send([])
+        # The peer goes on in plain text, and does not close.
+        await client.send([bytes(100_000)])
+        await secured.receive_until_eof(lambda: buffer, lambda count: found.extend(buffer[:count]))
+        assert found == b"last"
+        assert secured._incoming.pending < 200_000
+        assert await secured.receive_into(buffer) == 0
+
+
+@pytest.mark.parametrize("name", [".example", "a..b", "x" * 64 + ".example", "", "a\0b"])
+async def test_a_host_name_that_no_certificate_has_closes_the_stream(name: str) -> None:
+    async with pair() as (client, server):
+        with pytest.raises(OSError, match="cannot be the host name of a certificate"):
+            await connect_tls(client, client_context(), name)
+        assert await end_of(server) in {0, ConnectionResetError}
+
+
+async def test_a_final_dot_of_the_host_name_is_ignored() -> None:
+    async with pair() as (client, server):
+        secured = TlsTransport(server, server_context(), server_side=True)
+        async with anyio.create_task_group() as group:
+            group.start_soon(secured.handshake)
+            await connect_tls(client, client_context(), f"{HOST}.")
+
+
+async def test_an_output_that_fails_does_not_lose_what_was_read() -> None:
+    async with secure_pair() as (client, server):
+        await server.send([b"received"])
+
+        class Broken(Spy):
+            def send_nowait(self, _: Sequence[Buffer]) -> Sequence[Buffer]:
+                raise ConnectionResetError("broken")
+
+        client._transport = Broken(client._transport, bytearray())  # type: ignore[assignment]
+        client._outgoing.write(b"an alert")
+        assert await receive_exactly(client, 8) == b"received"
 
 
 # --- the simulated network ---

@@ -45,7 +45,7 @@ CLIENTS: dict[str, Callable[[], ClientMechanism]] = {
 }
 SERVERS: dict[str, Callable[[], ServerMechanism]] = {
     "PLAIN": lambda: PlainServer(lambda _: Secret(SECRET)),
-    "SCRAM": lambda: ScramServer("SCRAM-SHA-256", lambda *_: CREDENTIAL, "server"),
+    "SCRAM": lambda: ScramServer("SCRAM-SHA-256", lambda name, _: (name, CREDENTIAL), "server"),
     "OAUTHBEARER": lambda: OAuthBearerServer(lambda token, _: token.reveal()),
 }
 
@@ -101,6 +101,108 @@ def test_a_token_has_a_longest_length(name: str) -> None:
         client.next(bytes(MAX_TOKEN_BYTES + 1))
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_bounds_the_length_of_a_token(name: str) -> None:
+    server = SERVERS[name]()
+    with pytest.raises(CredentialsRefused):
+        server.next(bytes(MAX_TOKEN_BYTES + 1))
+
+
+def test_many_attributes_are_not_split() -> None:
+    client = scram()
+    client.first()
+    assert not client.blocks(b"," * (MAX_TOKEN_BYTES + 1))
+    with pytest.raises(AuthenticationFailed, match="has no r, s, i"):
+        client.next(b"," * MAX_TOKEN_BYTES)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_does_not_go_on_after_the_end(name: str) -> None:
+    early = CLIENTS[name]()
+    with pytest.raises(AuthenticationFailed, match="after the exchange had ended"):
+        early.next(b"")
+    client = CLIENTS[name]()
+    client.first()
+    for token in (b"x" * (MAX_TOKEN_BYTES + 1), b""):
+        with pytest.raises(AuthenticationFailed):
+            client.next(token)
+
+
+def test_a_server_does_not_go_on_after_the_end() -> None:
+    server = PlainServer(lambda _: Secret(SECRET))
+    server.next(f"\0bob\0{SECRET}".encode())
+    assert (server.is_complete, server.principal) == (True, "bob")
+    with pytest.raises(CredentialsRefused):
+        server.next(f"\0eve\0{SECRET}".encode())
+    assert (server.is_complete, server.principal) == (False, None)
+    refusing = PlainServer(lambda _: Secret(SECRET))
+    for password in ("wrong", SECRET):
+        with pytest.raises(CredentialsRefused):
+            refusing.next(f"\0bob\0{password}".encode())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "n,,n=alice,r=x,n=bob,r=y",
+        "n,,n=bob,r=",
+        "n,,n=bob,r=a b",
+        "n,,n=b\0b,r=x",
+        "n,,n=bob,r=x,1=y",
+        "n,,n=bob,r=x,y=",
+        "n,,n=a=2Db,r=x",
+        "y,,n=bob,r=x",
+    ],
+)
+def test_a_first_message_that_kafka_refuses_is_refused(message: str) -> None:
+    if message.startswith("n,,n=alice,r=x"):
+        # Kafka takes the first name; what follows are extensions.
+        answer = SERVERS["SCRAM"]().next(message.encode())
+        assert answer.startswith(b"r=xserver,")
+        return
+    with pytest.raises(CredentialsRefused):
+        SERVERS["SCRAM"]().next(message.encode())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PlainClient("eve\0alice", Secret(SECRET)),
+        lambda: PlainClient("eve\udce9", Secret(SECRET)),
+        lambda: PlainClient("eve", Secret("a\0b")),
+        lambda: PlainClient("", Secret(SECRET)),
+        lambda: scram(""),
+        lambda: scram("a,tokenauth=true"),
+        lambda: ScramClient("SCRAM-SHA-256", "\udce9", Secret(SECRET), "abc", SALTED),
+        lambda: ScramClient("SCRAM-SHA-256", "", Secret(SECRET), "abc", SALTED),
+        lambda: OAuthBearerToken(Secret("token\x01x=y")),
+        lambda: OAuthBearerToken(Secret("token\n")),
+        lambda: OAuthBearerToken(Secret("token"), extensions={"a": "b\x01c"}),
+    ],
+)
+def test_what_a_mechanism_cannot_carry_is_refused_at_once(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"cannot send|needs a user name") as refused:
+        make()
+    assert SECRET not in str(refused.value)
+
+
+def test_extensions_are_copied() -> None:
+    extensions = {"trace": "1"}
+    token = OAuthBearerToken(Secret(SECRET), extensions=extensions)
+    extensions["auth"] = "Bearer other"
+    assert b"other" not in OAuthBearerClient(token).first()
+
+
+def test_the_reason_of_a_broker_is_escaped() -> None:
+    client = CLIENTS["OAUTHBEARER"]()
+    client.first()
+    client.next("x\r\nINFO forged \x1b[2J\u202e".encode())
+    with pytest.raises(AuthenticationFailed) as refused:
+        client.next(b"")
+    assert str(refused.value).isprintable()
+    assert str(refused.value).isascii()
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -113,7 +215,7 @@ def test_a_token_has_a_longest_length(name: str) -> None:
         (f"r=abcx,s={SALT},i=", "iteration count is ''"),
         (f"r=abc,s={SALT},i=4096", "nonce does not extend"),
         (f"r=xabc,s={SALT},i=4096", "nonce does not extend"),
-        ("r=abcx,s=,i=4096", "salt is empty"),
+        ("r=abcx,s=,i=4096", "salt has 0 bytes"),
         ("r=abcx,s=%%%%,i=4096", "s= is not base64"),
         (f"m=x,r=abcx,s={SALT},i=4096", "has no r, s, i"),
         (f"s={SALT},r=abcx,i=4096", "has no r, s, i"),

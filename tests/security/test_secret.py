@@ -30,6 +30,18 @@ def test_secrets_compare_by_value() -> None:
     assert not Secret("")
 
 
+def test_a_text_that_cannot_be_encoded_is_refused_without_showing_it() -> None:
+    with pytest.raises(ValueError, match="lone surrogate") as refused:
+        Secret(f"{TEXT}\udce9")
+    assert TEXT not in str(refused.value)
+    assert refused.value.__context__ is None
+    for other in (b"token", Secret(TEXT), None):
+        with pytest.raises(TypeError, match="must be str"):
+            Secret(other)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be a Secret"):
+        OAuthBearerToken(TEXT)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_secret_is_neither_pickled_nor_copied(copied: object) -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
