@@ -86,7 +86,7 @@ def flush_stdout() -> None:
 
     The interpreter would try again at exit, report the error a second time and exit with 120.
     """
-    if isinstance(sys.stdout, ClosedStream):
+    if isinstance(sys.stdout, ClosedStream) or sys.stdout.closed:
         return
     try:
         sys.stdout.flush()

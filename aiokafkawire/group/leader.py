@@ -121,8 +121,12 @@ class GroupLeader:
         if sum(map(len, assignments.values())) < partitions:
             # A cooperative member may wait for partitions that another one revokes first (KIP-429).
             return
-        # A member without topics has a subscription that cannot be decoded.
-        subscribed = [member.member_id for member in members if member.topics]
+        # Other members have topics that do not exist, or a subscription that cannot be decoded.
+        subscribed = [
+            member.member_id
+            for member in members
+            if any(counts.get(topic) for topic in member.topics)
+        ]
         idle = sum(not assignments[member_id] for member_id in subscribed)
         if not partitions or len(subscribed) <= partitions:
             self._logged_idle = None

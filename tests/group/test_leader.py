@@ -263,6 +263,8 @@ async def test_members_that_are_idle_for_another_reason_are_not_logged(
         await leader.assign("range", [*joining("a"), JoinedMember("odd", None, b"")])
         # No topic exists.
         await leader.assign("range", joining("a", "b", topics=["missing"]))
+        # The topic of one member does not exist.
+        await leader.assign("range", [*joining("a"), *joining("b", topics=["missing"])])
         assert idle_lines(caplog) == []
 
 
