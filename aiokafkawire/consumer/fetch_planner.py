@@ -290,9 +290,12 @@ class FetchPlanner:
         if backoff_until is not None:
             self._nodes_backing_off[plan.node] = backoff_until
 
-    def next_deadline(self, partitions: Iterable[AssignedPartition], now: float) -> float:
-        """Return when one of these partitions or a broker may be fetched again."""
-        later = [partition.not_before for partition in partitions if partition.not_before > now]
+    def next_deadline(self, now: float) -> float:
+        """Return when to pass a partition to `update` again, or to start a fetch.
+
+        A backoff that has ended since the last `update` counts too: nothing else would end it.
+        """
+        later = [partition.not_before for partition in self.backing_off]
         later += [until for until in self._nodes_backing_off.values() if until > now]
         later += self._held_until.values()
         return min(later, default=NEVER)

@@ -173,7 +173,7 @@ class Fetcher:
             with_data = self._assignment.partitions_with_data()
             for plan in self._planner.start_fetches(with_data, metadata.leader, now):
                 self._supervisor.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            await self._wake.wait(self._planner.next_deadline(self._planner.backing_off, now))
+            await self._wake.wait(self._planner.next_deadline(now))
 
     async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
         """Pass changed partitions to the planner, a slice at a time.

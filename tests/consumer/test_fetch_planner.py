@@ -19,6 +19,7 @@ from aiokafkawire.consumer.partition import (
     Validating,
 )
 from aiokafkawire.records import FetchedRange
+from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 
 from .record_data import P0, P1, fetched, log
@@ -85,7 +86,7 @@ def test_partitions_that_are_not_fetched() -> None:
     resetting = AssignedPartition(TopicPartition("orders", 4), "earliest", Resetting(-1))
     owned = [paused, revoked, later, full, resetting]
     assert planner.plan(owned, leaders(), 0.0) == []
-    assert planner.next_deadline(owned, 0.0) == 3.0
+    assert planner.next_deadline(0.0) == 3.0
     assert planner.plan(owned, leaders(), 3.0)[0].parts[0].partition is later
 
 
@@ -101,6 +102,18 @@ def test_a_suspended_position_is_not_fetched_until_resume() -> None:
     assert planner.plan([one], leaders(), 0.0)[0].parts[0].state is state
 
 
+def test_a_backoff_that_ends_while_others_are_updated_is_not_lost() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    one.not_before = 1.5
+    planner.update(one, leaders(), 1.0)
+    assert planner.start_fetches([], leaders(), 2.0) == []
+    assert planner.next_deadline(2.0) <= 2.0
+    planner.update(one, leaders(), 2.0)
+    assert planner.start_fetches([], leaders(), 2.0)
+    assert planner.next_deadline(2.0) == NEVER
+
+
 def test_one_chunk_is_fetched_ahead() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
@@ -114,7 +127,7 @@ def test_a_full_partition_delays_its_broker_and_is_then_left_out() -> None:
     owned = [full, other]
     fill(full, 1_000)
     assert planner.plan(owned, leaders(), 2.0) == []
-    assert planner.next_deadline(owned, 2.0) == 2.0 + FULL_PARTITION_HOLD_S
+    assert planner.next_deadline(2.0) == 2.0 + FULL_PARTITION_HOLD_S
     (plan,) = planner.plan(owned, leaders(), 2.0 + FULL_PARTITION_HOLD_S)
     assert ([part.partition for part in plan.parts], plan.short_wait) == ([other], True)
     planner.finished(plan)
@@ -229,7 +242,7 @@ def test_a_failed_broker_backs_off() -> None:
     (plan,) = planner.plan(owned, leaders(), 0.0)
     planner.finished(plan, backoff_until=2.0)
     assert planner.plan(owned, leaders(), 1.0) == []
-    assert planner.next_deadline(owned, 1.0) == 2.0
+    assert planner.next_deadline(1.0) == 2.0
     assert planner.plan(owned, leaders(), 2.0)
 
 
@@ -351,7 +364,7 @@ def test_full_partitions_and_limits_apply_to_start_fetches() -> None:
     planner.update(owned[0], leader_of, 0.0)
     (plan,) = planner.start_fetches([owned[0]], leader_of, 0.0)
     assert plan.node == 2
-    assert planner.next_deadline((), 0.0) == FULL_PARTITION_HOLD_S
+    assert planner.next_deadline(0.0) == FULL_PARTITION_HOLD_S
     planner.finished(plan)
     fill(owned[1], 700)
     planner.update(owned[1], leader_of, 0.0)
