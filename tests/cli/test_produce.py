@@ -10,6 +10,7 @@ import pytest
 
 from aiokafkawire.cli.produce import InputFormat
 from aiokafkawire.cli.run_loop import BACKENDS
+from tests.brokers.process import free_ports
 
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
@@ -208,8 +209,7 @@ def test_a_server_of_another_kind_is_named(cli: Cli, http_port: int, lines: Line
 
 
 def test_a_closed_port(cli: Cli, lines: Lines) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = free_ports(1)
     given = ("-b", f"127.0.0.1:{port}", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))
     code, _, err = cli("produce", *given)
     assert code == 1
@@ -222,8 +222,7 @@ def test_a_closed_port(cli: Cli, lines: Lines) -> None:
 
 
 def test_a_failure_that_was_reported_is_not_said_again() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (port,) = free_ports(1)
     patience = ("-X", "default_api_timeout_ms=2000", "-X", "reconnect_backoff_max_ms=50")
     done = aiokafkawire("produce", "-b", f"127.0.0.1:{port}", "-t", "t", *patience, stdin=b"x")
     assert done.returncode == 1

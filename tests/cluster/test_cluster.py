@@ -33,7 +33,7 @@ from aiokafkawire.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, RealRuntime
+from aiokafkawire.runtime import Address
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.create_topics import (
@@ -53,6 +53,7 @@ from tests.connection.scripted import (
     Hangup,
     ScriptedBroker,
     ServerConnection,
+    closed_address,
     hosted,
     make_config,
     serve,
@@ -69,12 +70,6 @@ LONG = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
 
 def soon(seconds: float = 20) -> float:
     return anyio.current_time() + seconds
-
-
-async def closed_port() -> Address:
-    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
-    await listener.aclose()
-    return listener.address
 
 
 def coordinated_by(scripted: ScriptedCluster, *nodes: int) -> list[str]:
@@ -130,7 +125,7 @@ async def test_without_connecting_on_start_requests_wait_for_the_nodes():
         async with cluster_client(**options) as cluster:
             await cluster.start(soon())
             assert await cluster.request(LIST, to=ToAnyNode(), deadline=soon())
-    dead = await closed_port()
+    dead = closed_address()
     async with cluster_client(bootstrap_servers=str(dead), connect_on_start=False) as cluster:
         await cluster.start(soon())
         for _ in range(2):
@@ -145,7 +140,7 @@ async def list_groups(_: Any, __: Any) -> Response | None:
 
 
 async def test_bootstrap_continues_with_the_next_address():
-    dead = await closed_port()
+    dead = closed_address()
     async with scripted_cluster(1) as scripted:
         servers = f"{dead},{scripted.bootstrap}"
         async with cluster_client(bootstrap_servers=servers) as cluster:
@@ -154,7 +149,7 @@ async def test_bootstrap_continues_with_the_next_address():
 
 
 async def test_no_broker_available_gives_the_reason_of_each_address():
-    first, second = await closed_port(), await closed_port()
+    first, second = closed_address(), closed_address()
     async with cluster_client(bootstrap_servers=f"{first},{second}") as cluster:
         with pytest.raises(NoBrokerAvailable, match="refused") as caught:
             await cluster.start(soon(0.05))
@@ -176,7 +171,7 @@ async def test_a_port_that_is_not_kafkas_fails_at_once():
 
 
 async def test_a_broker_that_comes_up_late_is_found():
-    address = await closed_port()
+    address = closed_address()
     async with (
         cluster_client(bootstrap_servers=str(address)) as cluster,
         anyio.create_task_group() as group,

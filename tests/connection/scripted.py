@@ -17,6 +17,7 @@ from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import RequestHeader, decode_request, encode_response
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tests.brokers.process import HOST, free_ports
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -66,6 +67,11 @@ class Server:
         self.address = address
         self.accepted = 0
         self.open = 0
+
+
+def closed_address() -> Address:
+    """Return an address where nobody listens, nor will: servers of other tests use port 0."""
+    return Address(HOST, free_ports(1)[0])
 
 
 @contextlib.asynccontextmanager

@@ -32,6 +32,7 @@ from .scripted import (
     ScriptedBroker,
     ServerConnection,
     client_of,
+    closed_address,
     gather,
     hosted,
     make_config,
@@ -333,14 +334,8 @@ async def test_the_client_stays_usable_after_a_cancellation_at_any_step(steps: i
 # --- what does not connect ------------------------------------------------------------------
 
 
-async def closed_port() -> Address:
-    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
-    await listener.aclose()
-    return listener.address
-
-
 async def test_a_refused_connection_names_broker_api_and_what_to_check():
-    address = await closed_port()
+    address = closed_address()
     async with client_of(address, **QUICK) as client:
         with pytest.raises(ConnectionFailed, match=r"refused.*check host and port") as caught:
             await client.request(HEARTBEAT, deadline=soon())
@@ -354,7 +349,7 @@ async def test_a_refused_connection_names_broker_api_and_what_to_check():
 
 
 async def test_connections_that_fail_together_count_as_one_failure(monkeypatch: pytest.MonkeyPatch):
-    address = await closed_port()
+    address = closed_address()
     requests = (HEARTBEAT, FETCH, JOIN)
     began, all_began = [], anyio.Event()
     connect = RealRuntime.connect
@@ -378,7 +373,7 @@ async def test_connections_that_fail_together_count_as_one_failure(monkeypatch: 
 async def test_after_a_failure_one_attempt_serves_all_connection_kinds(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    address = await closed_port()
+    address = closed_address()
     connects: list[Address] = []
     connect = RealRuntime.connect
 
@@ -461,7 +456,7 @@ async def test_a_connection_closed_immediately_counts_for_the_backoff():
 
 
 async def test_the_next_attempt_waits_for_the_backoff():
-    address = await closed_port()
+    address = closed_address()
     async with client_of(
         address, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000
     ) as client:

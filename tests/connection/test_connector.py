@@ -15,8 +15,8 @@ from aiokafkawire.errors import ClientClosed, ConnectionFailed
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
 from aiokafkawire.wire import ApiKey
 
-from .scripted import ScriptedBroker, ServerConnection, hosted, make_config, serve
-from .test_broker_client import HEARTBEAT, QUICK, closed_port, kafka, soon
+from .scripted import ScriptedBroker, ServerConnection, closed_address, hosted, make_config, serve
+from .test_broker_client import HEARTBEAT, QUICK, kafka, soon
 
 
 class Names(RealRuntime):
@@ -54,12 +54,12 @@ async def test_an_unknown_host_name_advises_to_check_its_origin():
 
 
 async def test_every_address_of_a_name_is_tried():
-    async with serve(kafka()) as server, named([await closed_port(), server.address]) as client:
+    async with serve(kafka()) as server, named([closed_address(), server.address]) as client:
         assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
 
 
 async def test_the_error_has_the_failure_of_each_address():
-    first, second = await closed_port(), await closed_port()
+    first, second = closed_address(), closed_address()
     async with named([first, second]) as client:
         with pytest.raises(ConnectionFailed) as caught:
             await client.request(HEARTBEAT, deadline=soon())

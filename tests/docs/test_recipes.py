@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
+from tests.brokers.process import free_ports
 from tests.cli.shell import aiokafkawire, serving
 from tests.elapsed import Elapsed
 
@@ -38,12 +38,6 @@ WITHIN_S = 30.0
 def project(recipe: str, folder: Path) -> Path:
     write_project(ROOT / "docs" / "recipes" / f"{recipe}.md", folder)
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -80,7 +74,7 @@ def wait_until(condition: Callable[[], bool], within_s: float = WITHIN_S) -> flo
 def test_web_service_is_ready_only_while_the_broker_answers(
     recipe: str, application: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     arguments = ("-m", "uvicorn", application, "--port", str(port), "--log-level", "warning")
     with (
         serving("-t", "orders:3") as (servers, broker),
@@ -115,7 +109,7 @@ def test_web_service_is_ready_only_while_the_broker_answers(
 def test_web_service_is_ready_after_the_topic_is_created(
     recipe: str, application: str, tmp_path: Path
 ) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     arguments = ("-m", "uvicorn", application, "--port", str(port), "--log-level", "warning")
     page = ROOT / "docs" / "recipes" / f"{recipe}.md"
     (create,) = [text for _, text in commands_of(page) if " topics create " in text]
@@ -141,7 +135,7 @@ def test_web_service_is_ready_after_the_topic_is_created(
 
 
 def test_web_service_starts_before_its_broker(tmp_path: Path) -> None:
-    port, broker_port = free_port(), free_port()
+    port, broker_port = free_ports(2)
     arguments = ("-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning")
     with (
         running(
