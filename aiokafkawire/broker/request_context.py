@@ -20,12 +20,17 @@ from aiokafkawire.runtime import Address, Clock, Session
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
+    "ANONYMOUS",
     "BrokerState",
     "ClientConnection",
     "Disconnect",
     "RequestContext",
     "require_replica_manager",
 )
+
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Principal of a client that did not authenticate."""
 
 
 class Disconnect(Exception):
@@ -37,6 +42,7 @@ class ClientConnection:
     """Client end of a connection."""
 
     host: str
+    principal: str = ANONYMOUS
     is_closed: bool = False
     on_close: Callbacks = field(default_factory=Callbacks)
 
@@ -89,6 +95,11 @@ class RequestContext:
     version: int
     client_id: str
     connection: ClientConnection
+
+    @property
+    def principal(self) -> str:
+        """Authenticated user of the connection, such as `User:alice`."""
+        return self.connection.principal
 
     @property
     def cluster(self) -> ClusterState:
