@@ -23,10 +23,14 @@ from aiokafkawire.config.options import (
     Option,
     ProducerConfig,
     ProducerOptions,
+    SaslMechanism,
+    SecretOrCallable,
+    SecurityProtocol,
     list_options,
     make_config,
     unknown_option_hint,
 )
+from aiokafkawire.config.secret import Secret, is_encodable
 
 __all__ = (
     "COMPRESSION_LEVELS",
@@ -41,10 +45,15 @@ __all__ = (
     "Option",
     "ProducerConfig",
     "ProducerOptions",
+    "SaslMechanism",
+    "Secret",
+    "SecretOrCallable",
+    "SecurityProtocol",
     "check_field",
     "check_number",
     "check_text",
     "did_you_mean",
+    "is_encodable",
     "is_ip_address",
     "list_options",
     "make_config",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiokafkawire.config.secret import Secret, is_encodable
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -18,6 +19,7 @@ __all__ = (
     "check_level",
     "check_number",
     "check_order",
+    "check_security",
     "check_text",
     "is_ip_address",
     "parse_address",
@@ -29,6 +31,9 @@ DEFAULT_PORT = 9092
 PLAINTEXT = "PLAINTEXT"
 MAX_TEXT_BYTES = 32_767
 """Maximum size of a string in Kafka's protocol."""
+
+OAUTHBEARER = "OAUTHBEARER"
+PASSWORD_MECHANISMS = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 """Lowest and highest level of each codec, as in Kafka; the other codecs have no levels."""
@@ -150,6 +155,15 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
     elif "switch" in declared:
         if not isinstance(value, bool):
             raise InvalidOption(f"{name} must be True or False, not {value!r:.80}")
+    elif "secret" in declared:
+        check_secret(name, value, may_be_callable=declared["may_be_callable"])
+    elif "pem" in declared:
+        if not isinstance(value, str) or "-----BEGIN " not in value or not value.isascii():
+            raise InvalidOption(f"{name} must be text in PEM format; a file is ssl_cafile")
+    elif "instance" in declared:
+        if not isinstance(value, declared["instance"]):
+            expected = declared["instance"].__name__
+            raise InvalidOption(f"{name} must be an {expected}, not {value!r:.80}")
     elif "callable" in declared and not callable(value):
         raise InvalidOption(f"{name} must be a function, not {value!r:.80}")
 
@@ -173,11 +187,22 @@ def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
         raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
 
 
+def check_secret(name: str, value: Any, *, may_be_callable: bool) -> None:
+    """Raise `InvalidOption`, without the value, unless it is a usable secret."""
+    if may_be_callable and callable(value):
+        return
+    if not isinstance(value, str | Secret):
+        or_function = " or an async function" if may_be_callable else ""
+        raise InvalidOption(f"{name} must be a string{or_function}, not {type(value).__name__}")
+    if not value:
+        raise InvalidOption(f"{name} must not be empty; omit it for none")
+    if isinstance(value, str) and not is_encodable(value):
+        raise InvalidOption(f"{name} must be UTF-8 text: it has a lone surrogate")
+
+
 def _is_encodable(text: str) -> bool:
     """Return True if a request can contain the text."""
-    return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
-        "\ud800" <= character <= "\udfff" for character in text
-    )
+    return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and is_encodable(text)
 
 
 def check_acks(acks: Any, api_version: str | None) -> None:
@@ -215,3 +240,75 @@ def check_order(config: object, low: str, high: str) -> None:
         raise InvalidOption(
             f"{low} ({getattr(config, low)}) must not be above {high} ({getattr(config, high)})"
         )
+
+
+SSL_FILES = ("ssl_cafile", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password")
+TLS_OPTIONS = ("ssl_context", *SSL_FILES)
+SASL_OPTIONS = (
+    "sasl_mechanism",
+    "sasl_username",
+    "sasl_password",
+    "sasl_token_auth",
+    "sasl_oauth_token_provider",
+)
+
+
+def check_security(config: Any) -> None:
+    """Raise `InvalidOption` for security options that contradict or lack each other."""
+    protocol = config.security_protocol
+    if not config.uses_tls:
+        unused = [name for name in TLS_OPTIONS if getattr(config, name) is not None]
+        if not config.ssl_check_hostname:
+            unused.append("ssl_check_hostname")
+        _reject_unused(unused, protocol, "'SSL' or 'SASL_SSL'")
+    if not config.uses_sasl:
+        unused = [name for name in SASL_OPTIONS if getattr(config, name)]
+        _reject_unused(unused, protocol, "'SASL_SSL' or 'SASL_PLAINTEXT'")
+    _check_tls(config)
+    if config.uses_sasl:
+        _check_sasl(config)
+
+
+def _reject_unused(names: list[str], protocol: str, needed: str) -> None:
+    if names:
+        raise InvalidOption(f"{names[0]} needs security_protocol {needed}; it is {protocol!r}")
+
+
+def _check_tls(config: Any) -> None:
+    given = [name for name in SSL_FILES if getattr(config, name) is not None]
+    if config.ssl_context is not None:
+        if not config.ssl_check_hostname:
+            given.append("ssl_check_hostname")
+        if given:
+            raise InvalidOption(
+                f"{given[0]} contradicts ssl_context, which has all settings of TLS"
+            )
+    for name in ("ssl_keyfile", "ssl_password"):
+        if name in given and "ssl_certfile" not in given:
+            raise InvalidOption(f"{name} needs ssl_certfile, the certificate of the key")
+
+
+def _check_sasl(config: Any) -> None:
+    mechanism = config.sasl_mechanism
+    if mechanism is None:
+        raise InvalidOption(
+            f"security_protocol {config.security_protocol!r} needs a sasl_mechanism"
+        )
+    by_password = mechanism in PASSWORD_MECHANISMS
+    for name in ("sasl_username", "sasl_password"):
+        given = getattr(config, name)
+        if by_password and not given:
+            raise InvalidOption(f"sasl_mechanism {mechanism!r} needs {name}")
+        if not by_password and given is not None:
+            raise InvalidOption(f"sasl_mechanism {mechanism!r} takes no {name}")
+    if (provider := config.sasl_oauth_token_provider) is None and mechanism == OAUTHBEARER:
+        raise InvalidOption(f"sasl_mechanism {mechanism!r} needs sasl_oauth_token_provider")
+    if provider is not None and mechanism != OAUTHBEARER:
+        raise InvalidOption(f"sasl_mechanism {mechanism!r} takes no sasl_oauth_token_provider")
+    if config.sasl_token_auth and not mechanism.startswith("SCRAM"):
+        raise InvalidOption(
+            f"sasl_token_auth needs sasl_mechanism 'SCRAM-SHA-256' or 'SCRAM-SHA-512',"
+            f" not {mechanism!r}"
+        )
+    if "\0" in (config.sasl_username or ""):
+        raise InvalidOption("sasl_username must not contain a NUL character")

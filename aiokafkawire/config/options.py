@@ -8,7 +8,8 @@ the same names for the keyword arguments of its constructor.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, get_args
 
@@ -17,11 +18,13 @@ from aiokafkawire.config.checks import (
     check_field,
     check_level,
     check_order,
+    check_security,
     parse_address,
     parse_bootstrap_servers,
     reset_duration_ms,
 )
 from aiokafkawire.config.option_hints import option_hint
+from aiokafkawire.config.secret import Secret
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -35,6 +38,9 @@ __all__ = (
     "Option",
     "ProducerConfig",
     "ProducerOptions",
+    "SaslMechanism",
+    "SecretOrCallable",
+    "SecurityProtocol",
     "list_options",
     "make_config",
     "unknown_option_hint",
@@ -44,6 +50,10 @@ MAX_INT32 = 2**31 - 1
 
 Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SecretOrCallable = str | Secret | Callable[[], Awaitable[str]]
 
 _Config = TypeVar("_Config", bound="ClientConfig")
 
@@ -64,6 +74,10 @@ def _text(default: str | None, *, meaning: str) -> Any:
 
 def _switch(default: bool | None, meaning: str) -> Any:
     return _option(default, meaning, switch=True)
+
+
+def _secret(*, meaning: str, callable: bool = False) -> Any:
+    return _option(None, meaning, secret=True, may_be_callable=callable)
 
 
 def _option(default: Any, meaning: str, **checks: Any) -> Any:
@@ -147,10 +161,60 @@ class ClientConfig:
         "Wait for a broker in `start`, and fail without one. If False, `start` returns at once and"
         " the client connects in the background.",
     )
+    security_protocol: SecurityProtocol = _choice(
+        *get_args(SecurityProtocol),
+        meaning="Protocol of the brokers' listener: TLS with `SSL` and `SASL_SSL`, authentication"
+        " with `SASL_PLAINTEXT` and `SASL_SSL`.",
+    )
+    ssl_context: ssl.SSLContext | None = _option(
+        None,
+        "TLS settings as a whole, instead of the other `ssl_` options.",
+        instance=ssl.SSLContext,
+    )
+    ssl_cafile: str | None = _text(
+        None,
+        meaning="PEM file of the authorities that sign the brokers' certificates. Default: those"
+        " that the system trusts.",
+    )
+    ssl_cadata: str | None = _option(None, "The same as PEM text.", pem=True)
+    ssl_certfile: str | None = _text(
+        None,
+        meaning="PEM file of the client's certificate and its chain; with `ssl_keyfile` or the key"
+        " in the same file.",
+    )
+    ssl_keyfile: str | None = _text(None, meaning="PEM file of the client's private key.")
+    ssl_password: str | Secret | None = _secret(meaning="Password of an encrypted private key.")
+    ssl_check_hostname: bool = _switch(
+        True, "Verify that the certificate of a broker is for its host name."
+    )
+    sasl_mechanism: SaslMechanism | None = _option(
+        None, "Mechanism of the authentication.", choices=get_args(SaslMechanism)
+    )
+    sasl_username: str | None = _text(
+        None, meaning="User name for PLAIN and SCRAM, or the id of a delegation token."
+    )
+    sasl_password: SecretOrCallable | None = _secret(
+        meaning="Password for PLAIN and SCRAM, or an async function that returns it. It is called"
+        " for each authentication, so that passwords can change.",
+        callable=True,
+    )
+    sasl_token_auth: bool = _switch(
+        False,
+        "`sasl_username` and `sasl_password` are the id and the HMAC of a delegation token"
+        " (KIP-48); with SCRAM.",
+    )
+    sasl_oauth_token_provider: Callable[[], Awaitable[Any]] | None = _option(
+        None,
+        "Async function that returns an `OAuthBearerToken` for OAUTHBEARER.",
+        callable=True,
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            check_field(field, getattr(self, field.name))
+            value = getattr(self, field.name)
+            check_field(field, value)
+            if "secret" in field.metadata and isinstance(value, str):
+                object.__setattr__(self, field.name, Secret(value))
         object.__setattr__(
             self, "bootstrap_servers", parse_bootstrap_servers(self.bootstrap_servers)
         )
@@ -164,6 +228,17 @@ class ClientConfig:
             ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
         ):
             check_order(self, low, high)
+        check_security(self)
+
+    @property
+    def uses_tls(self) -> bool:
+        """True if connections are encrypted."""
+        return self.security_protocol in {"SSL", "SASL_SSL"}
+
+    @property
+    def uses_sasl(self) -> bool:
+        """True if connections are authenticated by SASL."""
+        return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
 
     @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
@@ -419,6 +494,19 @@ class ClientOptions(TypedDict, total=False):
     max_decompressed_bytes: int
     allow_auto_create_topics: bool
     connect_on_start: bool
+    security_protocol: SecurityProtocol
+    ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | None
+    ssl_cadata: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | Secret | None
+    ssl_check_hostname: bool
+    sasl_mechanism: SaslMechanism | None
+    sasl_username: str | None
+    sasl_password: SecretOrCallable | None
+    sasl_token_auth: bool
+    sasl_oauth_token_provider: Callable[[], Awaitable[Any]] | None
 
 
 class ProducerOptions(ClientOptions, total=False):

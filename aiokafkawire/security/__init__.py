@@ -1,5 +1,6 @@
 """SASL mechanisms as step machines of the client and of the broker. This package does no I/O."""
 
+from aiokafkawire.config import Secret
 from aiokafkawire.security.mechanism import ClientMechanism, CredentialsRefused, ServerMechanism
 from aiokafkawire.security.oauthbearer import (
     OAuthBearerClient,
@@ -15,7 +16,6 @@ from aiokafkawire.security.scram import (
     ScramCredential,
     ScramServer,
 )
-from aiokafkawire.security.secret import Secret
 
 __all__ = (
     "SCRAM_HASHES",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from aiokafkawire.config import Secret
 from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.security.mechanism import (
     ClientMechanism,
@@ -17,7 +18,6 @@ from aiokafkawire.security.mechanism import (
     ServerMechanism,
     invalid_credentials,
 )
-from aiokafkawire.security.secret import Secret
 
 __all__ = ("OAuthBearerClient", "OAuthBearerServer", "OAuthBearerToken", "TokenRefused")
 

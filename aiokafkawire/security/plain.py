@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
+from aiokafkawire.config import Secret, is_encodable
 from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.security.mechanism import (
     ClientMechanism,
@@ -12,7 +13,6 @@ from aiokafkawire.security.mechanism import (
     ServerMechanism,
     invalid_credentials,
 )
-from aiokafkawire.security.secret import Secret, is_encodable
 
 __all__ = ("PlainClient", "PlainServer")
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from aiokafkawire.config import Secret, is_encodable
 from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.security.mechanism import (
     ClientMechanism,
@@ -21,7 +22,6 @@ from aiokafkawire.security.mechanism import (
     ServerMechanism,
     invalid_credentials,
 )
-from aiokafkawire.security.secret import Secret, is_encodable
 
 __all__ = (
     "MAX_ITERATIONS",

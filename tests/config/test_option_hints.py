@@ -70,7 +70,7 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
         (Producer, "message-timeout-ms", "did you mean 'delivery_timeout_ms'?"),
         (Producer, "value.serializer", "keys and values are bytes"),
         (Producer, "serializer", "keys and values are bytes"),
-        (Producer, "security.protocol", "TLS and SASL are not supported yet"),
+        (Producer, "security.protocol", "security_protocol"),
         (Producer, "sasl.jaas.config", "TLS and SASL are not supported yet"),
         (Producer, "interceptor.classes", "wrap the calls of the client"),
         (Producer, "group_id", "unknown option 'group_id'; it is a consumer option"),
