@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -28,13 +30,22 @@ from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.cli.streams import InputStream, RecordSplitter
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.errors import DeliveriesFailed, InvalidOption, KafkaError, RecordTooLarge
+from aiokafkawire.errors import (
+    ClientClosed,
+    DeliveriesFailed,
+    DeliveryUnknown,
+    InvalidOption,
+    KafkaError,
+    RecordTooLarge,
+)
 from aiokafkawire.producer import Delivery, Producer
+from aiokafkawire.producer.delivery import is_appended
 from aiokafkawire.types import require_topic_name
 
 __all__ = ("produce",)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STDERR = 2
 ANY_PARTITION = -1
 CLOSE_TIMEOUT_MS = 300
 """For an interrupted command; otherwise all deliveries finish before the producer closes."""
@@ -230,7 +241,9 @@ class RecordSender:
     def __init__(self, topic: str | None, partition: int | None, parser: Parser) -> None:
         self.sent = 0
         self.delivered = 0
-        self.failed = 0
+        self.failed = 0  # only records that are certainly not in the log
+        self._reported = 0
+        self._interruption_reported = threading.Lock()
         self._topic = topic
         self._partition = partition
         self._parser = parser
@@ -245,19 +258,22 @@ class RecordSender:
         interruption: Interruption,
     ) -> None:
         """Send all records. Raises `CommandFailed` unless all were delivered."""
+        # Closing the producer fails each buffered record, which can take longer than the hard stop.
+        interruption.before_exit.append(self._report_interruption)
         try:
             async with Producer(**options) as producer, progress:
                 await self._send_all(producer, source, count, progress)
         except KafkaError as error:
-            raise CommandFailed(
-                f"{explain(error)}{self._undelivered_text(interruption)}"
-            ) from error
+            if not interruption.happened:
+                self._collect_results()
+            undelivered = "".join(f"; {text}" for text in self._undelivered_texts())
+            raise CommandFailed(f"{explain(error)}{undelivered}") from error
         finally:
             source.close()
             if interruption.happened:
-                self._report(f"interrupted{self._undelivered_text(interruption)}")
-        if account := self._undelivered_text(interruption):
-            raise CommandFailed(account.removeprefix("; "))
+                self._report_interruption()
+        if texts := self._undelivered_texts():
+            raise CommandFailed("; ".join(texts))
 
     async def _send_all(
         self, producer: Producer, source: RecordSource, count: int | None, progress: Progress
@@ -296,7 +312,6 @@ class RecordSender:
                 f"line {number} of the input has no topic: add one there or give -t"
             )
         partition = record.partition if self._partition is None else self._partition
-        self.sent += 1
         try:
             delivery = await producer.send(
                 topic,
@@ -307,34 +322,64 @@ class RecordSender:
                 headers=record.headers,
             )
         except RecordTooLarge as error:
+            self.sent += 1
             self._count_failure(number, error)
+        except KafkaError:
+            self.sent += 1
+            self.failed += 1
+            raise
         else:
+            self.sent += 1
             self._pending.append((number, delivery))
 
-    def _collect_results(self, *, report: bool = True) -> None:
+    def _collect_results(self) -> None:
         """Count and report finished deliveries, oldest first."""
         while self._pending and self._pending[0][1].done:
             number, delivery = self._pending.popleft()
             try:
                 delivery.result()
             except KafkaError as error:
-                if report:
-                    self._count_failure(number, error)
+                self._count_failure(number, error)
             else:
                 self.delivered += 1
 
     def _count_failure(self, number: int, error: KafkaError) -> None:
-        self.failed += 1
-        if self.failed <= MAX_REPORTED_FAILURES:
-            self._report(f"record {number} was not delivered: {explain(error)}")
+        is_unknown = isinstance(error, (ClientClosed, DeliveryUnknown))
+        if not is_unknown:
+            self.failed += 1
+        self._reported += 1
+        if self._reported <= MAX_REPORTED_FAILURES:
+            outcome = "acknowledged" if is_unknown else "delivered"
+            self._report(f"record {number} was not {outcome}: {explain(error)}")
 
-    def _undelivered_text(self, interruption: Interruption) -> str:
-        """Return the number of undelivered records as the end of a sentence, or an empty string."""
-        self._collect_results(report=not interruption.happened)
-        missing = self.sent - self.delivered
-        if not missing:
-            return ""
-        return f"; {missing:,} of {self.sent:,} records were not delivered"
+    def _undelivered_texts(self) -> list[str]:
+        """Return the numbers of records that failed and whose outcome is unknown, if any."""
+        sent, failed = self.sent, self.failed
+        # The copy is atomic: a thread calls this, too, before a hard exit.
+        pending = [delivery for _, delivery in self._pending.copy()]
+        unknown = sent - failed - self.delivered - sum(map(is_appended, pending))
+        texts = []
+        if failed:
+            texts.append(f"{_count(failed, sent)} not delivered")
+        if unknown > 0:
+            may_be = "it may" if unknown == 1 else "they may"
+            texts.append(f"{_count(unknown, sent)} not acknowledged ({may_be} be in the log)")
+        return texts
+
+    def _report_interruption(self) -> None:
+        """Report on stderr what was sent before a signal; once, and without a lock on stderr."""
+        texts = self._undelivered_texts()
+        if not texts and self.sent:
+            all_sent = f"all {self.sent:,} records were" if self.sent > 1 else "the record was"
+            texts = [f"{all_sent} delivered"]
+        if self._interruption_reported.acquire(blocking=False):
+            line = one_line("; ".join(["aiokafkawire: interrupted", *texts]))
+            with suppress(OSError):
+                os.write(STDERR, f"{line}\n".encode())
 
     def _report(self, text: str) -> None:
         print_stderr(one_line(f"aiokafkawire: {text}"))
+
+
+def _count(count: int, total: int) -> str:
+    return f"{count:,} of {total:,} records {'was' if count == 1 else 'were'}"

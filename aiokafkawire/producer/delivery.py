@@ -28,6 +28,7 @@ __all__ = (
     "Delivery",
     "UnreportedFailures",
     "YieldBudget",
+    "is_appended",
 )
 
 CALLS_PER_CHECKPOINT = 256
@@ -406,6 +407,12 @@ class Delivery(RecordHandle):
         while type(outcome := future.value) is BatchSplit:
             future, index = outcome.part_of(index)
         return future, index
+
+
+def is_appended(delivery: Delivery) -> bool:
+    """Return whether the record is known to be in the log; unlike `result`, never raise."""
+    future, _ = delivery._after_splits()
+    return future.base_offset is not None
 
 
 _metadata = tuple.__new__  # makes a NamedTuple in half the time, without checks

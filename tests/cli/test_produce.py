@@ -1,15 +1,27 @@
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from aiokafkawire.cli.produce import InputFormat
+from aiokafkawire.cli.produce import InputFormat, RecordSender
 from aiokafkawire.cli.run_loop import BACKENDS
+from aiokafkawire.cli.streams import CHUNK_BYTES, MAX_CHUNKS
+from aiokafkawire.errors import ClientClosed, DeliveryTimedOut, DeliveryUnknown, KafkaError
+from aiokafkawire.producer import Delivery
+from aiokafkawire.producer.delivery import (
+    BatchAppended,
+    BatchFailed,
+    BatchFuture,
+    UnreportedFailures,
+    YieldBudget,
+)
 from tests.brokers.process import free_ports
 
 from .conftest import Cli
@@ -132,7 +144,7 @@ def test_one_record_too_large_fails_alone(
     assert first.startswith("aiokafkawire: record 2 was not delivered: ")
     assert "1048576" in first
     assert "max_request_size_bytes" in first
-    assert last == "aiokafkawire: 1 of 3 records were not delivered"
+    assert last == "aiokafkawire: 1 of 3 records was not delivered"
     assert read("large", "%s\\n") == b"a\nb\n"
 
 
@@ -141,7 +153,7 @@ def test_what_the_broker_rejects_is_reported(cli: Cli, servers: str, lines: Line
     code, _, err = cli("produce", *given, "-l", lines(bytes(3_000_000)))
     assert code == 1
     assert "MESSAGE_TOO_LARGE" in err
-    assert "1 of 1 records were not delivered" in err
+    assert "1 of 1 records was not delivered" in err
 
 
 @pytest.mark.parametrize(
@@ -257,7 +269,7 @@ def test_a_topic_that_may_not_be_made(cli: Cli, lines: Lines) -> None:
         )
     assert code == 1
     assert "'t' does not exist" in err
-    assert "1 of 1 records were not delivered" in err
+    assert "1 of 1 records was not delivered" in err
 
 
 def wait_for_a_record(servers: str, topic: str) -> None:
@@ -277,7 +289,8 @@ def test_ctrl_c_while_the_input_waits(backend: str, servers: str) -> None:
         wait_for_a_record(servers, f"ctrl-c-{backend}")
         assert interrupt(process) < SECOND
         out, err = end(process)
-        assert (process.returncode, out, err) == (130, b"", b"aiokafkawire: interrupted\n")
+        line = b"aiokafkawire: interrupted; the record was delivered\n"
+        assert (process.returncode, out, err) == (130, b"", line)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -298,6 +311,112 @@ def test_ctrl_c_while_the_broker_is_stopped(backend: str) -> None:
         finally:
             broker.send_signal(signal.SIGCONT)
         assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "backend"),
+    [
+        (signal.SIGINT, 130, "asyncio"),
+        (signal.SIGTERM, 143, "trio"),
+        (signal.SIGINT, 130, "uvloop"),
+    ],
+)
+def test_a_signal_with_many_buffered_records(
+    number: signal.Signals, code: int, backend: str
+) -> None:
+    count, line = 100_000, b"v\n"
+    # The rest fits into the chunks that the command reads ahead, its current one and the pipe.
+    rest = (MAX_CHUNKS + 3) * CHUNK_BYTES // len(line)
+    with (
+        serving("-t", "t") as (addresses, broker),
+        running("produce", "-b", addresses, "t", "--backend", backend) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        wait_for_a_record(addresses, "t")
+        broker.send_signal(signal.SIGSTOP)
+        try:
+            process.stdin.write(line * (count + rest))
+            process.stdin.flush()
+            assert interrupt(process, number) < SECOND
+        finally:
+            broker.send_signal(signal.SIGCONT)
+        _, err = end(process)
+    assert process.returncode == code
+    text = (
+        r"aiokafkawire: interrupted; ([\d,]+) of ([\d,]+) records were not acknowledged"
+        r" \(they may be in the log\)\n"
+    )
+    match = re.fullmatch(text, err.decode())
+    assert match is not None, err
+    unknown, sent = (int(each.replace(",", "")) for each in match.groups())
+    assert sent > count
+    assert unknown == sent - 1
+
+
+class Outcome(NamedTuple):
+    error: KafkaError | None = None
+
+    def delivery(self) -> Delivery:
+        future = BatchFuture("t", 0, UnreportedFailures(), YieldBudget())
+        future.count = 1
+        future.complete(BatchAppended(7) if self.error is None else BatchFailed(self.error, {}))
+        return Delivery(future, 0, 0)
+
+
+APPENDED, CLOSED, UNKNOWN, EXPIRED = map(
+    Outcome,
+    (None, ClientClosed("closed"), DeliveryUnknown("sent"), DeliveryTimedOut("expired")),
+)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "text"),
+    [
+        ((), ""),
+        ((APPENDED,), "; the record was delivered"),
+        ((APPENDED, APPENDED), "; all 2 records were delivered"),
+        (
+            (APPENDED, CLOSED),
+            "; 1 of 2 records was not acknowledged (it may be in the log)",
+        ),
+        (
+            (EXPIRED, APPENDED, UNKNOWN, CLOSED),
+            "; 4 of 5 records were not acknowledged (they may be in the log)",
+        ),
+    ],
+)
+def test_a_hard_exit_reports_the_records_once(
+    outcomes: tuple[Outcome, ...], text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sender = RecordSender("t", None, InputFormat().parse_text)
+    sender._pending.extend((number, each.delivery()) for number, each in enumerate(outcomes))
+    sender.sent = len(outcomes)
+    if EXPIRED in outcomes:
+        sender.sent += 1
+        future = BatchFuture("t", 0, UnreportedFailures(), YieldBudget())
+        sender._pending.append((9, Delivery(future, 0, 0)))
+    sender._report_interruption()
+    sender._report_interruption()
+    assert capfd.readouterr().err == f"aiokafkawire: interrupted{text}\n"
+
+
+def test_records_that_may_be_in_the_log_are_counted_apart(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    sender = RecordSender("t", None, InputFormat().parse_text)
+    for number, outcome in enumerate((EXPIRED, APPENDED, UNKNOWN), 1):
+        sender._pending.append((number, outcome.delivery()))
+        sender.sent += 1
+    sender._collect_results()
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.startswith("aiokafkawire: record 1 was not delivered: expired")
+    assert second.startswith("aiokafkawire: record 3 was not acknowledged: sent")
+    assert sender._undelivered_texts() == [
+        "1 of 3 records was not delivered",
+        "1 of 3 records was not acknowledged (it may be in the log)",
+    ]
 
 
 def test_a_stopped_broker_is_reported_at_the_deadline(lines: Lines, cli: Cli) -> None:
