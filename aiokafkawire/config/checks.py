@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokafkawire.config.secret import Secret, is_encodable
@@ -14,12 +14,12 @@ from aiokafkawire.errors import InvalidOption
 __all__ = (
     "COMPRESSION_LEVELS",
     "MAX_TEXT_BYTES",
+    "address_scheme",
     "check_acks",
     "check_field",
     "check_level",
     "check_number",
     "check_order",
-    "check_security",
     "check_text",
     "is_ip_address",
     "parse_address",
@@ -29,11 +29,17 @@ __all__ = (
 
 DEFAULT_PORT = 9092
 PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TOKEN_PROVIDER = "sasl_oauth_token_provider"
 MAX_TEXT_BYTES = 32_767
 """Maximum size of a string in Kafka's protocol."""
 
-OAUTHBEARER = "OAUTHBEARER"
-PASSWORD_MECHANISMS = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+CHOICE_HINTS: Mapping[str, str] = {
+    "AWS-MSK-IAM": "use 'OAUTHBEARER', which MSK has on the same port; see docs/security.md",
+    "GSSAPI": "Kerberos is not supported yet",
+    "TLS": "did you mean 'SSL'?",
+}
+"""What to use instead of values that other clients have."""
 
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 """Lowest and highest level of each codec, as in Kafka; the other codecs have no levels."""
@@ -64,19 +70,24 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
         )
     cleaned = tuple(part.strip() for part in parts if part.strip())
     for server in cleaned:
-        parse_address(server)
+        parse_address(server, SECURITY_PROTOCOLS)
     if not cleaned:
         raise InvalidOption("bootstrap_servers is empty: pass 'host:port' or a list of them")
     return cleaned
 
 
-def parse_address(server: str) -> tuple[str, int]:
+def address_scheme(server: str) -> str:
+    """Return the protocol of an address such as "SASL_SSL://host:port", or an empty string."""
+    return server.rpartition("://")[0].upper()
+
+
+def parse_address(server: str, protocols: Collection[str] = (PLAINTEXT,)) -> tuple[str, int]:
     """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092.
 
-    A prefix "PLAINTEXT://", as in Kafka's listener settings, is allowed.
+    One of the protocols may be in front, as in "SSL://host:port" of Kafka's listener settings.
     """
     scheme, sep, bare = server.rpartition("://")
-    if sep and scheme.upper() != PLAINTEXT:
+    if sep and scheme.upper() not in protocols:
         raise InvalidOption(
             f"bootstrap server {server!r:.80} must be 'host:port', without {scheme + sep!r:.40}"
         )
@@ -149,6 +160,7 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
         if not isinstance(value, str) or value not in allowed:
             raise InvalidOption(
                 f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r:.80}"
+                f"{_choice_hint(value, allowed)}"
             )
     elif "text" in declared:
         check_text(name, value, may_be_empty=field.default is not None)
@@ -165,7 +177,24 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
             expected = declared["instance"].__name__
             raise InvalidOption(f"{name} must be an {expected}, not {value!r:.80}")
     elif "callable" in declared and not callable(value):
+        if name == TOKEN_PROVIDER:
+            # Perhaps the token itself, which must not be shown.
+            raise InvalidOption(
+                f"{name} must be an async function that returns an OAuthBearerToken,"
+                f" not {type(value).__name__}"
+            )
         raise InvalidOption(f"{name} must be a function, not {value!r:.80}")
+
+
+def _choice_hint(value: Any, allowed: Collection[str]) -> str:
+    """Return the end of an error message about a value that no choice equals."""
+    if not isinstance(value, str):
+        return ""
+    meant = value.strip().upper().replace("_", "-")
+    same = [one for one in allowed if one.upper().replace("_", "-") == meant]
+    if same:
+        return f"; did you mean {same[0]!r}?"
+    return f"; {CHOICE_HINTS[meant]}" if meant in CHOICE_HINTS else ""
 
 
 def check_number(name: str, value: Any, low: int, high: int) -> None:
@@ -180,7 +209,9 @@ def check_number(name: str, value: Any, low: int, high: int) -> None:
 def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
     """Raise `InvalidOption` unless `value` is a string that fits into a request."""
     if not isinstance(value, str):
-        raise InvalidOption(f"{name} must be a string, not {value!r:.80}")
+        # The bytes of a private key must not be shown.
+        shown = "bytes" if isinstance(value, bytes | bytearray) else f"{value!r:.80}"
+        raise InvalidOption(f"{name} must be a string, not {shown}")
     if not value and not may_be_empty:
         raise InvalidOption(f"{name} must not be empty; omit it for none")
     if not _is_encodable(value):
@@ -240,75 +271,3 @@ def check_order(config: object, low: str, high: str) -> None:
         raise InvalidOption(
             f"{low} ({getattr(config, low)}) must not be above {high} ({getattr(config, high)})"
         )
-
-
-SSL_FILES = ("ssl_cafile", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password")
-TLS_OPTIONS = ("ssl_context", *SSL_FILES)
-SASL_OPTIONS = (
-    "sasl_mechanism",
-    "sasl_username",
-    "sasl_password",
-    "sasl_token_auth",
-    "sasl_oauth_token_provider",
-)
-
-
-def check_security(config: Any) -> None:
-    """Raise `InvalidOption` for security options that contradict or lack each other."""
-    protocol = config.security_protocol
-    if not config.uses_tls:
-        unused = [name for name in TLS_OPTIONS if getattr(config, name) is not None]
-        if not config.ssl_check_hostname:
-            unused.append("ssl_check_hostname")
-        _reject_unused(unused, protocol, "'SSL' or 'SASL_SSL'")
-    if not config.uses_sasl:
-        unused = [name for name in SASL_OPTIONS if getattr(config, name)]
-        _reject_unused(unused, protocol, "'SASL_SSL' or 'SASL_PLAINTEXT'")
-    _check_tls(config)
-    if config.uses_sasl:
-        _check_sasl(config)
-
-
-def _reject_unused(names: list[str], protocol: str, needed: str) -> None:
-    if names:
-        raise InvalidOption(f"{names[0]} needs security_protocol {needed}; it is {protocol!r}")
-
-
-def _check_tls(config: Any) -> None:
-    given = [name for name in SSL_FILES if getattr(config, name) is not None]
-    if config.ssl_context is not None:
-        if not config.ssl_check_hostname:
-            given.append("ssl_check_hostname")
-        if given:
-            raise InvalidOption(
-                f"{given[0]} contradicts ssl_context, which has all settings of TLS"
-            )
-    for name in ("ssl_keyfile", "ssl_password"):
-        if name in given and "ssl_certfile" not in given:
-            raise InvalidOption(f"{name} needs ssl_certfile, the certificate of the key")
-
-
-def _check_sasl(config: Any) -> None:
-    mechanism = config.sasl_mechanism
-    if mechanism is None:
-        raise InvalidOption(
-            f"security_protocol {config.security_protocol!r} needs a sasl_mechanism"
-        )
-    by_password = mechanism in PASSWORD_MECHANISMS
-    for name in ("sasl_username", "sasl_password"):
-        given = getattr(config, name)
-        if by_password and not given:
-            raise InvalidOption(f"sasl_mechanism {mechanism!r} needs {name}")
-        if not by_password and given is not None:
-            raise InvalidOption(f"sasl_mechanism {mechanism!r} takes no {name}")
-    if (provider := config.sasl_oauth_token_provider) is None and mechanism == OAUTHBEARER:
-        raise InvalidOption(f"sasl_mechanism {mechanism!r} needs sasl_oauth_token_provider")
-    if provider is not None and mechanism != OAUTHBEARER:
-        raise InvalidOption(f"sasl_mechanism {mechanism!r} takes no sasl_oauth_token_provider")
-    if config.sasl_token_auth and not mechanism.startswith("SCRAM"):
-        raise InvalidOption(
-            f"sasl_token_auth needs sasl_mechanism 'SCRAM-SHA-256' or 'SCRAM-SHA-512',"
-            f" not {mechanism!r}"
-        )
-    if "\0" in (config.sasl_username or ""):
-        raise InvalidOption("sasl_username must not contain a NUL character")

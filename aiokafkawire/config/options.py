@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, get_args
 
 from aiokafkawire.config.checks import (
+    SECURITY_PROTOCOLS,
     check_acks,
     check_field,
     check_level,
     check_order,
-    check_security,
     parse_address,
     parse_bootstrap_servers,
     reset_duration_ms,
 )
 from aiokafkawire.config.option_hints import option_hint
 from aiokafkawire.config.secret import Secret
+from aiokafkawire.config.security_checks import check_security
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -243,7 +244,7 @@ class ClientConfig:
     @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each bootstrap server."""
-        return tuple(parse_address(server) for server in self.bootstrap_servers)
+        return tuple(parse_address(server, SECURITY_PROTOCOLS) for server in self.bootstrap_servers)
 
     @property
     def max_frame_bytes(self) -> int:

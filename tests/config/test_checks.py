@@ -54,7 +54,7 @@ def test_an_invalid_address_is_rejected(server: str):
     [
         ("http://localhost:9092", "must be 'host:port', without 'http://'"),
         ("kafka://localhost:9092", "must be 'host:port', without 'kafka://'"),
-        ("SSL://localhost:9093", "must be 'host:port', without 'SSL://'"),
+        ("SSL://localhost:9093", "contradicts security_protocol"),
         ("://localhost:9092", "must be 'host:port', without '://'"),
         ("a:9092;b:9092", "separated by commas"),
         ("a:9092:9093", "separated by commas"),
