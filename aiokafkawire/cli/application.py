@@ -125,7 +125,8 @@ class StderrHandler(logging.Handler):
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 success, 1 failure (also partial), 2 wrong usage, 130 stopped by Ctrl-C.",
+    epilog="Exit codes: 0 success, 1 failure (also partial), 2 wrong usage, 130 stopped by Ctrl-C,"
+    " 143 by SIGTERM.",
 )
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
@@ -139,13 +140,14 @@ def application() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Print an error as one line on stderr."""
+    streams = sys.stdout, sys.stderr
     try:
         given = None if arguments is None else list(arguments)
         result = application.main(given, prog_name="aiokafkawire", standalone_mode=False)
     except StoppedBySignal as stopped:
         return stopped.code
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        print_stderr(error.format_message())
         return USAGE
     except click.UsageError as error:
         path = "aiokafkawire" if error.ctx is None else error.ctx.command_path
@@ -154,6 +156,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _report(error.format_message(), error.exit_code)
     except click.Abort:
         return INTERRUPTED
+    except SystemExit:
+        # The reader of stdout has exited, as `head` does: click wraps the streams and exits with 1.
+        sys.stdout, sys.stderr = streams
+        redirect_to_null(sys.stdout)
+        return OK
     except InvalidOption as error:
         return _report(str(error), USAGE)
     except (KafkaError, CommandFailed, OSError) as error:

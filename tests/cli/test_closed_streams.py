@@ -132,3 +132,43 @@ def test_a_full_disk_is_one_line(arguments: tuple[str, ...], monkeypatch: pytest
     done = closing(">/dev/full", *arguments)
     assert done.returncode == 1
     assert done.stderr == b"aiokafkawire: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("topics", "create", "--help"),
+        ("completion", "bash"),
+        ("decode", FRAME),
+        ("demo", "--help"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_exited_is_no_failure(arguments: tuple[str, ...], unbuffered: str):
+    with not_read() as output:
+        done = subprocess.run(
+            command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_usage_that_nobody_reads_is_wrong_usage_all_the_same():
+    with not_read() as errors:
+        done = subprocess.run(
+            command(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (2, b"")

@@ -20,7 +20,7 @@ from aiokafkawire.cli.demo.verdict import Verdict
 from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
 from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed
 from aiokafkawire.cli.run_loop import Interruption, run_command
-from aiokafkawire.cli.standard_streams import require_stdout
+from aiokafkawire.cli.standard_streams import redirect_to_null, require_stdout
 
 __all__ = ("demo",)
 
@@ -86,6 +86,10 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
 
     try:
         run_command(run_demo, backend=backend, interruption=interruption)
+    except BrokenPipeError:
+        # Without a reader the demo ends early, with no result.
+        redirect_to_null(sys.stdout)
+        return FAILED
     finally:
         children.reap_all()
         clear_up()
