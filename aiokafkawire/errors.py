@@ -40,6 +40,7 @@ __all__ = (
     "ProtocolError",
     "RecordTooLarge",
     "RequestTimedOut",
+    "TokenUnavailable",
     "TransactionAborted",
     "TransactionFailed",
     "UnknownServerError",
@@ -231,10 +232,27 @@ class RequestTimedOut(KafkaError, TimeoutError):
 
 
 class AuthenticationFailed(KafkaError):
-    """The broker rejected the credentials, or could not prove its identity.
+    """The broker, or the identity provider that issues OAUTHBEARER tokens, rejected the
+    credentials, or could not prove its identity.
 
     What to do: correct the credentials, or check what listens at that address.
     """
+
+
+class TokenUnavailable(ConnectionFailed):
+    """The OAUTHBEARER token provider has no token now: the identity provider cannot be reached, is
+    overloaded, or does not respond as one.
+
+    `retry_after_s` is the delay that the identity provider asked for, if any.
+
+    What to do: check `sasl_oauth_token_provider` and its address; the client keeps trying.
+    """
+
+    def __init__(
+        self, reason: str = "", *, retry_after_s: float | None = None, **context: Any
+    ) -> None:
+        super().__init__(reason, **context)
+        self.retry_after_s = retry_after_s
 
 
 # --- the protocol ----------------------------------------------------------------------------

@@ -118,6 +118,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "ConnectionLost",
         "RequestTimedOut",
         "AuthenticationFailed",
+        "TokenUnavailable",
     ),
     "The protocol": (
         "ProtocolError",

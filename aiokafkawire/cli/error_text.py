@@ -34,6 +34,7 @@ class CommandFailed(Exception):
 
 ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.NoBrokerAvailable, "check -b and that the broker is running"),
+    (errors.TokenUnavailable, "check the identity provider"),
     (errors.ConnectionFailed, "check -b and that the broker is running"),
     (errors.ConnectionLost, "try again"),
     (errors.MalformedFrame, "check that the port in -b is Kafka's"),

@@ -1,4 +1,7 @@
-"""SASL mechanisms as step machines of the client and of the broker. This package does no I/O."""
+"""SASL mechanisms as step machines of the client and of the broker, and the cache of tokens.
+
+This package does no I/O.
+"""
 
 from aiokafkawire.config import Secret
 from aiokafkawire.security.mechanism import ClientMechanism, CredentialsRefused, ServerMechanism
@@ -16,6 +19,7 @@ from aiokafkawire.security.scram import (
     ScramCredential,
     ScramServer,
 )
+from aiokafkawire.security.token_cache import TokenCache, TokenProvider
 
 __all__ = (
     "SCRAM_HASHES",
@@ -32,5 +36,7 @@ __all__ = (
     "ScramServer",
     "Secret",
     "ServerMechanism",
+    "TokenCache",
+    "TokenProvider",
     "TokenRefused",
 )
