@@ -160,6 +160,16 @@ KAFKA_NAMES = {
     "compression_level": "compression.{gzip,lz4,zstd}.level",
     "max_request_size_bytes": "max.request.size",
     "partitioner": "partitioner.class",
+    "sasl_oauth_token_provider": "sasl.login.callback.handler.class",
+    "sasl_password": "sasl.jaas.config",
+    "sasl_token_auth": "sasl.jaas.config",
+    "sasl_username": "sasl.jaas.config",
+    "ssl_cadata": "ssl.truststore.certificates",
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": "ssl.keystore.location",
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "ssl_context": "ssl.engine.factory.class",
+    "ssl_password": "ssl.key.password",
 }
 """Options whose name differs from Kafka's in more than underscores for dots."""
 
@@ -190,6 +200,7 @@ NOT_IN_KAFKA = {
     "rebalance_callback_timeout_ms",
     "refuse_unknown_producers",
     "replicate",
+    "ssl_keyfile",
     "transaction_marker_delay_ms",
 }
 """Options that neither the Java client nor Kafka's brokers have."""

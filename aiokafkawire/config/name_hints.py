@@ -24,7 +24,7 @@ NO_ADMIN = (
     "there is no admin client yet; `aiokafkawire topics` and `aiokafkawire groups` do this from a"
     " shell, and a Broker in tests has create_topic()"
 )
-SECURITY = "TLS and SASL are not supported yet"
+CREDENTIALS = "pass an async function as sasl_password, which is called for each authentication"
 NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
 STOP = "await stop(), or leave 'async with'"
 START = "await start(), or enter 'async with'"
@@ -35,7 +35,7 @@ CLIENT_HINTS: Mapping[str, str] = {
     "close": STOP,
     "cluster_id": "there is no such call",
     "list_topics": TOPICS,
-    "set_sasl_credentials": SECURITY,
+    "set_sasl_credentials": CREDENTIALS,
 }
 
 PRODUCER_HINTS: Mapping[str, str] = {
@@ -82,8 +82,11 @@ MODULE_HINTS: Mapping[str, str] = {
     "AIOKafkaProducer": "use Producer",
     "AIOConsumer": "use Consumer",
     "AIOProducer": "use Producer",
+    "AbstractTokenProvider": "pass an async function as sasl_oauth_token_provider",
     "AdminClient": NO_ADMIN,
     "AsyncConsumerRebalanceListener": "use RebalanceListener",
+    "AuthenticationFailedError": "use AuthenticationFailed",
+    "AuthenticationMethodNotSupported": "use AuthenticationFailed",
     "BrokerResponseError": "use BrokerError; see its code and name",
     "Client": "use Producer or Consumer; for Kafka 0.7 aiokafkawire.kafka07.Client",
     "CommitFailedError": "use CommitFailed",
@@ -121,11 +124,14 @@ MODULE_HINTS: Mapping[str, str] = {
     "RequestTimedOutError": "use RequestTimedOut, DeliveryTimedOut or DeliveryUnknown",
     "Serializer": NO_SERIALIZERS,
     "SerializingProducer": NO_SERIALIZERS,
+    "SaslAuthenticationFailed": "use AuthenticationFailed",
     "ShareConsumer": "share groups are not supported yet",
     "TopicAuthorizationFailedError": "use BrokerError; its name is TOPIC_AUTHORIZATION_FAILED",
     "UnknownMemberIdError": "use CommitFailed",
     "UnknownTopicOrPartitionError": "use UnknownTopic",
+    "UnsupportedSaslMechanismError": "use AuthenticationFailed",
     "UnsupportedVersionError": "use UnsupportedVersion",
+    "create_ssl_context": "pass ssl_cafile, ssl_certfile and ssl_keyfile, or an ssl.SSLContext",
 }
 
 

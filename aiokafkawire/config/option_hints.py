@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 
+from aiokafkawire.config import security_hints
+
 __all__ = ("did_you_mean", "option_hint")
 
 BYTES_ONLY = "keys and values are bytes: encode before you send, decode what you get"
-SECURITY = "TLS and SASL are not supported yet: connect without them"
 CALLBACK = "options have no callbacks: the calls raise errors"
 LOGGING = 'set the level of logging.getLogger("aiokafkawire")'
 METRICS = "see metrics() of the client"
@@ -105,6 +106,7 @@ RENAMED: Mapping[str, str] = {
     "partition_assignors": "partition_assignment_strategy",
     "rebalance_timeout_ms": "max_poll_interval_ms",
     "static_member_id": "group_instance_id",
+    **security_hints.RENAMED,
 }
 """Options of other clients, with the corresponding option of this package."""
 
@@ -188,17 +190,12 @@ ABSENT: Mapping[str, str] = {
     "topic_metadata_refresh_fast_cnt": "metadata_max_age_ms sets the refresh interval",
     "topic_metadata_refresh_fast_interval_ms": "retry_backoff_ms applies to all retries",
     "topic_metadata_refresh_sparse": "only topics in use are requested",
+    **security_hints.ABSENT,
 }
 """Options of other clients without a counterpart, with the reason or an alternative."""
 
 FAMILIES: Sequence[tuple[str, str]] = (
-    ("security_", SECURITY),
-    ("sasl_", SECURITY),
-    ("ssl_", SECURITY),
-    ("tls_", SECURITY),
-    ("enable_ssl_", SECURITY),
-    ("https_", SECURITY),
-    ("oauth", SECURITY),
+    *security_hints.FAMILIES,
     ("key_", BYTES_ONLY),
     ("value_", BYTES_ONLY),
     ("metric", METRICS),
@@ -220,7 +217,8 @@ def option_hint(
     plain = name.lower().replace(".", "_").replace("-", "_")
     target = RENAMED.get(plain, plain)
     if target in known:
-        return f"; did you mean {target!r}?"
+        note = f" {security_hints.NOTES[plain]}" if plain in security_hints.NOTES else ""
+        return f"; did you mean {target!r}?{note}"
     for client, options in (others or {}).items():
         if target in options:
             return f"; {'it' if target == name else repr(target)} is a {client.lower()} option"

@@ -622,7 +622,11 @@ def list_options(config_class: type[Any]) -> list[Option]:
 def _kind(field: dataclasses.Field[Any]) -> str:
     if "choices" in field.metadata:
         return " | ".join(map(repr, field.metadata["choices"]))
-    return {"Acks": "'all' | -1 | 0 | 1"}.get(str(field.type), str(field.type))
+    kind = str(field.type)
+    return {
+        "Acks": "'all' | -1 | 0 | 1",
+        "SecretOrCallable | None": "str | Secret | async function | None",
+    }.get(kind, kind)
 
 
 def _list_options(options: type, config_class: type[ClientConfig]) -> None:

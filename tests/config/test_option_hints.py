@@ -70,14 +70,33 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
         (Producer, "message-timeout-ms", "did you mean 'delivery_timeout_ms'?"),
         (Producer, "value.serializer", "keys and values are bytes"),
         (Producer, "serializer", "keys and values are bytes"),
-        (Producer, "security.protocol", "security_protocol"),
-        (Producer, "sasl.jaas.config", "TLS and SASL are not supported yet"),
+        (Producer, "security.protocol", "did you mean 'security_protocol'?"),
+        (Producer, "sasl.jaas.config", "set sasl_username and sasl_password"),
+        (Producer, "sasl.mechanisms", "did you mean 'sasl_mechanism'?"),
+        (Producer, "sasl.mechanism", "did you mean 'sasl_mechanism'?"),
+        (Consumer, "sasl_plain_username", "did you mean 'sasl_username'?"),
+        (Consumer, "sasl_kerberos_service_name", "Kerberos (GSSAPI) is not supported yet"),
+        (Consumer, "sasl.kerberos.kinit.cmd", "Kerberos (GSSAPI) is not supported yet"),
+        (Consumer, "ssl.ca.location", "did you mean 'ssl_cafile'? It takes a PEM file."),
+        (Consumer, "ssl.key.password", "did you mean 'ssl_password'?"),
+        (Consumer, "ssl_crlfile", "did you mean 'ssl_context'? Set it in an ssl.SSLContext."),
+        (Consumer, "enable.ssl.certificate.verification", "certificates are always verified"),
+        (
+            Consumer,
+            "ssl.endpoint.identification.algorithm",
+            "did you mean 'ssl_check_hostname'? False turns the check off.",
+        ),
+        (Consumer, "ssl.keymanager.algorithm", "pass an ssl.SSLContext as ssl_context"),
+        (Consumer, "sasl.login.refresh.window.jitter", "authenticates again"),
+        (Consumer, "sasl.oauthbearer.jwks.endpoint.url", "sasl_oauth_token_provider"),
+        (Consumer, "oauth_cb", "did you mean 'sasl_oauth_token_provider'?"),
         (Producer, "interceptor.classes", "wrap the calls of the client"),
         (Producer, "group_id", "unknown option 'group_id'; it is a consumer option"),
         (Producer, "auto.commit", "'enable_auto_commit' is a consumer option"),
         (Consumer, "acks", "unknown option 'acks'; it is a producer option"),
         (Consumer, "enable.auto.offset.store", "commit() and auto-commit"),
         (Consumer, "group.protocol", "classic protocol"),
+        (Consumer, "tls", "did you mean 'security_protocol'? 'SSL' and 'SASL_SSL' use TLS."),
         (Consumer, "stats_cb", "options have no callbacks"),
         (Consumer, "topics", "positional arguments"),
         (Consumer, "sesion_timeout_ms", "did you mean 'session_timeout_ms'?"),
@@ -85,6 +104,75 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
 )
 def test_a_name_of_another_client_has_a_hint(client: type, name: str, expected: str) -> None:
     assert expected in refusal(client, name)
+
+
+OF_JAVA = re.findall(
+    r"\S+",
+    """
+security.protocol security.providers sasl.client.callback.handler.class sasl.jaas.config
+sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name
+sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
+sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
+sasl.login.retry.backoff.ms sasl.mechanism sasl.oauthbearer.assertion.algorithm
+sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.file
+sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.url
+sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+sasl.oauthbearer.token.endpoint.url ssl.cipher.suites ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
+ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+ssl.truststore.password ssl.truststore.type
+""",
+)
+"""Security properties of Kafka's Java clients."""
+
+OF_SECURITY_IN_LIBRDKAFKA = re.findall(
+    r"\S+",
+    """
+security.protocol ssl.cipher.suites ssl.curves.list ssl.sigalgs.list ssl.key.location
+ssl.key.password ssl.key.pem ssl.certificate.location ssl.certificate.pem ssl.ca.location
+ssl.ca.pem ssl.ca.certificate.stores ssl.crl.location ssl.keystore.location ssl.keystore.password
+ssl.providers enable.ssl.certificate.verification ssl.endpoint.identification.algorithm
+sasl.mechanisms sasl.mechanism sasl.kerberos.service.name sasl.kerberos.principal
+sasl.kerberos.kinit.cmd sasl.kerberos.keytab sasl.username sasl.password sasl.oauthbearer.config
+sasl.oauthbearer.method sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.token.endpoint.url
+sasl.oauthbearer.grant.type sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.metadata.authentication.type enable.sasl.oauthbearer.unsecure.jwt oauth_cb
+https.ca.location https.ca.pem
+""",
+)
+"""Security properties of librdkafka."""
+
+
+@pytest.mark.parametrize("name", [*dict.fromkeys([*OF_JAVA, *OF_SECURITY_IN_LIBRDKAFKA])])
+def test_every_security_property_leads_to_an_option(name: str) -> None:
+    message = refusal(Producer, name)
+    assert message.startswith(f"unknown option {name!r}; ")
+    hinted = {word for word in re.findall(r"[a-z_]+", message) if word in PRODUCER}
+    assert hinted or "not supported" in message or "without options" in message
+    meant = option_hints.RENAMED.get(name.replace(".", "_"), name.replace(".", "_"))
+    if "did you mean" in message:
+        # Not a name that merely looks alike.
+        assert f"did you mean {meant!r}?" in message
+
+
+@pytest.mark.parametrize("name", OF_SECURITY_IN_LIBRDKAFKA)
+def test_the_security_properties_exist_in_librdkafka(name: str) -> None:
+    message = ""
+    try:
+        confluent_kafka.Consumer({name: "1", "group.id": "g"})
+    except (confluent_kafka.KafkaException, TypeError) as error:
+        message = str(error)
+    assert "No such configuration property" not in message
 
 
 def test_renamed_options_exist_and_absent_ones_do_not() -> None:
