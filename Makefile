@@ -22,7 +22,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
+.PHONY: help demo test kafka test-brokers test-security test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -62,10 +62,14 @@ test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on 
 	@$(if $(KAFKA),,$(MAKE) --no-print-directory quick-proofs)
 
 brokers: $(READY)
-	$(PYTEST) tests/brokers -n 2 --dist loadfile
+	$(PYTEST) tests/brokers --ignore=tests/brokers/security -n 2 --dist loadfile
 
 on-%: $(READY)
 	$(PYTEST) tests/behaviour --on $*
+
+# In one process: there is one broker at a time.
+test-security: $(READY) ## TLS and SASL on real Kafka (SHORT=1: on 4.3 and 0.10.2 alone, on asyncio)
+	$(PYTEST) tests/brokers/security $(SHORT:%=-m "not slow")
 
 test-spark: $(READY) ## Queries of PySpark on the embedded broker (needs Java 17 or later)
 	$(PYTEST) tests/spark/queries

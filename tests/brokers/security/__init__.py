@@ -1,0 +1,1 @@
+"""TLS and SASL on real Apache Kafka: `make test-security`."""
