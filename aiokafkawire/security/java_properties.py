@@ -1,0 +1,227 @@
+"""Conversion of the security properties of Java and librdkafka to the options of this package.
+
+Files for `--config` and options of Spark have them. Names are Kafka's, with dots, in lower case.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.security.jaas import LoginModule, parse_jaas
+
+__all__ = ("SAME_VALUES", "convert_security_properties", "is_security_property")
+
+PROTOCOL = "security.protocol"
+JAAS = "sasl.jaas.config"
+TLS_VERSIONS = "ssl.enabled.protocols"
+CHECK_HOST = "ssl.endpoint.identification.algorithm"
+VERIFY = "enable.ssl.certificate.verification"
+HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+
+SAME_VALUES: Mapping[str, str] = {
+    PROTOCOL: "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.password": "sasl_password",
+    "sasl.username": "sasl_username",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.ca.pem": "ssl_cadata",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.truststore.certificates": "ssl_cadata",
+}
+"""Properties whose values are those of an option."""
+
+UNUSED = (
+    "sasl.kerberos.",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "ssl.keymanager.algorithm",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+)
+"""Properties, or their beginnings, that change nothing here. GSSAPI is refused as a mechanism."""
+
+STORES = ("ssl.truststore", "ssl.keystore")
+STORE_PARTS = ("type", "location", "password")
+
+OTHERS = frozenset(
+    {
+        JAAS,
+        TLS_VERSIONS,
+        CHECK_HOST,
+        VERIFY,
+        *HANDLERS,
+        "ssl.protocol",
+        *(f"{store}.{part}" for store in STORES for part in STORE_PARTS),
+    }
+)
+
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+SUFFIXES = {
+    ".pem": PEM,
+    ".crt": PEM,
+    ".cer": PEM,
+    ".p12": PKCS12,
+    ".pfx": PKCS12,
+    ".pkcs12": PKCS12,
+    ".jks": JKS,
+    ".ks": JKS,
+    ".keystore": JKS,
+    ".truststore": JKS,
+}
+"""Types of stores whose type is not given."""
+
+MSK_IAM = (
+    "AWS_MSK_IAM is Java code here: use the mechanism OAUTHBEARER, which MSK has on the same port;"
+    " see docs/security.md"
+)
+LOGIN_CLASSES = {
+    "IAMClientCallbackHandler": MSK_IAM,
+    "IAMLoginModule": MSK_IAM,
+    "Krb5LoginModule": "Kerberos (GSSAPI) is not supported yet",
+    "OAuthBearerLoginModule": (
+        "OAUTHBEARER needs sasl_oauth_token_provider, a Python function; see docs/security.md"
+    ),
+}
+"""Login modules and callback handlers that cannot be used, with the reason."""
+
+
+def is_security_property(name: str) -> bool:
+    """Return True for a name that `convert_security_properties` takes."""
+    return name in SAME_VALUES or name in OTHERS or name.startswith(UNUSED)
+
+
+def convert_security_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Convert properties to options. The values can be secrets.
+
+    Args:
+        properties: Values by name; each name is one of `is_security_property`.
+
+    Raises:
+        InvalidOption: A value cannot be converted. The text begins with the name of the property
+            and has no secret.
+    """
+    given = {name: value.strip() for name, value in properties.items()}
+    if PROTOCOL in given:
+        given[PROTOCOL] = given[PROTOCOL].upper()
+    options: dict[str, Any] = {
+        SAME_VALUES[name]: value for name, value in given.items() if name in SAME_VALUES
+    }
+    options |= _truststore(given)
+    options |= _keystore(given)
+    options |= _tls(given)
+    options |= _login(given)
+    return options
+
+
+def _truststore(given: Mapping[str, str]) -> dict[str, str]:
+    store, path = STORES[0], given.get("ssl.truststore.location")
+    if path is None:
+        return {}
+    kind = _store_type(given, store)
+    if kind != PEM:
+        raise InvalidOption(_conversion(store, kind, path, "-nokeys"))
+    _refuse_password(given, store)
+    return {"ssl_cafile": path}
+
+
+def _keystore(given: Mapping[str, str]) -> dict[str, str]:
+    store, path = STORES[1], given.get("ssl.keystore.location")
+    if path is None:
+        return {}
+    kind = _store_type(given, store)
+    if kind != PEM:
+        raise InvalidOption(_conversion(store, kind, path, ""))
+    _refuse_password(given, store)
+    return {"ssl_certfile": path}
+
+
+def _store_type(given: Mapping[str, str], store: str) -> str:
+    name = f"{store}.type"
+    path = given[f"{store}.location"]
+    kind = given.get(name, "").upper() or SUFFIXES.get(PurePath(path).suffix.lower())
+    if kind not in {PEM, PKCS12, JKS}:
+        raise InvalidOption(f"{name} must be {PEM}, or the name of a {PEM} file must end with .pem")
+    return kind
+
+
+def _conversion(store: str, kind: str, path: str, flags: str) -> str:
+    """Return the text that refuses a keystore, with the commands that convert it."""
+    stem = path.removesuffix(PurePath(path).suffix)
+    source, target = shlex.quote(path), shlex.quote(f"{stem}.pem")
+    middle = shlex.quote(f"{stem}.p12")
+    commands = []
+    if kind == PKCS12:
+        middle = source
+    else:
+        commands.append(
+            f"keytool -importkeystore -srckeystore {source} -destkeystore {middle}"
+            f" -deststoretype {PKCS12}"
+        )
+    commands.append(" ".join(f"openssl pkcs12 -in {middle} {flags} -out {target}".split()))
+    return (
+        f"{store}.location is a {kind} file, which cannot be read here. Convert it to {PEM}:"
+        f" {' && '.join(commands)}; then set {store}.type={PEM} and {store}.location={stem}.pem"
+    )
+
+
+def _refuse_password(given: Mapping[str, str], store: str) -> None:
+    name = f"{store}.password"
+    if given.get(name):
+        instead = "; the password of the key is ssl.key.password" if store == STORES[1] else ""
+        raise InvalidOption(f"{name} is not for a {PEM} file: omit it{instead}")
+
+
+def _tls(given: Mapping[str, str]) -> dict[str, bool]:
+    versions = {part.strip() for part in given.get(TLS_VERSIONS, "TLSv1.2").split(",")}
+    if "TLSv1.2" not in versions:
+        raise InvalidOption(f"{TLS_VERSIONS} must include TLSv1.2, which is always offered here")
+    version = given.get("ssl.protocol", "TLS")
+    if version not in {"TLS", "TLSv1.2", "TLSv1.3"}:
+        raise InvalidOption(f"ssl.protocol must be TLSv1.3 or TLSv1.2, not {version!r:.80}")
+    if given.get(VERIFY, "true").lower() != "true":
+        raise InvalidOption(f"{VERIFY} must be true: certificates are always verified")
+    algorithm = given.get(CHECK_HOST, "https").lower()
+    if algorithm not in {"https", "none", ""}:
+        raise InvalidOption(
+            f"{CHECK_HOST} must be https, or empty to accept certificates for any host"
+        )
+    return {} if algorithm == "https" else {"ssl_check_hostname": False}
+
+
+def _login(given: Mapping[str, str]) -> dict[str, Any]:
+    for name in HANDLERS:
+        if name in given:
+            _refuse_class(name, given[name])
+    if JAAS not in given:
+        return {}
+    module = parse_jaas(given[JAAS])
+    if module.short_name in {"PlainLoginModule", "ScramLoginModule"}:
+        return _password_login(module)
+    _refuse_class(JAAS, module.name)
+    return {}
+
+
+def _refuse_class(name: str, java_class: str) -> None:
+    short_name = java_class.rpartition(".")[2]
+    reason = LOGIN_CLASSES.get(short_name, "Java code cannot run here")
+    raise InvalidOption(f"{name} has the class {short_name!r:.80}: {reason}")
+
+
+def _password_login(module: LoginModule) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name in ("username", "password"):
+        if not module.options.get(name):
+            raise InvalidOption(f'{JAAS}: {module.short_name} needs {name}="…"')
+        options[f"sasl_{name}"] = module.options[name]
+    if module.options.get("tokenauth", "").lower() == "true":
+        options["sasl_token_auth"] = True
+    return options

@@ -1,0 +1,231 @@
+"""Conversion of security properties of Java and librdkafka."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+
+from aiokafkawire.config import ClientConfig, make_config
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.security.java_properties import (
+    convert_security_properties,
+    is_security_property,
+)
+
+SECRET = "only-the-tests-know-this-secret"
+
+PLAIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    f' username="alice" password="{SECRET}";'
+)
+SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
+
+
+@pytest.mark.parametrize(
+    ("properties", "options"),
+    [
+        ({"security.protocol": "plaintext"}, {"security_protocol": "PLAINTEXT"}),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": "pki/ca.crt",
+                "ssl.keystore.type": "pem",
+                "ssl.keystore.location": "pki/alice",
+                "ssl.key.password": SECRET,
+            },
+            {
+                "security_protocol": "SSL",
+                "ssl_cafile": "pki/ca.crt",
+                "ssl_certfile": "pki/alice",
+                "ssl_password": SECRET,
+            },
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": PLAIN,
+                "ssl.truststore.location": "ca.pem",
+            },
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": "alice",
+                "sasl_password": SECRET,
+                "ssl_cafile": "ca.pem",
+            },
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.jaas.config": SCRAM.replace(";", ' tokenauth="true";'),
+                "sasl.login.refresh.window.factor": "0.8",
+                "sasl.kerberos.service.name": "kafka",
+            },
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "SCRAM-SHA-256",
+                "sasl_username": "alice",
+                "sasl_password": SECRET,
+                "sasl_token_auth": True,
+            },
+        ),
+        # A repackaged class, as on Databricks.
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f"kafkashaded.{PLAIN}",
+                "ssl.endpoint.identification.algorithm": "https",
+            },
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": "alice",
+                "sasl_password": SECRET,
+            },
+        ),
+        # librdkafka
+        (
+            {
+                "security.protocol": "sasl_ssl",
+                "sasl.mechanisms": "SCRAM-SHA-512",
+                "sasl.username": "alice",
+                "sasl.password": SECRET,
+                "ssl.ca.location": "ca",
+                "ssl.certificate.location": "cert",
+                "ssl.key.location": "key",
+                "ssl.endpoint.identification.algorithm": "none",
+                "enable.ssl.certificate.verification": "true",
+            },
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_username": "alice",
+                "sasl_password": SECRET,
+                "ssl_cafile": "ca",
+                "ssl_certfile": "cert",
+                "ssl_keyfile": "key",
+                "ssl_check_hostname": False,
+            },
+        ),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl.endpoint.identification.algorithm": "",
+                "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
+                "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+                "ssl.protocol": "TLSv1.3",
+                "ssl.truststore.type": "PEM",
+            },
+            {
+                "security_protocol": "SSL",
+                "ssl_cadata": "-----BEGIN CERTIFICATE-----",
+                "ssl_check_hostname": False,
+            },
+        ),
+    ],
+)
+def test_properties_are_converted(properties: dict[str, str], options: dict[str, Any]) -> None:
+    assert all(map(is_security_property, properties))
+    assert convert_security_properties(properties) == options
+    make_config(ClientConfig, {"bootstrap_servers": "h:1", **options})
+
+
+REFUSED: list[tuple[dict[str, str], str]] = [
+    (
+        {"ssl.truststore.location": "/etc/kafka/trust.jks", "ssl.truststore.password": SECRET},
+        "ssl.truststore.location is a JKS file, which cannot be read here. Convert it to PEM:"
+        " keytool -importkeystore -srckeystore /etc/kafka/trust.jks -destkeystore"
+        " /etc/kafka/trust.p12 -deststoretype PKCS12 && openssl pkcs12 -in /etc/kafka/trust.p12"
+        " -nokeys -out /etc/kafka/trust.pem; then set ssl.truststore.type=PEM and"
+        " ssl.truststore.location=/etc/kafka/trust.pem",
+    ),
+    (
+        {"ssl.keystore.location": "a b", "ssl.keystore.type": "JKS"},
+        "ssl.keystore.location is a JKS file, which cannot be read here. Convert it to PEM:"
+        " keytool -importkeystore -srckeystore 'a b' -destkeystore 'a b.p12' -deststoretype PKCS12"
+        " && openssl pkcs12 -in 'a b.p12' -out 'a b.pem'; then set ssl.keystore.type=PEM and"
+        " ssl.keystore.location=a b.pem",
+    ),
+    (
+        {"ssl.truststore.location": "trust.p12"},
+        "ssl.truststore.location is a PKCS12 file, which cannot be read here. Convert it to PEM:"
+        " openssl pkcs12 -in trust.p12 -nokeys -out trust.pem; then set ssl.truststore.type=PEM and"
+        " ssl.truststore.location=trust.pem",
+    ),
+    (
+        {"ssl.truststore.location": "trusted"},
+        "ssl.truststore.type must be PEM, or the name of a PEM file must end with .pem",
+    ),
+    (
+        {"ssl.truststore.location": "trust.jks", "ssl.truststore.type": "BKS"},
+        "ssl.truststore.type must be PEM, or the name of a PEM file must end with .pem",
+    ),
+    (
+        {"ssl.keystore.location": "a.pem", "ssl.keystore.password": SECRET},
+        "ssl.keystore.password is not for a PEM file: omit it; the password of the key is"
+        " ssl.key.password",
+    ),
+    (
+        {"ssl.truststore.location": "a.pem", "ssl.truststore.password": SECRET},
+        "ssl.truststore.password is not for a PEM file: omit it",
+    ),
+    (
+        {"ssl.enabled.protocols": "TLSv1.3"},
+        "ssl.enabled.protocols must include TLSv1.2, which is always offered here",
+    ),
+    ({"ssl.protocol": "SSLv3"}, "ssl.protocol must be TLSv1.3 or TLSv1.2, not 'SSLv3'"),
+    (
+        {"enable.ssl.certificate.verification": "false"},
+        "enable.ssl.certificate.verification must be true: certificates are always verified",
+    ),
+    (
+        {"ssl.endpoint.identification.algorithm": "ldaps"},
+        "ssl.endpoint.identification.algorithm must be https, or empty to accept certificates for"
+        " any host",
+    ),
+    (
+        {"sasl.jaas.config": f'x.y.PlainLoginModule required password="{SECRET}";'},
+        'sasl.jaas.config: PlainLoginModule needs username="…"',
+    ),
+    (
+        {"sasl.jaas.config": SCRAM.replace("password", "passwort")},
+        'sasl.jaas.config: ScramLoginModule needs password="…"',
+    ),
+    (
+        {"sasl.jaas.config": f'com.sun.Krb5LoginModule required a="{SECRET}";'},
+        "sasl.jaas.config has the class 'Krb5LoginModule': Kerberos (GSSAPI) is not supported yet",
+    ),
+    (
+        {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+        "sasl.jaas.config has the class 'IAMLoginModule': AWS_MSK_IAM is Java code here: use the"
+        " mechanism OAUTHBEARER, which MSK has on the same port; see docs/security.md",
+    ),
+    (
+        {"sasl.jaas.config": f'com.example.OurLoginModule required secret="{SECRET}";'},
+        "sasl.jaas.config has the class 'OurLoginModule': Java code cannot run here",
+    ),
+    (
+        {"sasl.client.callback.handler.class": "com.example.Handler"},
+        "sasl.client.callback.handler.class has the class 'Handler': Java code cannot run here",
+    ),
+    (
+        {"sasl.jaas.config": SECRET},
+        'sasl.jaas.config is not of the form LoginModule required name="value" … ;',
+    ),
+]
+
+
+@pytest.mark.parametrize(("properties", "text"), REFUSED)
+def test_a_property_that_cannot_be_converted_is_named(
+    properties: dict[str, str], text: str
+) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        convert_security_properties(properties)
+    assert str(refused.value) == text
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
