@@ -40,6 +40,7 @@ __all__ = (
     "ProtocolError",
     "RecordTooLarge",
     "RequestTimedOut",
+    "TlsError",
     "TokenUnavailable",
     "TransactionAborted",
     "TransactionFailed",
@@ -253,6 +254,13 @@ class TokenUnavailable(ConnectionFailed):
     ) -> None:
         super().__init__(reason, **context)
         self.retry_after_s = retry_after_s
+
+
+class TlsError(AuthenticationFailed):
+    """The TLS handshake failed: client and broker do not trust each other, or one has no TLS.
+
+    What to do: the message says which certificate or setting is wrong.
+    """
 
 
 # --- the protocol ----------------------------------------------------------------------------

@@ -119,6 +119,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "RequestTimedOut",
         "AuthenticationFailed",
         "TokenUnavailable",
+        "TlsError",
     ),
     "The protocol": (
         "ProtocolError",

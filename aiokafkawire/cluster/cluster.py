@@ -30,13 +30,13 @@ from aiokafkawire.cluster.routing import (
 )
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
-    PLAINTEXT,
     Backoff,
     BrokerClient,
     ConnectionKind,
     Handshake,
     NodeApiVersions,
     VersionedRequest,
+    make_handshake,
     parse_api_version,
 )
 from aiokafkawire.errors import (
@@ -73,14 +73,15 @@ class Cluster:
         runtime: Runtime,
         supervisor: Supervisor,
         *,
-        handshake: Handshake = PLAINTEXT,
+        handshake: Handshake | None = None,
     ) -> None:
         # Raise for a bad api_version here, not later in a task that connects.
         parse_api_version(config.api_version)
         self.config = config
         self._runtime = runtime
         self._supervisor = supervisor
-        self._broker_clients = BrokerClients(config, runtime, supervisor, handshake)
+        self._handshake = handshake or make_handshake(config, runtime)
+        self._broker_clients = BrokerClients(config, runtime, supervisor, self._handshake)
         self._metadata_updater = MetadataUpdater(config, runtime, self._broker_clients)
         self.pinger = Pinger(
             config, runtime, supervisor, self._broker_clients, self._metadata_updater
@@ -96,7 +97,9 @@ class Cluster:
         Raises:
             NoBrokerAvailable: No bootstrap address returned metadata before the deadline.
             AuthenticationFailed: A broker rejected the credentials.
+            InvalidOption: A file of the options cannot be used.
         """
+        await self._handshake.prepare()
         if self.config.connect_on_start:
             await self._metadata_updater.start(self._supervisor, deadline)
         else:

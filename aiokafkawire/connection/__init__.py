@@ -5,7 +5,7 @@ from aiokafkawire.connection.broker_client import BrokerClient
 from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, ChannelLimits
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import open_transport
-from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
+from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, make_handshake
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
     BrokerVersionRange,
@@ -27,10 +27,10 @@ __all__ = (
     "ConnectionMetrics",
     "Handshake",
     "NodeApiVersions",
-    "Plaintext",
     "VersionedRequest",
     "choose_version",
     "connection_kind_for",
+    "make_handshake",
     "open_transport",
     "parse_api_version",
 )

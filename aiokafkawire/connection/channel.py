@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import ssl
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -53,6 +55,9 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 """If the broker disconnects after a request of at least this size, the size is the likely cause."""
 
 NO_VERSIONS = NodeApiVersions({})
+
+TOKEN_LENGTH = struct.Struct(">i")
+"""Precedes a SASL token that is sent without a request (SaslHandshake v0)."""
 
 NO_BUFFERS: Sequence[Buffer] = ()
 """Buffers of a request that was written."""
@@ -139,6 +144,7 @@ class Channel:
             client.
         on_closed: Called once with the channel and the error that closed it.
         closed_by_client: True if the client closed the channel on purpose.
+        tls_error: Error of TLS that closed the channel, such as a refused client certificate.
     """
 
     def __init__(
@@ -155,6 +161,7 @@ class Channel:
         self.name = name
         self.api_versions = NO_VERSIONS
         self.closed_by_client = False
+        self.tls_error: ssl.SSLError | None = None
         self.is_usable = True
         self.throttled_until = -NEVER
         self.on_closed: Callable[[Channel, KafkaError], None] | None = None
@@ -171,6 +178,8 @@ class Channel:
         )
         self._frame_reader = FrameReader(limits.max_frame_bytes)
         self._write_state = _WriteState()
+        self._expected_token: Future[bytes] | None = None
+        self._closed = AutoResetEvent()
         self._timer = Timer()
         self._error: KafkaError | None = None
         self._defect: Exception | None = None
@@ -307,6 +316,61 @@ class Channel:
             self._write_state.wakeup.set()  # writing may only be possible later
         return request
 
+    # --- authentication ---
+
+    def hold_requests(self) -> None:
+        """Queue requests without writing them, until `release_requests`."""
+        self._in_flight.hold()
+
+    def release_requests(self) -> None:
+        """Write the requests that `hold_requests` held back."""
+        self._in_flight.release()
+        self._write_state.wakeup.set()
+
+    async def request_ahead(self, message: Request[Any], version: int) -> Any:
+        """Send a request before all queued ones, held or throttled, and wait for its response.
+
+        Raises:
+            ConnectionLost: The connection was closed.
+        """
+        number = self._in_flight.next_correlation_id
+        api, response = _api_info(message.api_key)
+        if self._error is not None:
+            raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
+        buffers = encode_request(message, version, number, self._client_id)
+        now = self._now()
+        request = self._in_flight.submit_ahead(
+            PendingResponse(api, version, response, buffers), now
+        )
+        self._write_now(now)
+        self._write_state.wakeup.set()
+        self._timer.reschedule(min(self._timer.deadline, request.deadline))
+        return await request.payload.wait()
+
+    async def exchange_token(self, token: bytes) -> bytes:
+        """Send a SASL token without a request, and return the token of the broker.
+
+        Only for a new connection without other requests.
+
+        Raises:
+            ConnectionLost: The connection was closed.
+        """
+        if self._error is not None:
+            raise ConnectionLost(self._error.reason, broker=self.name)
+        self._expected_token = answer = Future[bytes]()
+        usual_min_bytes, self._frame_reader.min_frame_bytes = self._frame_reader.min_frame_bytes, 0
+        self._send_buffers([TOKEN_LENGTH.pack(len(token)) + token])
+        try:
+            return await answer.wait()
+        finally:
+            self._frame_reader.min_frame_bytes = usual_min_bytes
+
+    async def wait_closed_until(self, deadline: float) -> bool:
+        """Wait until the connection is closed, or the deadline; return whether it is closed."""
+        return self._error is not None or await self._closed.wait(deadline)
+
+    # --- closing ---
+
     def close_when_idle(self) -> None:
         """Close once no request is queued or in flight."""
         self._in_flight.close_when_idle()
@@ -332,6 +396,9 @@ class Channel:
         self._transport.abort()
         self._write_state.wakeup.set()
         self._timer.reschedule(AT_ONCE)
+        self._closed.set()
+        if self._expected_token is not None:
+            self._expected_token.set_exception(ConnectionLost(error.reason, broker=self.name))
         for request in self._in_flight.close():
             self._fail_request(request, self._error_for(request, error))
         if self.on_closed is not None:
@@ -467,6 +534,10 @@ class Channel:
             self._write_now(self._clock.now())
 
     def _handle_response(self, frame: memoryview) -> None:
+        if self._expected_token is not None:
+            answer, self._expected_token = self._expected_token, None
+            answer.set_result(bytes(frame))
+            return
         now = self._now()
         request, wanted = self._in_flight.complete_next(peek_correlation_id(frame), now)
         self._metrics.record_response(now - request.sent_at)
@@ -513,7 +584,7 @@ class Channel:
             )
             self._metrics.throttle_s += throttle_s
             self._in_flight.throttle(now + throttle_s)
-            self.throttled_until = self._in_flight.throttled_until
+            self.throttled_until = max(self.throttled_until, now + throttle_s)
 
     async def _watch_deadlines(self) -> None:
         try:
@@ -544,6 +615,8 @@ class Channel:
     ) -> RequestTimedOut:
         if request.sent:
             reason = "no response before the deadline"
+        elif self._in_flight.is_held:
+            reason = "not sent before the deadline: the connection is being re-authenticated"
         elif now < self._in_flight.throttled_until:
             left = self._in_flight.throttled_until - now
             reason = f"not sent before the deadline: throttled by the broker for {left:.1f} s more"
@@ -553,6 +626,8 @@ class Channel:
 
     def _disconnect_error(self, error: OSError | None) -> ConnectionLost:
         """Return the error for a connection that the broker or network ended, with its cause."""
+        if isinstance(error, ssl.SSLError):
+            self.tls_error = error
         reason = (
             "the broker closed the connection" if error is None else f"connection lost: {error}"
         )

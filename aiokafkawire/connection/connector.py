@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import anyio
 
@@ -26,7 +25,6 @@ from aiokafkawire.connection.negotiation import (
 )
 from aiokafkawire.connection.node_api_versions import NodeApiVersions, parse_api_version
 from aiokafkawire.errors import (
-    AuthenticationFailed,
     ClientClosed,
     ConnectionFailed,
     ConnectionLost,
@@ -35,8 +33,8 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.runtime import Address, Runtime, Supervisor, Transport
-from aiokafkawire.wire import Request, Response
+from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
+from aiokafkawire.security import tls_error
 
 __all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport")
 
@@ -84,6 +82,8 @@ class Connector:
         self._supervisor = supervisor
         self._handshake = handshake
         self._metrics = metrics or ConnectionMetrics()
+        self._uses_tls = config.uses_tls
+        self._security_protocol = config.security_protocol
         self._override = parse_api_version(config.api_version)
         self._limits = ChannelLimits(
             max_in_flight=MAX_IN_FLIGHT,
@@ -111,19 +111,22 @@ class Connector:
         try:
             with anyio.CancelScope(deadline=deadline):
                 if known is not None:
-                    ready = await self._open_channel()
-                    ready.api_versions = known
+                    channel = await self._open_channel()
+                    channel.api_versions = known
                 else:
-                    ready = await self._negotiate(
+                    channel = await self._negotiate(
                         min(API_VERSIONS_TIMEOUT_S * attempt, timeout_s / 4)
                     )
+                await self._authenticate(channel)
+                ready = channel
         except KafkaError as error:
             error.broker, error.attempt = self.name, attempt
             raise
         if ready is None:
+            no_tls = ", does not speak TLS" if self._uses_tls else ""
             raise ConnectionFailed(
                 f"no connection within {timeout_s:g} s: the host does not respond, or the server is"
-                " stopped or not a Kafka broker",
+                f" stopped{no_tls} or not a Kafka broker",
                 broker=self.name,
                 attempt=attempt,
             )
@@ -135,6 +138,7 @@ class Connector:
             software=CLIENT_SOFTWARE_NAME,
             software_version=__version__,
             timeout_s=response_timeout_s,
+            security_protocol=self._security_protocol,
         )
         current = await self._open_channel()
         latest = current
@@ -182,6 +186,9 @@ class Connector:
         except RequestTimedOut:
             return ResponseTimedOut()
         except ConnectionLost as error:
+            if channel.tls_error is not None:
+                # With TLS 1.3 a broker refuses the client's certificate after the handshake.
+                raise tls_error(channel.tls_error, self.address.host) from error
             return ConnectionClosed(error.reason)
         except ProtocolError as error:
             raise ConnectionFailed(
@@ -191,14 +198,12 @@ class Connector:
             ) from error
 
     async def _open_channel(self) -> Channel:
-        """Open a connection and perform its handshake."""
+        """Open a connection, encrypted if it has to be."""
         transport = await open_transport(self._runtime, self.address, UNKNOWN_HOST_ADVICE)
         try:
             transport = await self._handshake.wrap(transport, self.address)
-        except BaseException as error:
+        except BaseException:
             await _close_transport(transport)
-            if isinstance(error, OSError):
-                raise ConnectionFailed(f"the TLS handshake failed: {error}") from error
             raise
         if not self._supervisor.is_running:
             # The client was closed while the connection was being made.
@@ -214,25 +219,56 @@ class Connector:
             fields=self._supervisor.fields,
         )
         channel.start(self._supervisor)
-        try:
-            await self._authenticate(channel)
-        except BaseException:
-            _discard(channel)
-            raise
         return channel
 
     async def _authenticate(self, channel: Channel) -> None:
-        async def exchange(request: Request[Any], version: int) -> Response:
-            deadline = self._runtime.clock.now() + self._limits.request_timeout_s
-            response: Response = await channel.request(request, version, deadline=deadline)
-            return response
-
+        """Authenticate a new connection, and again before its session ends (KIP-368)."""
         try:
-            await self._handshake.authenticate(exchange)
-        except (OSError, KafkaError) as error:
-            if isinstance(error, AuthenticationFailed):
-                raise
-            raise ConnectionFailed(f"authentication was interrupted: {error}") from error
+            mechanism = await self._handshake.new_mechanism()
+            if mechanism is None:
+                return
+            reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
+        except BaseException:
+            _discard(channel)
+            raise
+        if reauthenticate_at < NEVER:
+            self._supervisor.spawn(
+                self._keep_authenticated,
+                channel,
+                reauthenticate_at,
+                name=f"authenticate {self.name}",
+            )
+
+    async def _keep_authenticated(self, channel: Channel, reauthenticate_at: float) -> None:
+        while reauthenticate_at < NEVER:
+            if await channel.wait_closed_until(reauthenticate_at):
+                return
+            try:
+                mechanism = await self._handshake.new_mechanism()
+                assert mechanism is not None
+                # The broker rejects other requests between those of an authentication.
+                channel.hold_requests()
+                reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
+            except KafkaError as error:
+                logger.info(
+                    "%s: re-authentication with broker %s failed: %s; closing the connection",
+                    self._supervisor.name,
+                    self.name,
+                    error.reason,
+                    extra=log_fields(self._supervisor.fields, broker=self.name, error=error),
+                )
+                # The next connection shows whether the credentials are wrong.
+                channel.fail(ConnectionLost(f"re-authentication failed: {error.reason}"))
+                return
+            finally:
+                channel.release_requests()
+            self._metrics.reauthentications += 1
+            logger.debug(
+                "%s: authenticated again with broker %s",
+                self._supervisor.name,
+                self.name,
+                extra=log_fields(self._supervisor.fields, broker=self.name),
+            )
 
 
 async def open_transport(runtime: Runtime, address: Address, unknown_host_advice: str) -> Transport:

@@ -133,6 +133,7 @@ class InFlightRequests(Generic[T]):
         max_queued: Requests that may wait to be written.
 
     Attributes:
+        is_held: True between `hold` and `release`.
         next_correlation_id: Correlation id of the next submitted request.
         queued: Requests that wait for a slot or for `throttled_until`.
         one_way: Requests that are being written and expect no response.
@@ -155,20 +156,28 @@ class InFlightRequests(Generic[T]):
         self._max_idle_s = max_idle_s
         self.next_correlation_id = 0
         self.queued: deque[InFlightRequest[T]] = deque()
+        self._ahead: deque[InFlightRequest[T]] = deque()
         self._awaiting_response: deque[InFlightRequest[T]] = deque()
         self.one_way: list[InFlightRequest[T]] = []
         self._deadlines: list[tuple[float, int, InFlightRequest[T]]] = []
         self.throttled_until = -math.inf
+        self.is_held = False
+        self._throttled_until_released = -math.inf
         self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
+        self._idle_since_held: float | None = None
         self.last_one_way: T | None = None
 
     def __len__(self) -> int:
         """Return the number of requests that are queued, being written or unanswered."""
-        return len(self.queued) + len(self._awaiting_response) + len(self.one_way)
+        return (
+            len(self.queued) + len(self._awaiting_response) + len(self.one_way) + len(self._ahead)
+        )
 
     def next_write_at(self, now: float) -> float:
         """Return when a queued request can be written; infinity if none can yet."""
+        if self._ahead:
+            return now
         if not self.queued:
             return math.inf
         if now < self.throttled_until:
@@ -195,6 +204,18 @@ class InFlightRequests(Generic[T]):
             self.next_correlation_id, deadline, math.inf, payload, expects_response
         )
         self.queued.append(request)
+        self._register_deadline(request)
+        return request
+
+    def submit_ahead(self, payload: T, now: float) -> InFlightRequest[T]:
+        """Queue a request before all others; `hold` and throttling do not delay it.
+
+        Its deadline is the request timeout, counted from the last deadline of a request in flight.
+        """
+        in_flight = [request.disconnect_at for request in self.sent_requests()]
+        deadline = max([now, *in_flight]) + self._request_timeout_s
+        request = InFlightRequest(self.next_correlation_id, deadline, deadline, payload, True)
+        self._ahead.append(request)
         self._register_deadline(request)
         return request
 
@@ -229,6 +250,13 @@ class InFlightRequests(Generic[T]):
     def take_writable(self, now: float) -> list[InFlightRequest[T]]:
         """Remove and return the queued requests to write now, in order."""
         taken: list[InFlightRequest[T]] = []
+        while self._ahead:
+            request = self._ahead.popleft()
+            self._awaiting_response.append(request)
+            request.apply(_WRITTEN)
+            request.sent = True
+            request.sent_at = now
+            taken.append(request)
         if now < self.throttled_until:
             return taken
         while self.queued:
@@ -289,7 +317,7 @@ class InFlightRequests(Generic[T]):
     def cancel(self, request: InFlightRequest[T], now: float) -> None:
         """Cancel a request. A sent request occupies its slot until its response arrives."""
         if request.state is RequestState.QUEUED:
-            self.queued.remove(request)
+            self._remove_queued(request)
             request.apply(RequestEvent.CANCELLED)
             self._update_idle_since(now)
         elif request.state is RequestState.SENT:
@@ -298,7 +326,26 @@ class InFlightRequests(Generic[T]):
 
     def throttle(self, until: float) -> None:
         """Write nothing before `until`, because the broker throttled the client."""
-        self.throttled_until = max(self.throttled_until, until)
+        if self.is_held:
+            self._throttled_until_released = max(self._throttled_until_released, until)
+        else:
+            self.throttled_until = max(self.throttled_until, until)
+
+    def hold(self) -> None:
+        """Write only what is submitted ahead, until `release`. That is no traffic of callers."""
+        if not self.is_held:
+            self.is_held = True
+            self._idle_since_held = None if len(self) else self._idle_since
+            self._throttled_until_released = self.throttled_until
+            self.throttled_until = math.inf
+
+    def release(self) -> None:
+        """Write again what is queued."""
+        if self.is_held:
+            self.is_held = False
+            self.throttled_until = self._throttled_until_released
+            if self._idle_since_held is not None and not len(self):
+                self._idle_since = self._idle_since_held
 
     def close_when_idle(self) -> None:
         """Close the connection once no request is queued or in flight."""
@@ -324,7 +371,7 @@ class InFlightRequests(Generic[T]):
         while self._deadlines and self._deadlines[0][0] <= now:
             request = heapq.heappop(self._deadlines)[2]
             if request.state is RequestState.QUEUED:
-                self.queued.remove(request)
+                self._remove_queued(request)
                 request.apply(RequestEvent.EXPIRED)
                 expired.append(request)
             elif request.state is RequestState.SENT:
@@ -345,24 +392,26 @@ class InFlightRequests(Generic[T]):
     def close(self) -> list[InFlightRequest[T]]:
         """Remove all requests; return those whose callers are waiting, oldest first."""
         # mutation: queued-requests-hang-after-disconnect
-        waiting = [
-            request
-            for request in (*self._awaiting_response, *self.one_way, *self.queued)
-            if request.state <= RequestState.SENT
-        ]
+        waiting = [request for request in self._all() if request.state <= RequestState.SENT]
         self._awaiting_response.clear()
         self.one_way.clear()
+        self._ahead.clear()
         self.queued.clear()
         self._deadlines.clear()
         return waiting
+
+    def _all(self) -> list[InFlightRequest[T]]:
+        return [*self._awaiting_response, *self.one_way, *self._ahead, *self.queued]
+
+    def _remove_queued(self, request: InFlightRequest[T]) -> None:
+        (self._ahead if request in self._ahead else self.queued).remove(request)
 
     def _update_idle_since(self, now: float) -> None:
         if not self._awaiting_response and not self.queued and not self.one_way:
             self._idle_since = now
 
     def _prune_deadlines(self) -> None:
-        live = len(self.queued) + len(self._awaiting_response) + len(self.one_way)
-        if len(self._deadlines) > 2 * live + STALE_HEAP_ENTRIES:
+        if len(self._deadlines) > 2 * len(self) + STALE_HEAP_ENTRIES:
             self._deadlines = [
                 item for item in self._deadlines if item[2].state < RequestState.ABANDONED
             ]

@@ -21,6 +21,7 @@ class ConnectionMetrics:
     bytes_sent: int = 0
     bytes_received: int = 0
     throttle_s: float = 0.0
+    reauthentications: int = 0
 
     def record_opened(self) -> None:
         """Count a new connection."""
@@ -61,4 +62,5 @@ class ConnectionMetrics:
             "bytes_sent_total": self.bytes_sent,
             "bytes_received_total": self.bytes_received,
             "throttle_ms_total": self.throttle_s * 1_000,
+            "reauthentications_total": self.reauthentications,
         }

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.connection.node_api_versions import ApiVersionOverride, NodeApiVersions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
 from aiokafkawire.runtime.transitions import transition
@@ -59,6 +60,15 @@ PROBES: tuple[tuple[str, Request[Any]], ...] = (
 
 RELEASE_IGNORING_API_VERSIONS = "0.9"
 """This release does not respond to ApiVersions; earlier ones close the connection."""
+
+
+REASONS_TO_CLOSE: Mapping[SecurityProtocol, str] = {
+    "PLAINTEXT": "requires TLS or SASL, is shutting down, or is not a Kafka broker",
+    "SSL": "requires a client certificate (ssl_certfile), or is shutting down",
+    "SASL_PLAINTEXT": "is shutting down, is older than Kafka 0.10, or is not a Kafka broker",
+    "SASL_SSL": "requires a client certificate (ssl_certfile), or is shutting down",
+}
+"""Why a broker may close a connection without a response to ApiVersions."""
 
 
 class ConnectionChoice(Enum):
@@ -165,8 +175,10 @@ class Negotiation:
         software: str,
         software_version: str,
         timeout_s: float = API_VERSIONS_TIMEOUT_S,
+        security_protocol: SecurityProtocol = "PLAINTEXT",
     ) -> None:
         self.override = override
+        self.security_protocol = security_protocol
         self.timeout_s = timeout_s
         self.state: NegotiationState = AwaitingApiVersions(_first_version(override))
         self._request = ApiVersionsRequest(
@@ -222,8 +234,12 @@ def start_probing(
     negotiation: Negotiation, _: AwaitingApiVersions, event: ConnectionClosed | ResponseTimedOut
 ) -> NegotiationAction:
     """Send the first probe."""
-    if negotiation.override is not None:
-        return NegotiationFailed(_no_response_error(event))
+    # Kafka 0.8 has neither TLS nor SASL. Kafka 0.9 ignores ApiVersions, but not before SASL.
+    may_be_old = negotiation.security_protocol == "PLAINTEXT" or (
+        negotiation.security_protocol == "SSL" and isinstance(event, ResponseTimedOut)
+    )
+    if negotiation.override is not None or not may_be_old:
+        return NegotiationFailed(_no_response_error(negotiation, event))
     negotiation.state = AwaitingProbe(0, isinstance(event, ResponseTimedOut))
     return _probe_request(negotiation, 0)
 
@@ -244,7 +260,7 @@ def send_next_probe(
     """Send the probe for the next older release."""
     probe_index = state.probe_index + 1
     if probe_index == len(PROBES):
-        return NegotiationFailed(_no_response_error(event))
+        return NegotiationFailed(_no_response_error(negotiation, event))
     negotiation.state = AwaitingProbe(probe_index, state.timed_out)
     return _probe_request(negotiation, probe_index)
 
@@ -255,7 +271,7 @@ def on_probe_timeout(
     """Continue with the next probe, unless ApiVersions had timed out, too."""
     if state.timed_out:
         # Kafka 0.9 would have responded to the first probe, so this is not an old broker.
-        return NegotiationFailed(_no_response_error(event))
+        return NegotiationFailed(_no_response_error(negotiation, event))
     return send_next_probe(negotiation, state, ConnectionClosed("silence"))
 
 
@@ -331,7 +347,9 @@ def _highest_common_version(response: ApiVersionsResponse, asked: int) -> int | 
     return 0
 
 
-def _no_response_error(event: ConnectionClosed | ResponseTimedOut) -> ConnectionFailed:
+def _no_response_error(
+    negotiation: Negotiation, event: ConnectionClosed | ResponseTimedOut
+) -> ConnectionFailed:
     if isinstance(event, ResponseTimedOut):
         return ConnectionFailed(
             "the server accepts connections but does not respond: it is stopped, overloaded,"
@@ -339,5 +357,5 @@ def _no_response_error(event: ConnectionClosed | ResponseTimedOut) -> Connection
         )
     return ConnectionFailed(
         f"the server accepts connections and closes them without a response ({event.reason}):"
-        " it requires TLS or SASL, is shutting down, or is not a Kafka broker"
+        f" it {REASONS_TO_CLOSE[negotiation.security_protocol]}"
     )

@@ -37,6 +37,7 @@ from aiokafkawire.runtime.sync import (
     in_slices,
     wait_until,
 )
+from aiokafkawire.runtime.tls_transport import TlsTransport, connect_tls
 
 __all__ = (
     "AT_ONCE",
@@ -56,9 +57,11 @@ __all__ = (
     "Supervisor",
     "TaskHandle",
     "Timer",
+    "TlsTransport",
     "Transport",
     "checkpoint",
     "client_label",
+    "connect_tls",
     "copy_error",
     "current_task",
     "get_loop_checkpoint",

@@ -158,6 +158,10 @@ class Runtime(Protocol):
         """Source of randomness, such as backoff jitter."""
         ...
 
+    def nonce(self) -> str:
+        """Return a text of printable ASCII that nobody can predict."""
+        ...
+
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Resolve a host name. May be cancelled.
 

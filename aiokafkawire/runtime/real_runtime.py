@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
@@ -32,6 +33,8 @@ __all__ = ("COALESCED_WRITE_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTrans
 
 MAX_OFFLOADED = 2
 """Functions that run in worker threads concurrently."""
+
+NONCE_BYTES = 24
 
 ACCEPT_TIMEOUT_S = 1.0
 """How long `accept` may take once a connection is waiting, which may have gone meanwhile."""
@@ -64,6 +67,9 @@ class RealRuntime:
         self.rng = rng if rng is not None else random.Random()
         self._resolver = Resolver()
         self._limiter = anyio.CapacityLimiter(MAX_OFFLOADED)
+
+    def nonce(self) -> str:
+        return secrets.token_urlsafe(NONCE_BYTES)
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         return await self._resolver.resolve(host, port)

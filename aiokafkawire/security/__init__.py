@@ -4,6 +4,7 @@ This package does no I/O.
 """
 
 from aiokafkawire.config import Secret
+from aiokafkawire.security.client_mechanisms import ClientMechanisms
 from aiokafkawire.security.mechanism import ClientMechanism, CredentialsRefused, ServerMechanism
 from aiokafkawire.security.oauthbearer import (
     OAuthBearerClient,
@@ -19,11 +20,14 @@ from aiokafkawire.security.scram import (
     ScramCredential,
     ScramServer,
 )
+from aiokafkawire.security.tls import ClientTls, tls_error
 from aiokafkawire.security.token_cache import TokenCache, TokenProvider
 
 __all__ = (
     "SCRAM_HASHES",
     "ClientMechanism",
+    "ClientMechanisms",
+    "ClientTls",
     "CredentialsRefused",
     "OAuthBearerClient",
     "OAuthBearerServer",
@@ -39,4 +43,5 @@ __all__ = (
     "TokenCache",
     "TokenProvider",
     "TokenRefused",
+    "tls_error",
 )

@@ -23,10 +23,12 @@ becomes the initial size: fetch responses follow each other, and every growth co
 _LENGTH = struct.Struct(">i")
 _LENGTH_BYTES = _LENGTH.size  # looked up for each frame
 
+LISTENER_SPEAKS_TLS = "the listener speaks TLS: set security_protocol to 'SSL' or 'SASL_SSL'"
+
 _OTHER_PROTOCOLS = {
     b"HTTP": "the peer is an HTTP server, not a Kafka broker",
-    b"\x15\x03\x01\x00": "the peer requires TLS",
-    b"\x15\x03\x03\x00": "the peer requires TLS",
+    b"\x15\x03\x01\x00": LISTENER_SPEAKS_TLS,
+    b"\x15\x03\x03\x00": LISTENER_SPEAKS_TLS,
     b"SSH-": "the peer is an SSH server, not a Kafka broker",
 }
 
@@ -37,11 +39,14 @@ class FrameReader:
     The interface is that of `asyncio.BufferedProtocol`: the caller receives into `get_buffer()`
     and then calls `buffer_updated(n)`; it must not write to the buffer after that. Once
     `MalformedFrame` is raised, every further call raises it again.
+
+    Attributes:
+        min_frame_bytes: Shorter frames are refused. May be changed between two frames.
     """
 
     def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._min_frame_bytes = min_frame_bytes
+        self.min_frame_bytes = min_frame_bytes
         self._max_small_frame_bytes = min(max_frame_bytes, RECEIVE_BUFFER_BYTES - _LENGTH_BYTES)
         self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._buffered = 0
@@ -78,7 +83,7 @@ class FrameReader:
         if (
             self._large is None
             and not self._buffered
-            and self._min_frame_bytes <= size <= self._max_small_frame_bytes
+            and self.min_frame_bytes <= size <= self._max_small_frame_bytes
             and _LENGTH.unpack_from(self._buffer)[0] == size
         ):  # Fast path: the buffer holds exactly one frame.
             return [memoryview(bytes(self._buffer[_LENGTH_BYTES:count]))]
@@ -102,7 +107,7 @@ class FrameReader:
         buffer, position = self._buffer, 0
         while self._buffered - position >= _LENGTH_BYTES:
             length: int = _LENGTH.unpack_from(buffer, position)[0]
-            if not self._min_frame_bytes <= length <= self._max_frame_bytes:
+            if not self.min_frame_bytes <= length <= self._max_frame_bytes:
                 self._error = self._invalid_length(length, bytes(buffer[position : position + 4]))
                 raise self._error
             start = position + _LENGTH_BYTES
@@ -124,7 +129,7 @@ class FrameReader:
 
     def _invalid_length(self, length: int, first_bytes: bytes) -> MalformedFrame:
         hint = _OTHER_PROTOCOLS.get(first_bytes)
-        if length < self._min_frame_bytes:
+        if length < self.min_frame_bytes:
             reason = f"invalid frame length {length}"
         else:
             reason = f"frame of {length} bytes exceeds the limit of {self._max_frame_bytes}"

@@ -19,7 +19,7 @@ from aiokafkawire.cluster import (
     ToNode,
 )
 from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES
-from aiokafkawire.connection import Plaintext
+from aiokafkawire.connection import Handshake
 from aiokafkawire.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -347,10 +347,10 @@ async def test_a_new_topic_without_a_leader_is_refreshed_alone_again():
 
 
 async def test_a_final_error_ends_the_wait_for_a_topic():
-    class Refusing(Plaintext):
+    class Refusing(Handshake):
         refused = False
 
-        async def authenticate(self, _: Any) -> None:
+        async def new_mechanism(self) -> None:
             if self.refused:
                 raise AuthenticationFailed("wrong password")
 

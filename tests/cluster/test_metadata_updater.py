@@ -13,8 +13,9 @@ import pytest
 
 from aiokafkawire.cluster import metadata_updater
 from aiokafkawire.cluster.metadata import MetadataUpdate
+from aiokafkawire.connection import Handshake
 from aiokafkawire.errors import AuthenticationFailed
-from aiokafkawire.runtime import Address, Transport
+from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from tests.connection.scripted import Hangup, ScriptedBroker, hosted, make_config, serve
@@ -256,11 +257,8 @@ async def test_listeners_are_called_for_leader_updates():
 
 
 async def test_rejected_credentials_end_the_start_at_once():
-    class Refused:
-        async def wrap(self, transport: Transport, _: Address) -> Transport:
-            return transport
-
-        async def authenticate(self, _: Any) -> None:
+    class Refused(Handshake):
+        async def new_mechanism(self) -> None:
             raise AuthenticationFailed("wrong password")
 
     async with scripted_cluster(1) as scripted, hosted() as (runtime, supervisor):

@@ -35,6 +35,9 @@ class SimulatedRuntime:
     async def listen(self, address: Address) -> Listener:
         return await self._network.listen(self.host, address)
 
+    def nonce(self) -> str:
+        return f"{self.rng.getrandbits(192):048x}"
+
     async def offload(self, function: Callable[[], T]) -> T:
         await checkpoint()
         return function()
