@@ -80,7 +80,7 @@ class Cluster:
         self.config = config
         self._runtime = runtime
         self._supervisor = supervisor
-        self._handshake = handshake or make_handshake(config, runtime)
+        self._handshake = handshake or make_handshake(config, runtime, supervisor)
         self._broker_clients = BrokerClients(config, runtime, supervisor, self._handshake)
         self._metadata_updater = MetadataUpdater(config, runtime, self._broker_clients)
         self.pinger = Pinger(

@@ -14,7 +14,7 @@ from aiokafkawire.errors import (
     ConnectionLost,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import NEVER, Address, Runtime, Transport, connect_tls
+from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport, connect_tls
 from aiokafkawire.security import ClientMechanism, ClientMechanisms, ClientTls, tls_error
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.sasl_authenticate import (
@@ -94,14 +94,17 @@ class SecureHandshake(Handshake):
     Args:
         config: Options of the client.
         runtime: Clock and randomness.
+        supervisor: Runs the task that fetches OAUTHBEARER tokens.
     """
 
-    def __init__(self, config: ClientConfig, runtime: Runtime) -> None:
+    def __init__(self, config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self._runtime = runtime
         self._hashing = anyio.Lock()
         self._protocol = config.security_protocol
         self._tls = ClientTls(config) if config.uses_tls else None
-        self._mechanisms = ClientMechanisms(config, runtime.nonce) if config.uses_sasl else None
+        self._mechanisms = (
+            ClientMechanisms(config, runtime, supervisor) if config.uses_sasl else None
+        )
 
     async def prepare(self) -> None:
         if self._tls is not None and self._tls.context is None:
@@ -130,6 +133,10 @@ class SecureHandshake(Handshake):
             if ApiKey.SASL_AUTHENTICATE in channel.api_versions.ranges:
                 return await self._authenticate(channel, mechanism)
             return await self._authenticate_without_requests(channel, mechanism)
+        except AuthenticationFailed:
+            if self._mechanisms is not None:
+                self._mechanisms.on_refused(mechanism)
+            raise
         except ConnectionLost as error:
             raise ConnectionFailed(f"authentication was interrupted: {error.reason}") from error
 
@@ -212,11 +219,11 @@ class SecureHandshake(Handshake):
         )
 
 
-def make_handshake(config: ClientConfig, runtime: Runtime) -> Handshake:
+def make_handshake(config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> Handshake:
     """Return the handshake that `security_protocol` wants."""
     if config.security_protocol == "PLAINTEXT":
         return PLAINTEXT
-    return SecureHandshake(config, runtime)
+    return SecureHandshake(config, runtime, supervisor)
 
 
 def _refusal(response: SaslAuthenticateResponse, mechanism: ClientMechanism) -> Exception:

@@ -1,6 +1,6 @@
 """SASL mechanisms as step machines of the client and of the broker, and the cache of tokens.
 
-This package does no I/O.
+This package does no I/O, but for the files of `ClientTls`.
 """
 
 from aiokafkawire.config import Secret

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiokafkawire.config import ClientConfig, Secret
-from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed, KafkaError
+from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
+from aiokafkawire.runtime import Runtime, Supervisor
 from aiokafkawire.security.mechanism import ClientMechanism
-from aiokafkawire.security.oauthbearer import OAuthBearerClient, OAuthBearerToken
+from aiokafkawire.security.oauthbearer import OAuthBearerClient
 from aiokafkawire.security.plain import PlainClient
 from aiokafkawire.security.scram import SaltedPasswords, ScramClient
+from aiokafkawire.security.token_cache import TokenCache
 
 __all__ = ("ClientMechanisms",)
 
@@ -19,14 +19,17 @@ class ClientMechanisms:
 
     Args:
         config: Options with a `sasl_mechanism`.
-        nonce: Returns an unpredictable text.
+        runtime: Clock and randomness.
+        supervisor: Runs the task that fetches OAUTHBEARER tokens.
     """
 
-    def __init__(self, config: ClientConfig, nonce: Callable[[], str]) -> None:
+    def __init__(self, config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         assert config.sasl_mechanism is not None
         self.name = config.sasl_mechanism
         self._config = config
-        self._nonce = nonce
+        self._nonce = runtime.nonce
+        provider = config.sasl_oauth_token_provider
+        self._tokens = None if provider is None else TokenCache(provider, runtime, supervisor)
         self._salted_passwords = SaltedPasswords()
 
     async def new(self) -> ClientMechanism:
@@ -36,8 +39,8 @@ class ClientMechanisms:
             AuthenticationFailed: There are no usable credentials.
             ConnectionFailed: A function of the application failed.
         """
-        if self.name == "OAUTHBEARER":
-            return OAuthBearerClient(await self._token())
+        if self._tokens is not None:
+            return OAuthBearerClient(await self._tokens.get())
         username, password = self._config.sasl_username, await self._password()
         assert username is not None
         try:
@@ -54,21 +57,10 @@ class ClientMechanisms:
         except ValueError as error:
             raise AuthenticationFailed(str(error)) from None
 
-    async def _token(self) -> OAuthBearerToken:
-        provider = self._config.sasl_oauth_token_provider
-        assert provider is not None
-        try:
-            token = await provider()
-        except KafkaError:
-            raise
-        except Exception as error:
-            raise ConnectionFailed(f"sasl_oauth_token_provider failed: {_named(error)}") from error
-        if not isinstance(token, OAuthBearerToken):
-            raise AuthenticationFailed(
-                "sasl_oauth_token_provider must return an OAuthBearerToken, not"
-                f" {type(token).__name__}"
-            )
-        return token
+    def on_refused(self, mechanism: ClientMechanism) -> None:
+        """Do not use the credentials of a refused authentication again, if others can be had."""
+        if self._tokens is not None and isinstance(mechanism, OAuthBearerClient):
+            self._tokens.discard(mechanism.token)
 
     async def _password(self) -> Secret:
         password = self._config.sasl_password

@@ -75,11 +75,11 @@ class OAuthBearerClient(ClientMechanism):
     name = "OAUTHBEARER"
 
     def __init__(self, token: OAuthBearerToken) -> None:
-        self._token = token
+        self.token = token
         self._refusal: str | None = None
 
     def _first(self) -> bytes:
-        pairs = {"auth": f"Bearer {self._token.value.reveal()}", **self._token.extensions}
+        pairs = {"auth": f"Bearer {self.token.value.reveal()}", **self.token.extensions}
         text = "".join(f"{key}={value}{SEPARATOR}" for key, value in pairs.items())
         return f"n,,{SEPARATOR}{text}{SEPARATOR}".encode()
 

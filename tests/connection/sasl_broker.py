@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafkawire.runtime import TlsTransport
 from aiokafkawire.security import (
+    SCRAM_HASHES,
     CredentialsRefused,
     OAuthBearerServer,
     PlainServer,
@@ -18,6 +19,7 @@ from aiokafkawire.security import (
     ServerMechanism,
     TokenRefused,
 )
+from aiokafkawire.security.scram import MIN_ITERATIONS
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -29,11 +31,16 @@ USER, PASSWORD = "alice", "s3cret-of-alice"
 TOKEN = "token.of.alice"
 
 
-def servers() -> dict[str, Callable[[], ServerMechanism]]:
+def servers(iterations: int) -> dict[str, Callable[[], ServerMechanism]]:
     """Make the server's side of each mechanism."""
 
+    credentials = {
+        mechanism: ScramCredential.from_password(mechanism, Secret(PASSWORD), b"salt", iterations)
+        for mechanism in SCRAM_HASHES
+    }
+
     def scram(mechanism: str) -> ScramServer:
-        credential = ScramCredential.from_password(mechanism, Secret(PASSWORD), b"salt")
+        credential = credentials[mechanism]
         found = {USER: (USER, credential)}
         return ScramServer(mechanism, lambda name, _: found.get(name), "of-the-server")
 
@@ -58,6 +65,7 @@ class SaslBroker:
         lifetime_ms: Life of a session.
         tls: Settings of the listener.
         on_step: Called with the name of each step before it is answered.
+        iterations: Iterations of the SCRAM credentials.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class SaslBroker:
         lifetime_ms: int = 0,
         tls: Any = None,
         on_step: Callable[[str], Any] | None = None,
+        iterations: int = MIN_ITERATIONS,
     ) -> None:
         self.ranges = ranges or {
             key: (api.min_version, api.max_version) for key, api in APIS.items()
@@ -74,7 +83,7 @@ class SaslBroker:
         self.lifetime_ms = lifetime_ms
         self.tls = tls
         self.on_step = on_step
-        self.mechanisms = servers()
+        self.mechanisms = servers(iterations)
         self.steps: list[str] = []
         self.authenticated = 0
 

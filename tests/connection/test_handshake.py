@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ import trustme
 from aiokafkawire.connection import (
     PLAINTEXT,
     BrokerClient,
+    ConnectionKind,
     ConnectionMetrics,
     make_handshake,
 )
@@ -78,7 +80,7 @@ def sasl(mechanism: str, **options: Any) -> dict[str, Any]:
 async def client_of(address: Address, **options: Any) -> AsyncIterator[BrokerClient]:
     async with hosted() as (runtime, supervisor):
         config = make_config(**options)
-        handshake = make_handshake(config, runtime)
+        handshake = make_handshake(config, runtime, supervisor)
         await handshake.prepare()
         metrics = ConnectionMetrics()
         client = BrokerClient(
@@ -282,6 +284,40 @@ async def test_a_password_function_that_fails_is_named(
         error = await refusal(server.address, **sasl("PLAIN", sasl_password=password))
     assert type(error) is kind
     assert text in error.reason
+
+
+async def test_a_refused_token_is_replaced():
+    tokens = iter(["refused", TOKEN])
+
+    async def provide() -> OAuthBearerToken:
+        return await give_token(next(tokens))
+
+    options = sasl("OAUTHBEARER", sasl_oauth_token_provider=provide)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        first = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert isinstance(first, AuthenticationFailed)
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_the_connections_of_a_client_hash_a_password_once(monkeypatch: pytest.MonkeyPatch):
+    hashed: list[int] = []
+    pbkdf2 = hashlib.pbkdf2_hmac
+
+    def counted(name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        hashed.append(iterations)
+        return pbkdf2(name, password, salt, iterations)
+
+    broker = SaslBroker(iterations=100_000)
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted)
+    async with (
+        serve(broker) as server,
+        client_of(server.address, **sasl("SCRAM-SHA-256")) as client,
+    ):
+        kinds = (ConnectionKind.GENERAL, ConnectionKind.FETCH, ConnectionKind.JOIN)
+        await gather(
+            *(client.request(HEARTBEAT, deadline=soon(), connection_kind=kind) for kind in kinds)
+        )
+        assert (broker.authenticated, hashed) == (3, [100_000])
 
 
 # --- re-authentication ----------------------------------------------------------------------
@@ -572,14 +608,14 @@ async def test_a_file_that_cannot_be_used_is_named(
     (tmp_path / "bob.key").write_bytes(CA.issue_cert("bob@example.com").private_key_pem.bytes())
     given = {name: value.format(folder=tmp_path) for name, value in options.items()}
     config = make_config(security_protocol="SSL", **given)
-    async with hosted() as (runtime, _):
+    async with hosted() as (runtime, supervisor):
         with pytest.raises(InvalidOption) as caught:
-            await make_handshake(config, runtime).prepare()
+            await make_handshake(config, runtime, supervisor).prepare()
     assert caught.value.reason == text.format(folder=tmp_path)
 
 
 async def test_plaintext_does_nothing():
-    async with hosted() as (runtime, _):
-        handshake = make_handshake(make_config(), runtime)
+    async with hosted() as (runtime, supervisor):
+        handshake = make_handshake(make_config(), runtime, supervisor)
     assert handshake is PLAINTEXT
     assert await handshake.new_mechanism() is None
