@@ -1,11 +1,13 @@
 """Embedded Kafka broker for development and tests: several nodes on real sockets."""
 
+from aiokafkawire.broker.acls import Acl
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 
 __all__ = (
+    "Acl",
     "Answer",
     "ApiKey",
     "Broker",

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
+from aiokafkawire.broker.acls import Acl
 from aiokafkawire.broker.api_error import ApiError, StorageError
+from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.cluster_state import ClusterState, Partition
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
@@ -74,6 +76,8 @@ class Broker(BaseClient[BrokerState]):
         ports: Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
         kafka07_port: int | None = None,
+        acls: Sequence[Acl] | None = None,
+        super_users: Sequence[str] = (),
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Check the arguments; nothing listens before `start` or `async with`.
@@ -88,6 +92,9 @@ class Broker(BaseClient[BrokerState]):
             racks: Rack of each node.
             kafka07_port: Additional port that speaks Kafka 0.7, with separate logs (0: any free
                 port). Defaults to none.
+            acls: Operations that principals may perform; everything else is forbidden. Defaults to
+                no authorizer, so that everyone may do everything.
+            super_users: Principals such as "User:admin" that may do everything in spite of `acls`.
             options: See `BrokerOptions`.
 
         Raises:
@@ -101,6 +108,8 @@ class Broker(BaseClient[BrokerState]):
             ports=ports,
             racks=racks,
             kafka07_port=kafka07_port,
+            acls=acls,
+            super_users=super_users,
         )
         self._release, self.options = resolve_options(
             options, list(inspect.signature(Broker).parameters)[:-1]
@@ -117,6 +126,15 @@ class Broker(BaseClient[BrokerState]):
         self._kafka07_bind = None if kafka07_port is None else Address(host, kafka07_port)
         self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
+        self._authorizer = (
+            None
+            if acls is None
+            else Authorizer(
+                [acl.binding for acl in acls],
+                super_users,
+                allow_everyone_if_no_acl_found=self.options.allow_everyone_if_no_acl_found,
+            )
+        )
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
         self._kafka07: Node | None = None
@@ -194,6 +212,7 @@ class Broker(BaseClient[BrokerState]):
                 cluster, groups, transactions, runtime.clock, load_s=load_s
             ),
             releases=dict.fromkeys(node_ids, self._release),
+            authorizer=self._authorizer,
         )
         if isinstance(cluster, ControllerContext):
             state.replication = Replication(
@@ -440,6 +459,40 @@ class Broker(BaseClient[BrokerState]):
             state.cluster.save()
         except ApiError as error:
             raise error_for(error.code, topic=topic, partition=partition) from error
+
+    # --- permissions -------------------------------------------------------------------------
+
+    @property
+    def acls(self) -> tuple[Acl, ...]:
+        """The ACLs, also those that clients created.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        return tuple(Acl.from_binding(binding) for binding in sorted(self._require_authorizer()))
+
+    def add_acls(self, *acls: Acl) -> None:
+        """Add ACLs. They apply to the next request of every connection.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        for acl in acls:
+            self._require_authorizer().add(acl.binding)
+
+    def remove_acls(self, *acls: Acl) -> None:
+        """Remove ACLs, if they exist. The next request of every connection notices it.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        for acl in acls:
+            self._require_authorizer().remove(acl.binding)
+
+    def _require_authorizer(self) -> Authorizer:
+        if self._authorizer is None:
+            raise KafkaError("the broker has no authorizer: create it with acls=[]")
+        return self._authorizer
 
     # --- faults ------------------------------------------------------------------------------
 

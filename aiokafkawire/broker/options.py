@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from aiokafkawire.broker.acls import Acl, check_principal
 from aiokafkawire.config import check_field, check_number, check_text, list_options
 from aiokafkawire.errors import InvalidOption
 
@@ -136,6 +137,10 @@ class BrokerConfig:
         600_000, meaning="Time without requests after which a connection is closed."
     )
     max_fetch_sessions: int = _number(1_000, meaning="Fetch sessions (KIP-227) per node.")
+    allow_everyone_if_no_acl_found: bool = _switch(
+        False,
+        meaning="Allow every operation on a resource that no ACL matches (with `acls`).",
+    )
     replicate: bool = _switch(
         False,
         meaning="Give each node its own logs, and replicate them.",
@@ -188,6 +193,7 @@ class BrokerOptions(TypedDict, total=False):
     max_connections: int
     connections_max_idle_ms: int
     max_fetch_sessions: int
+    allow_everyone_if_no_acl_found: bool
     replicate: bool
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int
@@ -202,6 +208,8 @@ def check_arguments(
     ports: Any,
     racks: Any,
     kafka07_port: Any,
+    acls: Any,
+    super_users: Any,
 ) -> None:
     """Check the arguments of `Broker` that are not in `BrokerConfig`.
 
@@ -215,6 +223,7 @@ def check_arguments(
         check_text("advertised_host", advertised_host)
     if data_dir is not None and not isinstance(data_dir, str | os.PathLike):
         raise InvalidOption(f"data_dir must be a path, not {data_dir!r:.80}")
+    _check_acls(acls, super_users)
     if kafka07_port is not None:
         check_number("kafka07_port", kafka07_port, 0, MAX_PORT)
     for name, given in (("ports", ports), ("racks", racks)):
@@ -229,6 +238,22 @@ def check_arguments(
     for rack in racks or ():
         if rack is not None:
             check_text("each of racks", rack, may_be_empty=True)
+
+
+def _check_acls(acls: Any, super_users: Any) -> None:
+    if isinstance(super_users, str | bytes) or not isinstance(super_users, Sequence):
+        raise InvalidOption(f"super_users must be a list, not {super_users!r:.80}")
+    for principal in super_users:
+        check_principal("each of super_users", principal)
+    if acls is None:
+        if super_users:
+            raise InvalidOption("super_users needs acls; acls=[] forbids everything to others")
+        return
+    if isinstance(acls, str | bytes) or not isinstance(acls, Sequence):
+        raise InvalidOption(f"acls must be a list, not {acls!r:.80}")
+    for acl in acls:
+        if not isinstance(acl, Acl):
+            raise InvalidOption(f"each of acls must be an Acl, not {acl!r:.80}")
 
 
 _LINES = "\n".join(f"    {option}" for option in list_options(BrokerConfig))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from uuid import UUID
 
+from aiokafkawire.broker.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.client_log import ClientLog
 from aiokafkawire.broker.cluster_state import ClusterState, Partition, Topic
@@ -28,6 +31,15 @@ __all__ = (
     "require_replica_manager",
 )
 
+
+DENIED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""Error code for a resource that the principal may not use."""
 
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of a client that did not authenticate."""
@@ -57,7 +69,8 @@ class BrokerState(Session):
     """State that all nodes and handlers share.
 
     `addresses` are the advertised addresses, `releases` the release of each node. Without
-    `replication` all nodes have the same partitions.
+    `replication` all nodes have the same partitions. Without `authorizer` everyone may do
+    everything.
     """
 
     options: BrokerConfig
@@ -70,6 +83,7 @@ class BrokerState(Session):
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessionCache] = field(default_factory=dict)
     replication: Replication | None = None
+    authorizer: Authorizer | None = None
     client_log: ClientLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +134,63 @@ class RequestContext:
     def is_from_broker(self) -> bool:
         """Return True if another node sent the request."""
         return self.replica_manager is not None and self.client_id.startswith(NODE_CLIENT_ID)
+
+    def is_authorized(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Return True if the principal may perform the operation on the resource.
+
+        The nodes themselves may do everything, like super users of Kafka.
+        """
+        authorizer = self.state.authorizer
+        return (
+            authorizer is None
+            or self.is_from_broker
+            or authorizer.authorize(
+                self.principal, self.connection.host, operation, resource_type, name
+            )
+        )
+
+    def authorize(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> None:
+        """Raise `ApiError` unless the principal may perform the operation on the resource."""
+        if not self.is_authorized(operation, resource_type, name):
+            raise ApiError(DENIED[resource_type])
+
+    def authorize_by_resource_type(
+        self, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Return True if the principal may perform the operation on any resource of the type."""
+        authorizer = self.state.authorizer
+        return authorizer is None or authorizer.authorize_by_resource_type(
+            self.principal, self.connection.host, operation, resource_type
+        )
+
+    def authorized_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that the principal may perform, one bit per `AclOperation`."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED_OPERATIONS[resource_type]
+            if self.is_authorized(operation, resource_type, name)
+        )
+
+    def authorized_topic(
+        self, name: str, topic_id: UUID, operation: AclOperation, *, by_id: bool
+    ) -> Topic:
+        """Return the topic of a request.
+
+        Without permission for the name, an unknown topic and a forbidden one look alike.
+
+        Raises:
+            ApiError: The topic does not exist, or the principal may not perform the operation.
+        """
+        if by_id:
+            topic = self.cluster.topic_by_id(topic_id)
+            self.authorize(operation, ResourceType.TOPIC, topic.name)
+            return topic
+        self.authorize(operation, ResourceType.TOPIC, name)
+        return self.cluster.topic(name)
 
     @property
     def accepts_controller_requests(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
@@ -21,6 +22,10 @@ async def handle(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     try:
+        context.authorize(
+            AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        )
+        context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
         context.check_coordinator(request.transactional_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)

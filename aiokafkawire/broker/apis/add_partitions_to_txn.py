@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
@@ -40,6 +41,13 @@ GetError = Callable[[str, int], int]
 async def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
+    if context.version >= FIRST_BATCHED_VERSION and not context.is_authorized(
+        AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER
+    ):
+        # Only brokers use these versions.
+        return AddPartitionsToTxnResponse(
+            throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        )
     return _response(
         request,
         context.version,
@@ -100,18 +108,31 @@ def _error_getter(
     context: RequestContext, requested: AddPartitionsToTxnTransaction, version: int
 ) -> GetError:
     """Handle one transaction; return a function with the error of each partition."""
+    if version < FIRST_BATCHED_VERSION:
+        try:
+            context.authorize(
+                AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, requested.transactional_id
+            )
+        except ApiError as error:
+            code = error.code
+            return lambda topic, index: code
     partitions = [
         TopicPartition(topic.name, index)
         for topic in requested.topics
         for index in topic.partitions
     ]
-    unknown = {tp for tp in partitions if not _exists(context, tp)}
-    if unknown:
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for tp in partitions:
+        if version < FIRST_BATCHED_VERSION and not context.is_authorized(
+            AclOperation.WRITE, ResourceType.TOPIC, tp.topic
+        ):
+            refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not _exists(context, tp):
+            refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
         # Either all partitions are added or none.
-        return lambda topic, index: (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if TopicPartition(topic, index) in unknown
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
+        return lambda topic, index: refused.get(
+            TopicPartition(topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED
         )
     event = VerifyInTransaction if requested.verify_only else AddToTransaction
     try:

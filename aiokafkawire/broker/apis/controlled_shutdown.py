@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.controlled_shutdown import (
@@ -16,6 +17,8 @@ __all__ = ("error_response", "handle")
 async def handle(
     context: RequestContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
+    if not context.is_authorized(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return error_response(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     replication = context.state.replication
     assert replication is not None, "this API needs replicate=True"
     registry = replication.controller_context

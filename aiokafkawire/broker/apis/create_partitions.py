@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -62,6 +63,7 @@ def _create_one(
         else [each.broker_ids for each in requested.assignments]
     )
     try:
+        context.authorize(AclOperation.ALTER, ResourceType.TOPIC, requested.name)
         context.cluster.add_partitions(
             context.cluster.topic(requested.name),
             requested.count,

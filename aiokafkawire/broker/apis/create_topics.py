@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import MAX_PARTITIONS, Topic
 from aiokafkawire.broker.config_defs import InvalidConfigValue
@@ -57,6 +58,10 @@ def _create_one(
     context: RequestContext, requested: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     try:
+        if not context.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER) and (
+            not context.is_authorized(AclOperation.CREATE, ResourceType.TOPIC, requested.name)
+        ):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         topic = _create(context, requested, validate_only=validate_only)
     except ApiError as error:
         code = error.code
@@ -64,6 +69,15 @@ def _create_one(
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         return CreatableTopicResult(
             name=requested.name, error_code=code, error_message=error.message
+        )
+    if not context.is_authorized(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=None,
         )
     return CreatableTopicResult(
         name=topic.name,

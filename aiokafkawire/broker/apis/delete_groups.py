@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.request_context import RequestContext
@@ -37,7 +38,7 @@ def error_response(request: DeleteGroupsRequest, version: int, code: int) -> Del
 
 def _deleted(context: RequestContext, group_id: str) -> ErrorCode:
     try:
-        check_coordinator(context, group_id, allow_empty_id=True)
+        check_coordinator(context, group_id, AclOperation.DELETE, allow_empty_id=True)
         code = context.state.group_coordinator.delete(group_id)
         if not code:
             context.state.transaction_coordinator.delete_offsets(group_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
@@ -64,11 +65,12 @@ def _delete_one(context: RequestContext, requested: DeleteTopicState) -> Deletab
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
             )
-        topic = (
-            cluster.topic_by_id(requested.topic_id)
-            if requested.name is None
-            else cluster.topic(requested.name)
-        )
+        if requested.name is None:
+            topic = cluster.topic_by_id(requested.topic_id)
+        else:
+            context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name)
+            topic = cluster.topic(requested.name)
+        context.authorize(AclOperation.DELETE, ResourceType.TOPIC, topic.name)
         cluster.delete_topic(topic)
     except ApiError as error:
         return DeletableTopicResult(

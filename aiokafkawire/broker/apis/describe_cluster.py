@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.apis.metadata import ALL_CLUSTER_OPERATIONS
+from aiokafkawire.broker.apis.metadata import cluster_operations
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_cluster import (
@@ -43,7 +43,7 @@ async def handle(
             if node in cluster.live or request.include_fenced_brokers
         ],
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS
+            cluster_operations(context)
             if request.include_cluster_authorized_operations
             else AUTHORIZED_OPERATIONS_OMITTED
         ),

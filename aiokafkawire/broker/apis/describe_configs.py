@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import check_topic_name
 from aiokafkawire.broker.config_defs import (
@@ -33,8 +34,9 @@ TOPIC, BROKER = 2, 4
 """Resource types that have configs here."""
 
 UNKNOWN = 0
+GROUP = 32
 
-WITHOUT_CONFIGS = (16, 32)
+WITHOUT_CONFIGS = (16, GROUP)
 """Resource types without configs here: client metrics and groups."""
 
 KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_CONFIGS)
@@ -74,6 +76,7 @@ def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
+        _authorize(context, resource)
         if resource.resource_type == TOPIC:
             configs = list(_topic_configs(context, resource.resource_name))
         elif resource.resource_type == BROKER:
@@ -99,6 +102,16 @@ def _describe(
         if context.version == 0:
             each.is_default = each.config_source == ConfigSource.DEFAULT
     return result
+
+
+def _authorize(context: RequestContext, resource: DescribeConfigsResource) -> None:
+    operation = AclOperation.DESCRIBE_CONFIGS
+    if resource.resource_type == TOPIC:
+        context.authorize(operation, ResourceType.TOPIC, resource.resource_name)
+    elif resource.resource_type == GROUP:
+        context.authorize(operation, ResourceType.GROUP, resource.resource_name)
+    elif resource.resource_type in KNOWN_TYPES:
+        context.authorize(operation, ResourceType.CLUSTER)
 
 
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
@@ -18,18 +19,21 @@ from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 
 __all__ = ("error_response", "handle")
 
-ALL_GROUP_OPERATIONS = 0b110101001000
 FIRST_NOT_FOUND_VERSION = 6
 
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    operations = (
-        ALL_GROUP_OPERATIONS
-        if request.include_authorized_operations
-        else AUTHORIZED_OPERATIONS_OMITTED
-    )
     return DescribeGroupsResponse(
-        groups=[_described(context, group_id, operations) for group_id in request.groups]
+        groups=[
+            _described(
+                context,
+                group_id,
+                context.authorized_operations(ResourceType.GROUP, group_id)
+                if request.include_authorized_operations
+                else AUTHORIZED_OPERATIONS_OMITTED,
+            )
+            for group_id in request.groups
+        ]
     )
 
 
@@ -43,7 +47,7 @@ def error_response(
 
 def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     try:
-        check_coordinator(context, group_id, allow_empty_id=True)
+        check_coordinator(context, group_id, AclOperation.DESCRIBE, allow_empty_id=True)
     except ApiError as error:
         return _group_without_details(group_id, error.code)
     group = context.state.group_coordinator.get(group_id)

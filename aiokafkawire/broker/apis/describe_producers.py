@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -50,6 +51,7 @@ def _partition(
     context: RequestContext, topic: str, index: int
 ) -> DescribeProducersPartitionResponse:
     try:
+        context.authorize(AclOperation.READ, ResourceType.TOPIC, topic)
         partition = context.partition(context.cluster.topic(topic), index)
         if context.node_id not in partition.replicas:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

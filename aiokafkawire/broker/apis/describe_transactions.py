@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
@@ -39,6 +40,7 @@ def error_response(
 
 def _described(context: RequestContext, transactional_id: str) -> DescribedTransactionState:
     try:
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         context.check_coordinator(transactional_id)
@@ -70,6 +72,7 @@ def _topics(
     return [
         DescribeTransactionsTopicData(topic=name, partitions=list(indexes))
         for name, indexes in topics.items()
+        if context.is_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
     ]
 
 

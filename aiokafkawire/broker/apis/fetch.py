@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.handler import NodeEndpoints
-from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.broker.cluster_state import Partition, Topic
 from aiokafkawire.broker.fetch_session_cache import CachedPartition
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.replication import Replica
@@ -162,14 +163,10 @@ def _locate(
     context: RequestContext, request: FetchRequest, cached: CachedPartition
 ) -> _PartitionState:
     position = _PartitionState(cached)
-    cluster = context.cluster
+    replica_id = _replica_id(context, request)
     try:
-        topic = (
-            cluster.topic_by_id(cached.topic_id)
-            if context.version >= FIRST_ID_VERSION
-            else cluster.topic(cached.topic)
-        )
-        on_this_node = _replica_id(context, request) == DEBUGGING_REPLICA_ID
+        topic = _authorized_topic(context, replica_id, cached)
+        on_this_node = replica_id == DEBUGGING_REPLICA_ID
         position.partition = partition = context.partition(
             topic, cached.requested.partition, on_this_node=on_this_node
         )
@@ -190,6 +187,18 @@ def _locate(
     except ApiError as error:
         position.code = error.code
     return position
+
+
+def _authorized_topic(context: RequestContext, replica_id: int, cached: CachedPartition) -> Topic:
+    by_id = context.version >= FIRST_ID_VERSION
+    if replica_id < 0:
+        return context.authorized_topic(
+            cached.topic, cached.topic_id, AclOperation.READ, by_id=by_id
+        )
+    if not context.is_authorized(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    cluster = context.cluster
+    return cluster.topic_by_id(cached.topic_id) if by_id else cluster.topic(cached.topic)
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.find_coordinator import (
@@ -14,6 +16,7 @@ __all__ = ("error_response", "handle")
 
 GROUP = 0
 TRANSACTION = 1
+RESOURCE_TYPES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 FIRST_KEYS_VERSION = 4
 NO_NODE = -1
 
@@ -46,10 +49,15 @@ def _response(version: int, coordinators: list[Coordinator]) -> FindCoordinatorR
 
 
 def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
-    if key_type not in {GROUP, TRANSACTION}:
+    resource_type = RESOURCE_TYPES.get(key_type)
+    if resource_type is None:
         if not context.release.since("2.4"):
             raise Disconnect(f"there is no coordinator for key type {key_type}")
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
+    try:
+        context.authorize(AclOperation.DESCRIBE, resource_type, key)
+    except ApiError as error:
+        return _nowhere(key, error.code, None)
     node = context.cluster.coordinator(key)
     address = context.state.addresses.get(node)
     if address is None:

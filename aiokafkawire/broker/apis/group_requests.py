@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Event, Result, ValidateOffsetCommit
@@ -15,9 +16,17 @@ __all__ = ("await_reply", "check_commit", "check_coordinator", "handle_immediate
 
 
 def check_coordinator(
-    context: RequestContext, group_id: str, *, allow_empty_id: bool = False
+    context: RequestContext,
+    group_id: str,
+    operation: AclOperation,
+    *,
+    allow_empty_id: bool = False,
 ) -> None:
-    """Raise `ApiError` if this node does not coordinate the group, or its id is empty."""
+    """Raise `ApiError` unless the principal may use the group and this node coordinates it.
+
+    Also raises it if the id is empty, unless `allow_empty_id`.
+    """
+    context.authorize(operation, ResourceType.GROUP, group_id)
     if not group_id and not allow_empty_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     context.check_coordinator(group_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
 from aiokafkawire.broker.groups.events import GroupState, Heartbeat, Result
@@ -15,7 +16,7 @@ __all__ = ("error_response", "handle")
 
 async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
-        check_coordinator(context, request.group_id)
+        check_coordinator(context, request.group_id, AclOperation.READ)
         group = context.state.group_coordinator.get(request.group_id)
         if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
@@ -37,9 +38,22 @@ def error_response(
     return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)
 
 
+def _authorize(context: RequestContext, transactional_id: str | None) -> None:
+    """Raise `ApiError` unless the principal may write with the id, or idempotently."""
+    if transactional_id is not None:
+        context.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        # Since KIP-679, Write on any topic is enough.
+        context.release.since("2.8")
+        and context.authorize_by_resource_type(AclOperation.WRITE, ResourceType.TOPIC)
+    ):
+        context.authorize(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
 def _init(context: RequestContext, request: InitProducerIdRequest) -> ProducerIdAndEpoch:
     """Return the producer id and epoch to use from now on. Raises `ApiError`."""
     transactional_id = request.transactional_id
+    _authorize(context, transactional_id)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:

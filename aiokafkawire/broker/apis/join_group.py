@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.events import Join, JoinResult, Result
@@ -64,7 +65,7 @@ def error_response(request: JoinGroupRequest, version: int, code: int) -> JoinGr
 
 
 async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResult:
-    check_coordinator(context, request.group_id)
+    check_coordinator(context, request.group_id, AclOperation.READ)
     options = context.state.options
     lowest, highest = options.group_min_session_timeout_ms, options.group_max_session_timeout_ms
     if not lowest <= request.session_timeout_ms <= highest:

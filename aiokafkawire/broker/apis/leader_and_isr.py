@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.replication.controller_commands import (
     build_leader_and_isr_response,
@@ -17,6 +18,7 @@ __all__ = ("error_response", "handle")
 async def handle(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     command = parse_leader_and_isr(request, context.version)
     try:
+        context.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         errors = require_replica_manager(context).become_leader_or_follower(
             command, context.state.clock.now()
         )

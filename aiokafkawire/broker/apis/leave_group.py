@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
@@ -23,7 +24,7 @@ FIRST_MEMBERS_VERSION = 3
 
 async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     try:
-        check_coordinator(context, request.group_id)
+        check_coordinator(context, request.group_id, AclOperation.READ)
     except ApiError as error:
         return error_response(request, context.version, error.code)
     group = context.state.group_coordinator.get(request.group_id)

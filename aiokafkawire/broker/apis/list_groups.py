@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -19,6 +20,7 @@ CLASSIC = "classic"
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = [state.lower() for state in request.states_filter]
     types = [name.lower() for name in request.types_filter]
+    sees_all = context.is_authorized(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     loading = context.state.coordinator_loader.is_loading_any(context.node_id)
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
@@ -34,6 +36,10 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
             and (group.state is not GroupState.EMPTY or context.release.keeps_empty_groups)
             and (not states or group.state.value.lower() in states)
             and (not types or CLASSIC in types)
+            and (
+                sees_all
+                or context.is_authorized(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            )
         ],
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.log import TimestampAndOffset
@@ -84,6 +85,7 @@ def _partition(
     )
     try:
         on_this_node = request.replica_id == DEBUGGING_REPLICA_ID
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         partition = context.partition(
             context.cluster.topic(name), requested.partition_index, on_this_node=on_this_node
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions import events
 from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
@@ -49,6 +50,7 @@ async def handle(
             context.cluster.coordinator(name) == context.node_id
             and _is_wanted(request, transaction, now_ms)
             and (matching is None or matching.fullmatch(name))
+            and context.is_authorized(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
         ):
             response.transaction_states.append(
                 ListedTransactionState(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.cluster_state import NO_LEADER, Partition, check_topic_name
 from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LiveNode
@@ -21,14 +22,10 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-__all__ = ("error_response", "handle")
+__all__ = ("cluster_operations", "error_response", "handle")
 
 FIRST_ID_FIELD_VERSION = 10
 FIRST_ID_VERSION = 12
-
-ALL_TOPIC_OPERATIONS = 0b110111111000
-ALL_CLUSTER_OPERATIONS = 0b1111110100000
-"""Without an authorizer every operation is allowed: one bit per AclOperation."""
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -52,7 +49,11 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         else _CachedMetadata(context.replica_manager.metadata)
     )
     if requested is None or (context.version == 0 and not requested):
-        topics = [_describe_topic(context, source, name, request) for name in source.names()]
+        topics = [
+            _describe_topic(context, source, name, request)
+            for name in source.names()
+            if context.is_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
     else:
         distinct = {(each.name, each.topic_id): each for each in requested}
         topics = [_describe_requested(context, source, each, request) for each in distinct.values()]
@@ -67,11 +68,18 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         controller_id=source.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS
+            cluster_operations(context)
             if request.include_cluster_authorized_operations
             else AUTHORIZED_OPERATIONS_OMITTED
         ),
     )
+
+
+def cluster_operations(context: RequestContext) -> int:
+    """Return the operations on the cluster that the principal may perform, if it may see them."""
+    if not context.is_authorized(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return context.authorized_operations(ResourceType.CLUSTER)
 
 
 def error_response(request: MetadataRequest, version: int, code: int) -> MetadataResponse:
@@ -91,11 +99,14 @@ def _describe_requested(
     cluster = context.cluster
     try:
         if requested.name is None:
-            return _describe_topic(
-                context, source, cluster.topic_by_id(requested.topic_id).name, request
+            topic = context.authorized_topic(
+                "", requested.topic_id, AclOperation.DESCRIBE, by_id=True
             )
+            return _describe_topic(context, source, topic.name, request)
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name)
         create = context.state.options.auto_create_topics and request.allow_auto_topic_creation
         if create and requested.name not in cluster.topics:
+            _authorize_creation(context, requested.name)
             try:
                 cluster.create_topic(requested.name)
             except StorageError as error:
@@ -110,6 +121,11 @@ def _describe_requested(
         return _describe_topic(context, source, requested.name, request)
     except ApiError as error:
         return _error_topic(requested, context.version, error.code)
+
+
+def _authorize_creation(context: RequestContext, name: str) -> None:
+    if not context.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER):
+        context.authorize(AclOperation.CREATE, ResourceType.TOPIC, name)
 
 
 def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
@@ -132,7 +148,7 @@ def _describe_topic(
             for index, state in source.partitions(name)
         ],
         topic_authorized_operations=(
-            ALL_TOPIC_OPERATIONS
+            context.authorized_operations(ResourceType.TOPIC, name)
             if request.include_topic_authorized_operations
             else AUTHORIZED_OPERATIONS_OMITTED
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
@@ -31,11 +32,13 @@ GetError = Callable[[OffsetCommitRequestTopic, OffsetCommitRequestPartition], in
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
-    if storage is OffsetsStorage.KAFKA:
-        try:
+    try:
+        if storage is OffsetsStorage.KAFKA:
             _check_group(context, request)
-        except ApiError as error:
-            return error_response(request, context.version, error.code)
+        else:
+            context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
     accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
@@ -88,7 +91,7 @@ def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommit
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, allow_empty_id=True)
+    check_coordinator(context, request.group_id, AclOperation.READ, allow_empty_id=True)
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Future[Result] = Future()
@@ -109,13 +112,12 @@ def _check(
     """Return the topic's name if the offset can be committed. Raises `ApiError`."""
     cluster, release = context.cluster, context.release
     name = topic.name
+    by_id = context.version >= FIRST_ID_VERSION
+    if not by_id:
+        context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
     # Earlier releases did not check the topic of commits to Kafka.
     if context.version == 0 or release.since("0.9.0"):
-        known_topic = (
-            cluster.topic_by_id(topic.topic_id)
-            if context.version >= FIRST_ID_VERSION
-            else cluster.topic(topic.name)
-        )
+        known_topic = context.authorized_topic(name, topic.topic_id, AclOperation.READ, by_id=by_id)
         name = known_topic.name
         if context.version == 0 or release.since("2.0"):
             cluster.partition(known_topic, requested.partition_index)

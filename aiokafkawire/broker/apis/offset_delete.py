@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
@@ -32,6 +33,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 
     def get_error(topic: str, index: int) -> ErrorCode:
         try:
+            context.authorize(AclOperation.READ, ResourceType.TOPIC, topic)
             context.cluster.partition(context.cluster.topic(topic), index)
         except ApiError as error:
             return error.code
@@ -54,7 +56,7 @@ def error_response(request: OffsetDeleteRequest, version: int, code: int) -> Off
 
 
 def _group(context: RequestContext, group_id: str) -> ClassicGroup:
-    check_coordinator(context, group_id)
+    check_coordinator(context, group_id, AclOperation.DELETE)
     group = context.state.group_coordinator.get(group_id)
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)

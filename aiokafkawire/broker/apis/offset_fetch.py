@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from uuid import UUID
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
@@ -37,11 +38,12 @@ UnstablePartitions = AbstractSet[TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class _RequestedTopic:
-    """A topic of the request. `name` is None for an unknown topic id."""
+    """A topic of the request. `code` is the error of all its partitions."""
 
-    name: str | None
+    name: str
     topic_id: UUID
     partitions: Sequence[int]
+    code: ErrorCode = ErrorCode.NONE
 
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -54,12 +56,14 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
                 for group in request.groups
             ]
         )
-    if context.version > 0:
-        try:
-            check_coordinator(context, request.group_id, allow_empty_id=True)
-        except ApiError as error:
-            return error_response(request, context.version, error.code)
-    elif not context.release.has_zookeeper:
+    try:
+        if context.version > 0:
+            check_coordinator(context, request.group_id, AclOperation.DESCRIBE, allow_empty_id=True)
+        else:
+            context.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    if context.version == 0 and not context.release.has_zookeeper:
         return error_response(request, context.version, ErrorCode.UNSUPPORTED_VERSION)
     storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
     offsets = context.state.group_coordinator.offsets.committed(request.group_id, storage)
@@ -68,14 +72,14 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         _everything(context, offsets)
         if request.topics is None
         else [
-            _RequestedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
+            _requested_topic(context, topic.name, ZERO_UUID, topic.partition_indexes)
             for topic in request.topics
         ]
     )
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
-                name=topic.name or "",
+                name=topic.name,
                 partitions=[
                     _partition(context, topic, index, offsets, unstable)
                     for index in topic.partitions
@@ -133,13 +137,13 @@ def _partition(
     offsets: Mapping[TopicPartition, CommittedOffset],
     unstable: UnstablePartitions,
 ) -> OffsetFetchResponsePartition:
-    tp = TopicPartition(topic.name or "", index)
-    if tp in unstable:
+    tp = TopicPartition(topic.name, index)
+    if topic.code or tp in unstable:
         return OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=NOTHING.offset,
             metadata=NOTHING.metadata,
-            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            error_code=topic.code or ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
     committed = offsets.get(tp, NOTHING)
     missing = context.version == 0 and committed is NOTHING
@@ -156,7 +160,7 @@ def _group_response(
     context: RequestContext, group: OffsetFetchRequestGroup, unstable: UnstablePartitions
 ) -> OffsetFetchResponseGroup:
     try:
-        check_coordinator(context, group.group_id, allow_empty_id=True)
+        check_coordinator(context, group.group_id, AclOperation.DESCRIBE, allow_empty_id=True)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
     offsets = context.state.group_coordinator.offsets.committed(group.group_id)
@@ -164,7 +168,7 @@ def _group_response(
         group_id=group.group_id,
         topics=[
             OffsetFetchResponseTopics(
-                name=topic.name or "",
+                name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
                     _group_partition(topic, index, offsets, unstable) for index in topic.partitions
@@ -181,13 +185,13 @@ def _group_partition(
     offsets: Mapping[TopicPartition, CommittedOffset],
     unstable: UnstablePartitions,
 ) -> OffsetFetchResponsePartitions:
-    tp = TopicPartition(topic.name or "", index)
-    if tp in unstable:
+    tp = TopicPartition(topic.name, index)
+    if topic.code or tp in unstable:
         return OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=NOTHING.offset,
             metadata=NOTHING.metadata,
-            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            error_code=topic.code or ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
     committed = offsets.get(tp, NOTHING)
     return OffsetFetchResponsePartitions(
@@ -195,7 +199,7 @@ def _group_partition(
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.NONE,
+        error_code=ErrorCode.NONE,
     )
 
 
@@ -206,16 +210,24 @@ def _requested(
 ) -> list[_RequestedTopic]:
     if group.topics is None:
         return _everything(context, offsets)
-    requested = []
-    for topic in group.topics:
-        name: str | None = topic.name
-        if context.version >= FIRST_ID_VERSION:
-            try:
-                name = context.cluster.topic_by_id(topic.topic_id).name
-            except ApiError:
-                name = None
-        requested.append(_RequestedTopic(name, topic.topic_id, topic.partition_indexes))
-    return requested
+    return [
+        _requested_topic(context, topic.name, topic.topic_id, topic.partition_indexes)
+        for topic in group.topics
+    ]
+
+
+def _requested_topic(
+    context: RequestContext, name: str, topic_id: UUID, partitions: Sequence[int]
+) -> _RequestedTopic:
+    """Return a topic of the request with its name, and with the error of all its partitions."""
+    by_id = context.version >= FIRST_ID_VERSION
+    try:
+        if by_id:
+            name = context.cluster.topic_by_id(topic_id).name
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    except ApiError as error:
+        return _RequestedTopic("" if by_id else name, topic_id, partitions, error.code)
+    return _RequestedTopic(name, topic_id, partitions)
 
 
 def _everything(
@@ -228,4 +240,5 @@ def _everything(
     return [
         _RequestedTopic(name, topics[name].topic_id if name in topics else ZERO_UUID, indexes)
         for name, indexes in partitions.items()
+        if context.is_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
     ]

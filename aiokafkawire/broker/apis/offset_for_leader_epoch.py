@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
@@ -54,6 +55,7 @@ def _partition(
 ) -> EpochEndOffset:
     response = EpochEndOffset(partition=requested.partition, error_code=ErrorCode.NONE)
     try:
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         partition = context.partition(context.cluster.topic(name), requested.partition)
         partition.check_leader_epoch(requested.current_leader_epoch)
         partition.check_leader(context.node_id)

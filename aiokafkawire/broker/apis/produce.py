@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import chain
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.acks import ACKS_ALL, ProducePartitionStatus, wait_for_acks
 from aiokafkawire.broker.apis.handler import NodeEndpoints
@@ -53,6 +54,14 @@ FIRST_ID_VERSION = 13
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append to every partition, then wait for replicas, unless all nodes share one log."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None and not context.is_authorized(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if request.acks == 0:
+            raise Disconnect(f"acks=0 and {code.name}")
+        return error_response(request, context.version, code)
     endpoints = NodeEndpoints(context)
     responses = []
     statuses: list[ProducePartitionStatus] = []
@@ -118,10 +127,11 @@ def _produce(
     try:
         if request.acks not in VALID_ACKS and not context.release.allows_acks_above_1:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
-        topic = (
-            context.cluster.topic_by_id(topic_data.topic_id)
-            if context.version >= FIRST_ID_VERSION
-            else context.cluster.topic(topic_data.name)
+        topic = context.authorized_topic(
+            topic_data.name,
+            topic_data.topic_id,
+            AclOperation.WRITE,
+            by_id=context.version >= FIRST_ID_VERSION,
         )
         partition = context.partition(topic, data.index)
         context.check_leader(partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.replication.controller_commands import Key, parse_stop_replica
 from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
@@ -19,6 +20,7 @@ __all__ = ("error_response", "handle")
 
 async def handle(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
     try:
+        context.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         errors = require_replica_manager(context).stop_replicas(
             parse_stop_replica(request, context.version), context.state.clock.now()
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from aiokafkawire.broker.acls import AclOperation
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.events import Result, Sync, SyncResult
@@ -39,7 +40,7 @@ def error_response(request: SyncGroupRequest, version: int, code: int) -> SyncGr
 
 
 async def _sync(context: RequestContext, request: SyncGroupRequest) -> SyncResult:
-    check_coordinator(context, request.group_id)
+    check_coordinator(context, request.group_id, AclOperation.READ)
     named = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_PROTOCOL_VERSION and not named:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

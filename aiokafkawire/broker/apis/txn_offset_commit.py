@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
@@ -37,9 +38,25 @@ GetError = Callable[[str, TxnOffsetCommitRequestPartition], int]
 async def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
+    try:
+        context.authorize(
+            AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        )
+        context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    forbidden = {
+        topic.name
+        for topic in request.topics
+        if not context.is_authorized(AclOperation.READ, ResourceType.TOPIC, topic.name)
+    }
+    if len(forbidden) == len(request.topics) > 0:
+        return error_response(request, context.version, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: str, requested: TxnOffsetCommitRequestPartition) -> int:
+        if topic in forbidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         try:
             _check(context, topic, requested)
         except ApiError as error:
@@ -62,7 +79,13 @@ async def handle(
             context.state.transaction_coordinator.handle(request.transactional_id, event).code,
         )
     except ApiError as error:
-        return error_response(request, context.version, error.code)
+        code = error.code
+        return _response(
+            request,
+            lambda topic, requested: (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic in forbidden else code
+            ),
+        )
     return response
 
 
@@ -92,7 +115,7 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
 
 
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, allow_empty_id=True)
+    check_coordinator(context, request.group_id, AclOperation.READ, allow_empty_id=True)
     reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,

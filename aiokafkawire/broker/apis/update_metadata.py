@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.replication.controller_commands import parse_update_metadata
 from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
@@ -16,6 +17,7 @@ __all__ = ("error_response", "handle")
 
 async def handle(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
     try:
+        context.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
         require_replica_manager(context).update_metadata(
             parse_update_metadata(request, context.version)
         )
