@@ -17,7 +17,7 @@ import pytest
 import aiokafkawire
 from aiokafkawire import logs
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.faults import Answer, Close
+from aiokafkawire.broker.faults import Answer, Close, Delay
 from aiokafkawire.connection import request_trace
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ConnectionLost
@@ -401,6 +401,104 @@ def test_a_flapping_broker_does_not_fill_the_log(lines: Lines) -> None:
     counts = outage_lines(lines, outages=30, outage_s=0.5)
     warnings = {text: n for text, n in counts.items() if text.startswith(("WARNING", "ERROR"))}
     assert all(n <= 6 for n in warnings.values()), warnings
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("outage_s", [15.0, 80.0])
+@pytest.mark.parametrize("kind", ["producer", "consumer", "member"])
+def test_an_outage_without_any_packet_is_logged_when_it_begins(
+    lines: Lines, kind: str, outage_s: float, backend: Backend
+) -> None:
+    world = World(5, backend=backend)
+    broker = Broker(host=HOST, runtime=world.runtime(HOST))
+    client_host = "10.0.1.1"
+
+    async def use(client: Consumer | Producer) -> None:
+        while True:
+            if isinstance(client, Producer):
+                await client.send("t", b"v")
+                await anyio.sleep(0.5)
+            else:
+                await client.getone(timeout_ms=500)
+
+    async def main() -> None:
+        servers = broker.bootstrap_servers
+        client: Consumer | Producer = (
+            Producer(bootstrap_servers=servers)
+            if kind == "producer"
+            else Consumer(
+                "t", bootstrap_servers=servers, group_id="g" if kind == "member" else None
+            )
+        )
+        with_runtime(client, world.runtime(client_host))
+        async with client, anyio.create_task_group() as tasks:
+            tasks.start_soon(use, client)
+            await anyio.sleep(20)
+            lines.records.clear()
+            world.network.sever(HOST, client_host)
+            await anyio.sleep(5)
+            assert warnings_in(lines) == []
+            await anyio.sleep(3.5)
+            (text,) = warnings_in(lines)
+            assert "no broker can be reached: no response to " in text
+            await anyio.sleep(outage_s - 8.5)
+            world.network.heal(HOST, client_host)
+            await anyio.sleep(25)
+            tasks.cancel_scope.cancel()
+
+    async def run() -> None:
+        async with broker:
+            await broker.create_topic("t")
+            await main()
+
+    world.run(run)
+    ends = [record for record in lines.records if hasattr(record, "kafka_outage_ms")]
+    assert len([each for each in ends if "can be reached again" in each.getMessage()]) == 1
+    for record in ends:
+        if "broker" in record.getMessage():
+            assert outage_s - 1 < record.kafka_outage_ms / 1_000 < outage_s + 15, (
+                record.getMessage()
+            )
+    assert len(warnings_in(lines)) <= 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_silent_broker_among_others_is_logged_when_its_silence_begins_and_ends(
+    lines: Lines, backend: Backend
+) -> None:
+    world = World(6, backend=backend)
+    broker = Broker(host=HOST, nodes=2, runtime=world.runtime(HOST))
+    silenced_s = 20.0
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t", partitions=2)
+            async with with_runtime(
+                Producer(bootstrap_servers=broker.bootstrap_servers), world.runtime("10.0.1.1")
+            ) as producer:
+                deliveries = [await producer.send("t", b"v", partition=n) for n in (0, 1)]
+                for delivery in deliveries:
+                    await delivery
+                lines.records.clear()
+                leader = broker.leader("t", 1)
+                broker.on(ApiKey.PRODUCE, Delay(silenced_s), times=1)
+                slow = await producer.send("t", b"v", partition=1)
+                await anyio.sleep(4.9)
+                assert warnings_in(lines) == []
+                await anyio.sleep(2.2)
+                (text,) = warnings_in(lines)
+                assert f"broker {leader} at " in text
+                assert "does not respond: no response to Produce for " in text
+                await producer.send_and_wait("t", b"v", partition=0)
+                await slow
+                await anyio.sleep(1)
+        (record,) = [each for each in lines.records if hasattr(each, "kafka_outage_ms")]
+        assert f"broker {leader} at " in record.getMessage()
+        assert "responds again after" in record.getMessage()
+        assert silenced_s <= record.kafka_outage_ms / 1_000 < silenced_s + 1
+        assert warnings_in(lines) == [text]
+
+    world.run(main)
 
 
 ADVERTISED = "kafka"

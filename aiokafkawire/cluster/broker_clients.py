@@ -10,6 +10,7 @@ from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
     PLAINTEXT,
     BrokerClient,
+    BrokerOutage,
     ConnectionMetrics,
     Handshake,
     NodeApiVersions,
@@ -103,6 +104,20 @@ class BrokerClients:
         """Log nodes that are unreachable although Metadata requests succeed since `since`."""
         for client in self._nodes.values():
             client.log_unreachable(since)
+
+    def outages(self, nodes: Mapping[NodeId, NodeInfo], now: float) -> dict[NodeId, BrokerOutage]:
+        """Return the outages of these nodes; call it regularly."""
+        outages = {}
+        for node_id in nodes:
+            client = self._nodes.get(node_id)
+            if client is not None and (outage := client.outage(now)) is not None:
+                outages[node_id] = outage
+        return outages
+
+    def log_silence(self, outages: Mapping[NodeId, BrokerOutage], now: float) -> None:
+        """Log the nodes that do not respond, although others do."""
+        for node_id, outage in outages.items():
+            self._nodes[node_id].log_silence(outage, now)
 
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a feature; None before any node reported it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import (
     metadata_request,
@@ -17,7 +17,13 @@ from aiokafkawire.cluster.metadata_log import cluster_id_warning, log_change
 from aiokafkawire.cluster.refresh_schedule import MissingTopicLog, RefreshSchedule, TopicReferences
 from aiokafkawire.cluster.routing import least_loaded_node
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import Backoff, BrokerClient
+from aiokafkawire.connection import (
+    CHECK_INTERVAL_S,
+    SILENT_AFTER_S,
+    Backoff,
+    BrokerClient,
+    BrokerOutage,
+)
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -47,6 +53,9 @@ FIRST_CONNECT_TIMEOUT_S = 3.0
 After it, the log says that there is none yet, and the next address is tried. The first attempt
 goes on in the background.
 """
+
+OUTAGE_CHECK_INTERVAL_S = 0.5
+"""Time between two checks during an outage, so that its logged duration is exact."""
 
 MAX_START_WARNINGS = 4
 """Limit of warnings with different reasons while the client cannot start."""
@@ -89,6 +98,7 @@ class MetadataUpdater:
         self._logged_warnings: set[str] = set()
         self._missing_topic_log = MissingTopicLog()
         self._responding_since = math.inf
+        self._responded_at = -math.inf
 
     # --- interface of the package ---
 
@@ -127,12 +137,16 @@ class MetadataUpdater:
             await clock.sleep_until(retry_at)
         self._responding_since = clock.now()
         self._schedule.succeeded(self._responding_since, self._runtime.rng)
-        supervisor.spawn(self._run, name="metadata")
+        self._spawn_tasks(supervisor)
 
     def start_in_background(self, supervisor: Supervisor) -> None:
         """Start the task that refreshes the metadata, beginning with the bootstrap addresses."""
         self._log_prefix, self._fields = supervisor.name, supervisor.fields
+        self._spawn_tasks(supervisor)
+
+    def _spawn_tasks(self, supervisor: Supervisor) -> None:
         supervisor.spawn(self._run, name="metadata")
+        supervisor.spawn(self._watch_brokers, name="outages")
 
     def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
         """Request a refresh in the background.
@@ -223,12 +237,7 @@ class MetadataUpdater:
             logger.debug("%s: metadata refresh failed: %s", self._log_prefix, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.outage_log_due(now()):
-                logger.warning(
-                    "%s: no broker can be reached: %s; retrying",
-                    self._log_prefix,
-                    error,
-                    extra=extra,
-                )
+                self._log_outage(error)
             if not error.retriable:
                 self._notify_waiters()
         else:
@@ -247,8 +256,49 @@ class MetadataUpdater:
             if missing:
                 self._schedule.request(missing)
             self._log_missing_topics()
-            self._responding_since = min(self._responding_since, now())
+            self._responded_at = now()
+            self._responding_since = min(self._responding_since, self._responded_at)
             self._broker_clients.log_unreachable(self._responding_since)
+
+    def _log_outage(self, error: KafkaError) -> None:
+        logger.warning(
+            "%s: no broker can be reached: %s; retrying",
+            self._log_prefix,
+            error,
+            extra=log_fields(self._fields, error=error),
+        )
+
+    async def _watch_brokers(self) -> None:
+        """Log brokers that leave requests unanswered, long before these time out."""
+        clock = self._runtime.clock
+        interval_s = CHECK_INTERVAL_S
+        while True:
+            await clock.sleep_until(clock.now() + interval_s)
+            has_outage = self._check_brokers(clock.now())
+            interval_s = OUTAGE_CHECK_INTERVAL_S if has_outage else CHECK_INTERVAL_S
+
+    def _check_brokers(self, now: float) -> bool:
+        """Log brokers that do not respond; return True if there is one."""
+        nodes = self.metadata.nodes
+        outages = self._broker_clients.outages(nodes, now)
+        if outages and len(outages) == len(nodes):
+            self._check_outage(outages.values(), now)
+        else:
+            self._broker_clients.log_silence(outages, now)
+        return bool(outages)
+
+    def _check_outage(self, outages: Collection[BrokerOutage], now: float) -> None:
+        latest = max(outages, key=lambda outage: outage.since)
+        if now - latest.since < SILENT_AFTER_S or self._responded_at > latest.since:
+            return
+        # A refresh logs that no connection can be opened, after it has tried all addresses.
+        if not any(outage.is_silent for outage in outages):
+            return
+        self._schedule.mark_unreachable(latest.since)
+        if self._schedule.outage_log_due(now):
+            self._log_outage(latest.error)
+            # Its response is the end of the outage.
+            self.request_update()
 
     def _log_missing_topics(self) -> None:
         """Log topics in use that are missing for a while: their names may be wrong."""

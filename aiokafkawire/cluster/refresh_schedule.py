@@ -15,7 +15,7 @@ __all__ = ("NO_BROKER_LOG_AFTER_S", "MissingTopicLog", "RefreshSchedule", "Topic
 NO_BROKER_LOG_AFTER_S = 5.0
 """Time without a reachable broker after which one warning is logged; a restart takes less.
 
-It counts from the first failed refresh and is checked after each failed one.
+It counts from the start of the first failed refresh, or of the first unanswered request.
 """
 
 MISSING_TOPIC_LOG_AFTER_S = 2.0
@@ -41,6 +41,7 @@ class RefreshSchedule:
         self._urgent = False
         self._topics: dict[str, None] | None = {}
         self._succeeded_at = -math.inf
+        self._began_at = math.inf
         self._ended_at = -math.inf
         self._consecutive = 0
         self._not_before = -math.inf
@@ -68,6 +69,7 @@ class RefreshSchedule:
 
         Requests from now on need another refresh.
         """
+        self._began_at = now
         if self._urgent:
             # Wait for a new topic with the shortest backoff first.
             self._consecutive = 0
@@ -91,10 +93,14 @@ class RefreshSchedule:
 
     def failed(self, now: float, rng: random.Random) -> None:
         """Record a failed refresh and request another."""
-        self._unreachable_since = min(self._unreachable_since, now)
+        self._unreachable_since = min(self._unreachable_since, self._began_at, now)
         # mutation: failed-metadata-not-requested-again
         self.request()
         self._ended(now, rng)
+
+    def mark_unreachable(self, since: float) -> None:
+        """Record that no broker has responded since a time."""
+        self._unreachable_since = min(self._unreachable_since, since)
 
     def outage_s(self, now: float) -> float:
         """Return the seconds without a reachable broker; 0 without an outage."""

@@ -14,12 +14,16 @@ from aiokafkawire.connection.node_api_versions import (
     choose_version,
     parse_api_version,
 )
+from aiokafkawire.connection.silence import CHECK_INTERVAL_S, SILENT_AFTER_S, BrokerOutage
 
 __all__ = (
+    "CHECK_INTERVAL_S",
     "LARGE_REQUEST_BYTES",
     "PLAINTEXT",
+    "SILENT_AFTER_S",
     "Backoff",
     "BrokerClient",
+    "BrokerOutage",
     "BrokerVersionRange",
     "Channel",
     "ChannelLimits",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from aiokafkawire.config import ClientConfig
+from aiokafkawire.config import ClientConfig, ConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
@@ -19,6 +19,7 @@ from aiokafkawire.connection.node_api_versions import (
     VersionedRequest,
     choose_version,
 )
+from aiokafkawire.connection.silence import BrokerOutage, SilenceDetector
 from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -136,6 +137,9 @@ class BrokerClient:
         self._failed_at = -math.inf
         self._closed_error: KafkaError | None = None
         self._on_disconnect = on_disconnect
+        max_wait_ms = config.fetch_max_wait_ms if isinstance(config, ConsumerConfig) else 0
+        self._silence = SilenceDetector(max_wait_ms / 1_000)
+        self._outage_since = math.inf
         self._log = _ConnectionLog(supervisor, self.name)
 
     # --- state ---
@@ -181,6 +185,44 @@ class BrokerClient:
             and self._failed_at - since >= UNREACHABLE_LOG_AFTER_S
         ):
             self._log.unreachable(error, self._failing_since, self._failed_at)
+
+    def outage(self, now: float) -> BrokerOutage | None:
+        """Return since when the broker has not responded; None without a sign of an outage.
+
+        Compares the unanswered requests with those of the last call, so call it regularly.
+        """
+        channels = {
+            kind: channel
+            for kind, channel in self._connections.items()
+            if isinstance(channel, Channel) and channel.is_usable
+        }
+        self._silence.check(channels, now)
+        is_silent = self._silence.since < math.inf
+        since = min(self._failing_since, self._attempt_at, self._silence.since)
+        if since > now or (channels and not is_silent):
+            self._outage_since = math.inf
+            self._log.responds(now)
+            return None
+        self._outage_since = since = min(since, self._outage_since)
+        if is_silent:
+            return BrokerOutage(
+                since,
+                ConnectionLost(
+                    f"no response to {self._silence.api} for {now - since:.0f} s: the broker is"
+                    " stopped or overloaded, or the network drops packets",
+                    broker=self.name,
+                ),
+                is_silent=True,
+            )
+        reason = f"no connection for {now - since:.0f} s"
+        if self._last_failure is not None:
+            reason += f"; the last attempt: {self._last_failure.reason}"
+        return BrokerOutage(since, ConnectionFailed(reason, broker=self.name), is_silent=False)
+
+    def log_silence(self, outage: BrokerOutage, now: float) -> None:
+        """Log, once per outage, that the broker does not respond on an open connection."""
+        if outage.is_silent:
+            self._log.silent(outage, now)
 
     # --- requests ---
 
@@ -563,7 +605,7 @@ class BrokerClient:
         self._log.connected(connection_kind, channel.api_versions, self._runtime.clock.now())
         self._backoff.record_success()
         self._last_failure = None
-        self._attempt_at = self._failing_since = math.inf
+        self._attempt_at = self._failing_since = self._outage_since = math.inf
         self._connections[connection_kind] = channel
         future.set_result(channel)
 
@@ -585,7 +627,7 @@ class BrokerClient:
         # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:
             level = logging.WARNING if channel.has_unconfirmed_request else logging.INFO
-            self._log.disconnected(error, self._runtime.clock.now(), level)
+            self._log.disconnected(error, self._runtime.clock.now(), level, self._outage_since)
             self._record_failure(error)
             if self._on_disconnect is not None and self._closed_error is None:
                 self._on_disconnect()
@@ -593,7 +635,7 @@ class BrokerClient:
     def _record_failure(self, error: KafkaError) -> None:
         self._last_failure = error
         now = self._runtime.clock.now()
-        self._failing_since = min(self._failing_since, self._attempt_at, now)
+        self._failing_since = min(self._failing_since, self._attempt_at, self._outage_since, now)
         self._failed_at = now
         self._backoff.record_failure(now, self._runtime.rng)
         self._log.failed(error, self._backoff.next_attempt_at - now)
@@ -610,11 +652,13 @@ class _ConnectionLog:
         self._disconnected_at = math.inf
         self._was_connected = False
         self._unreachable_since = math.inf
+        self._is_silent = False
 
-    def disconnected(self, error: KafkaError, now: float, level: int) -> None:
+    def disconnected(self, error: KafkaError, now: float, level: int, outage_since: float) -> None:
         limited = self._limit.level(level, None, now)
-        if limited == level:
-            self._disconnected_at = now
+        if limited == level or self._is_silent:
+            self._disconnected_at = min(outage_since, now)
+        self._is_silent = False
         logger.log(
             limited,
             "%s: disconnected from broker %s: %s; the next request reconnects",
@@ -653,6 +697,35 @@ class _ConnectionLog:
             now - since,
             reason,
             extra=log_fields(self._fields, error=error),
+        )
+
+    def silent(self, outage: BrokerOutage, now: float) -> None:
+        if self._unreachable_since == outage.since:
+            return
+        self._unreachable_since = outage.since
+        limited = self._limit.level(logging.WARNING, "silent", now)
+        self._is_silent = limited == logging.WARNING
+        logger.log(
+            limited,
+            "%s: broker %s does not respond: %s; waiting",
+            self._log_prefix,
+            self._broker,
+            outage.error.reason,
+            extra=log_fields(self._fields, error=outage.error),
+        )
+
+    def responds(self, now: float) -> None:
+        """Log the end of a silence that was logged."""
+        if not self._is_silent:
+            return
+        self._is_silent = False
+        outage_s = now - self._unreachable_since
+        logger.info(
+            "%s: broker %s responds again after %.3f s",
+            self._log_prefix,
+            self._broker,
+            outage_s,
+            extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
         )
 
     def connected(

@@ -126,7 +126,9 @@ def test_a_request_during_a_refresh_needs_another_one():
 
 def test_a_rebootstrap_is_due_after_a_long_outage():
     refreshes = schedule()
-    refreshes.failed(500.0, RNG)
+    refreshes.begin(500.0)
+    refreshes.failed(510.0, RNG)
+    refreshes.begin(690.0)
     refreshes.failed(700.0, RNG)
     assert not refreshes.rebootstrap_due(799.0)
     assert refreshes.rebootstrap_due(800.0)
@@ -137,12 +139,25 @@ def test_a_rebootstrap_is_due_after_a_long_outage():
 def test_each_outage_is_logged_once():
     refreshes = schedule()
     for start in (500.0, 5_000.0):
-        refreshes.failed(start, RNG)
+        refreshes.begin(start)
+        refreshes.failed(start + 1, RNG)
         assert not refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S - 1)
         assert refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S)
         assert not refreshes.outage_log_due(start + NO_BROKER_LOG_AFTER_S + 1)
         assert refreshes.succeeded(start + 100, RNG)
         assert not refreshes.succeeded(start + 200, RNG)
+
+
+def test_an_outage_begins_with_the_first_unanswered_request():
+    refreshes = schedule()
+    refreshes.mark_unreachable(490.0)
+    assert refreshes.outage_log_due(495.0)
+    refreshes.begin(495.0)
+    refreshes.failed(525.0, RNG)
+    assert not refreshes.outage_log_due(525.0)
+    assert refreshes.outage_s(530.0) == 40.0
+    assert refreshes.succeeded(530.0, RNG)
+    assert refreshes.outage_s(531.0) == 0.0
 
 
 def test_topics_are_requested_while_they_have_references():
