@@ -1,6 +1,14 @@
 """Embedded Kafka broker for development and tests: several nodes on real sockets."""
 
 from aiokafkawire.broker.acls import Acl
+from aiokafkawire.broker.authentication import (
+    BrokerSasl,
+    BrokerTls,
+    Certificate,
+    CertificateAuthority,
+    TokenValidator,
+    ValidatedToken,
+)
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
@@ -13,6 +21,10 @@ __all__ = (
     "Broker",
     "BrokerConfig",
     "BrokerOptions",
+    "BrokerSasl",
+    "BrokerTls",
+    "Certificate",
+    "CertificateAuthority",
     "Close",
     "Corrupt",
     "Delay",
@@ -20,4 +32,6 @@ __all__ = (
     "ErrorCode",
     "Fault",
     "SeenRequest",
+    "TokenValidator",
+    "ValidatedToken",
 )

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import functools
 import inspect
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from aiokafkawire.broker.acls import Acl
 from aiokafkawire.broker.api_error import ApiError, StorageError
+from aiokafkawire.broker.authentication import (
+    BrokerListener,
+    BrokerSasl,
+    BrokerTls,
+    CertificateAuthority,
+    resolve_listeners,
+)
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.cluster_state import ClusterState, Partition
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
@@ -19,12 +28,13 @@ from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
-from aiokafkawire.broker.options import BrokerOptions, check_arguments
+from aiokafkawire.broker.options import BrokerOptions, check_arguments, check_ports
 from aiokafkawire.broker.release_choice import resolve_options, resolve_release
 from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.transactions import TransactionCoordinator
+from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, BaseClient, Runtime, Supervisor
 from aiokafkawire.types import TopicPartition
@@ -78,6 +88,11 @@ class Broker(BaseClient[BrokerState]):
         kafka07_port: int | None = None,
         acls: Sequence[Acl] | None = None,
         super_users: Sequence[str] = (),
+        tls: bool | ssl.SSLContext | BrokerTls = False,
+        sasl: Mapping[str, str] | BrokerSasl | None = None,
+        listeners: Sequence[SecurityProtocol]
+        | Mapping[SecurityProtocol, Sequence[int]]
+        | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Check the arguments; nothing listens before `start` or `async with`.
@@ -88,13 +103,18 @@ class Broker(BaseClient[BrokerState]):
             runtime: Network and clock to use. Defaults to the real ones.
             host: Address to listen on.
             advertised_host: Host that the broker advertises to clients. Defaults to `host`.
-            ports: Port of each node. Defaults to free ports.
+            ports: Port of each node on the first listener. Defaults to free ports.
             racks: Rack of each node.
             kafka07_port: Additional port that speaks Kafka 0.7, with separate logs (0: any free
                 port). Defaults to none.
             acls: Operations that principals may perform; everything else is forbidden. Defaults to
                 no authorizer, so that everyone may do everything.
             super_users: Principals such as "User:admin" that may do everything in spite of `acls`.
+            tls: True to make certificates for tests (see `authority`), or settings.
+            sasl: Password of each user, or settings.
+            listeners: Security protocol of each listener, also as keys of the ports of each node.
+                Defaults to one listener with what `tls` and `sasl` give: PLAINTEXT, SSL,
+                SASL_PLAINTEXT or SASL_SSL.
             options: See `BrokerOptions`.
 
         Raises:
@@ -122,7 +142,17 @@ class Broker(BaseClient[BrokerState]):
         super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
         self._data_dir = None if data_dir is None else Path(data_dir)
-        self._bind = [Address(host, port) for port in ports or [0] * nodes]
+        self._listeners = resolve_listeners(
+            host=host,
+            advertised_host=advertised_host,
+            ports=ports,
+            tls=tls,
+            sasl=sasl,
+            listeners=listeners,
+            check_ports=functools.partial(check_ports, nodes=nodes),
+        )
+        self._node_ids = range(1, nodes + 1)
+        self._host = host
         self._kafka07_bind = None if kafka07_port is None else Address(host, kafka07_port)
         self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
@@ -180,7 +210,7 @@ class Broker(BaseClient[BrokerState]):
             else DirectoryStore(directory, clock=runtime.clock.now)
         )
         store.open()
-        node_ids = range(1, len(self._bind) + 1)
+        node_ids = self._node_ids
         try:
             cluster = self._cluster(node_ids, store)
         except StorageError as error:
@@ -213,6 +243,7 @@ class Broker(BaseClient[BrokerState]):
             ),
             releases=dict.fromkeys(node_ids, self._release),
             authorizer=self._authorizer,
+            credentials=self._listeners.make_store(runtime.rng),
         )
         if isinstance(cluster, ControllerContext):
             state.replication = Replication(
@@ -225,9 +256,18 @@ class Broker(BaseClient[BrokerState]):
             )
         supervisor.spawn(state.group_coordinator.run, name="groups")
         supervisor.spawn(state.transaction_coordinator.run, name="transactions")
-        for node_id, address in zip(node_ids, self._bind, strict=True):
-            self._nodes[node_id] = Node(node_id, supervisor, runtime, self._faults, self.requests)
-            await self._bind_node(self._nodes[node_id], address, state)
+        listeners = self._listeners.make(
+            state.credentials,
+            self.options.connections_max_reauth_ms,
+            between_nodes=self.options.replicate,
+        )
+        for node_id in node_ids:
+            self._nodes[node_id] = Node(
+                node_id, supervisor, runtime, self._faults, self.requests, listeners=listeners
+            )
+            await self._bind_node(
+                self._nodes[node_id], self._bind_addresses(listeners, node_id), state
+            )
             self._register_node(self._nodes[node_id], state)
         if self._kafka07_bind is not None:
             logs = Logs(self.options, runtime.rng)
@@ -239,7 +279,8 @@ class Broker(BaseClient[BrokerState]):
                 self.requests,
                 serve=connection_to(logs),
             )
-            await self._bind_node(self._kafka07, self._kafka07_bind, state)
+            [listener] = self._kafka07.listeners
+            await self._bind_node(self._kafka07, {listener.name: self._kafka07_bind}, state)
         await self._wait_for_metadata_propagation(state)
         return state
 
@@ -256,27 +297,40 @@ class Broker(BaseClient[BrokerState]):
             uses_elr=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
         )
 
-    async def _bind_node(self, node: Node, address: Address, state: BrokerState) -> None:
+    def _bind_addresses(
+        self, listeners: Sequence[BrokerListener], node_id: int
+    ) -> Mapping[str, Address]:
+        """Return the address to bind for each listener of a node."""
+        ports = self._listeners.ports
+        return {
+            each.name: Address(
+                self._host, ports[each.name][node_id - 1] if each.name in ports else 0
+            )
+            for each in listeners
+        }
+
+    async def _bind_node(
+        self, node: Node, addresses: Mapping[str, Address], state: BrokerState
+    ) -> None:
         try:
-            await node.start(state, address)
+            await node.start(state, addresses)
         except OSError as error:
             in_use = error.errno == errno.EADDRINUSE
             reason = "the port is in use by another process" if in_use else str(error)
+            address = ", ".join(str(each.port) for each in addresses.values())
             raise KafkaError(
-                f"node {node.node_id} cannot listen on port {address.port} of {address.host}:"
-                f" {reason}"
+                f"node {node.node_id} cannot listen on port {address} of {self._host}: {reason}"
             ) from error
 
     def _register_node(self, node: Node, state: BrokerState) -> None:
         """Add a node that listens to the cluster."""
-        assert node.address is not None
         assert self._runtime is not None
         sessions = FetchSessionCache(self._runtime.rng, self.options.max_fetch_sessions)
         state.fetch_sessions[node.node_id] = sessions
-        advertised_addresses = Address(
-            self._advertised_host or node.address.host, node.address.port
-        )
-        state.addresses[node.node_id] = advertised_addresses
+        for name, bound in node.addresses.items():
+            advertised = Address(self._advertised_host or bound.host, bound.port)
+            state.listener_addresses.setdefault(name, {})[node.node_id] = advertised
+        state.addresses[node.node_id] = state.listener_addresses[self._first_listener][node.node_id]
         if state.replication is not None:
             state.replication.on_node_startup(node)
 
@@ -296,6 +350,49 @@ class Broker(BaseClient[BrokerState]):
     def bootstrap_servers(self) -> str:
         """Addresses of all nodes, including stopped ones, as a client option."""
         return ",".join(str(address) for address in self._running.addresses.values())
+
+    @property
+    def listeners(self) -> Mapping[SecurityProtocol, str]:
+        """Addresses of all nodes by security protocol, for clients of each listener."""
+        addresses = self._running.listener_addresses
+        return {
+            name: ",".join(str(address) for address in addresses[name].values())
+            for name in self._listeners.protocols
+        }
+
+    @property
+    def authority(self) -> CertificateAuthority | None:
+        """Authority that issued the certificate of the broker, None if the broker has no such."""
+        return self._listeners.authority
+
+    def client_options(
+        self,
+        listener: SecurityProtocol | None = None,
+        *,
+        username: str | None = None,
+        mechanism: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the options with which a client of this package connects.
+
+        Args:
+            listener: Security protocol of the listener. Defaults to the first listener.
+            username: User on a listener with SASL. Defaults to the first one.
+            mechanism: SASL mechanism. Defaults to the first that is enabled for passwords.
+
+        Returns:
+            `bootstrap_servers` and the options of security. They contain the user's password.
+
+        Raises:
+            ValueError: The broker has no such listener, user or mechanism.
+        """
+        settings, servers = self._listeners, self.listeners
+        name = self._first_listener if listener is None else listener
+        if name not in servers:
+            raise ValueError(f"the broker has no listener {name}; it has {', '.join(servers)}")
+        return {
+            "bootstrap_servers": servers[name],
+            **settings.client_options(name, username, mechanism),
+        }
 
     @property
     def kafka07_server(self) -> str:
@@ -575,10 +672,9 @@ class Broker(BaseClient[BrokerState]):
             None if as_of is None else resolve_release(as_of, replicate=self.options.replicate)
         )
         await self.kill(node_id)
-        assert node.address is not None
         if release is not None:
             self._running.releases[node_id] = release
-        await self._bind_node(node, node.address, self._running)
+        await self._bind_node(node, node.addresses, self._running)
         with self._running.coordinator_loader.coordinator_changes():
             self._register_node(node, self._running)
             if self._running.replication is None:
@@ -714,6 +810,10 @@ class Broker(BaseClient[BrokerState]):
         return requests[count - 1]
 
     # --- internals ---------------------------------------------------------------------------
+
+    @property
+    def _first_listener(self) -> SecurityProtocol:
+        return self._listeners.protocols[0]
 
     @property
     def _running(self) -> BrokerState:

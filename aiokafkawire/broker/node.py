@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
 
+from aiokafkawire.broker.authentication import BrokerListener
 from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.server import ServerConnection
@@ -30,6 +32,9 @@ logger = logging.getLogger("aiokafkawire.broker")
 
 ACCEPT_RETRY_S = 0.1
 """Pause after accept failed for lack of resources such as file descriptors."""
+
+
+PLAINTEXT_LISTENER = BrokerListener("PLAINTEXT")
 
 
 class ServedConnection(Protocol):
@@ -56,9 +61,10 @@ class _Pause:
 
 
 class Node:
-    """A node of the cluster with its port. It can be killed, paused and restarted.
+    """A node of the cluster with its ports. It can be killed, paused and restarted.
 
-    `serve` creates the handler of an accepted transport from the node, the transport and a number.
+    `serve` creates the handler of an accepted transport from the node, the transport, a number and
+    the listener. Other nodes connect to the last of `listeners` without TLS and SASL.
     """
 
     def __init__(
@@ -69,12 +75,16 @@ class Node:
         faults: Faults,
         requests: RequestLog,
         *,
-        serve: Callable[[Node, Transport, int], ServedConnection] = ServerConnection,
+        listeners: Sequence[BrokerListener] = (PLAINTEXT_LISTENER,),
+        serve: Callable[
+            [Node, Transport, int, BrokerListener], ServedConnection
+        ] = ServerConnection,
     ) -> None:
         self.node_id = node_id
         self.faults = faults
         self.requests = requests
-        self.address: Address | None = None
+        self.listeners = listeners
+        self.addresses: Mapping[str, Address] = {}
         self._state: BrokerState | None = None
         self._supervisor = supervisor
         self._runtime = runtime
@@ -83,7 +93,7 @@ class Node:
         self._open: dict[ServedConnection, None] = {}
         self._opened = AutoResetEvent()
         self._connections = 0
-        self._listener: Listener | None = None
+        self._listeners: Mapping[str, Listener] = {}
         self._current_pause = _Pause()
 
     @property
@@ -92,25 +102,48 @@ class Node:
         return self._state
 
     @property
+    def rng(self) -> random.Random:
+        return self._runtime.rng
+
+    @property
     def running(self) -> bool:
-        return self._listener is not None
+        return bool(self._listeners)
+
+    @property
+    def address(self) -> Address | None:
+        """Address for other nodes."""
+        internal = next(
+            (each for each in reversed(self.listeners) if each.tls is None and each.sasl is None),
+            self.listeners[0],
+        )
+        return self.addresses.get(internal.name)
 
     @property
     def paused(self) -> bool:
         return self._current_pause.is_active
 
-    async def start(self, state: BrokerState, address: Address) -> None:
-        """Start listening. Raises `OSError` if the port is in use."""
+    async def start(self, state: BrokerState, addresses: Mapping[str, Address]) -> None:
+        """Start listening on the address of each listener. Raises `OSError` if a port is in use."""
         self._state = state
         self._open.clear()
-        self._listener = await self._runtime.listen(address)
-        self.address = self._listener.address
-        self.spawn(self._accept, "accept", self._listener)
+        listening: dict[str, Listener] = {}
+        try:
+            for each in self.listeners:
+                listening[each.name] = await self._runtime.listen(addresses[each.name])
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for listener in listening.values():
+                    await listener.aclose()
+            raise
+        self._listeners = listening
+        self.addresses = {name: listener.address for name, listener in listening.items()}
+        for each in self.listeners:
+            self.spawn(self._accept, "accept", each, listening[each.name])
         self.spawn(self._close_idle, "idle")
 
     def abort_sockets(self) -> None:
         """Close the listener and every connection at once."""
-        self._listener = None
+        self._listeners = {}
         self.resume()
         for task in list(self._tasks):
             task.cancel()
@@ -156,11 +189,11 @@ class Node:
         handle = self._supervisor.spawn(run, name=f"node-{self.node_id}-{name}")
         self._tasks[handle] = None
 
-    async def _accept(self, listener: Listener) -> None:
+    async def _accept(self, listener: BrokerListener, listening: Listener) -> None:
         try:
             while True:
                 try:
-                    transport = await listener.accept()
+                    transport = await listening.accept()
                 except OSError as error:
                     if error.errno not in _OUT_OF_RESOURCES:
                         logger.warning(
@@ -170,7 +203,10 @@ class Node:
                     logger.warning("node %d: accept failed: %s; retrying", self.node_id, error)
                     await self._pause_accepting()
                     continue
-                if self._listener is not listener or not self._supervisor.is_running:
+                if (
+                    self._listeners.get(listener.name) is not listening
+                    or not self._supervisor.is_running
+                ):
                     # The node or the broker stopped while this connection was being accepted.
                     transport.abort()
                     await transport.aclose()
@@ -181,18 +217,18 @@ class Node:
                     )
                     await transport.aclose()
                     continue
-                self._connect(transport)
+                self._connect(transport, listener)
         finally:
             with anyio.CancelScope(shield=True):
-                await listener.aclose()
+                await listening.aclose()
 
     async def _pause_accepting(self) -> None:
         clock = self._runtime.clock
         await clock.sleep_until(clock.now() + ACCEPT_RETRY_S)
 
-    def _connect(self, transport: Transport) -> None:
+    def _connect(self, transport: Transport, listener: BrokerListener) -> None:
         self._connections += 1
-        connection = self._serve(self, transport, self._connections)
+        connection = self._serve(self, transport, self._connections, listener)
         self._open[connection] = None
         self._opened.set()
         self.spawn(self._serve_connection, f"connection-{self._connections}", connection)

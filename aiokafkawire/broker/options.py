@@ -12,7 +12,7 @@ from aiokafkawire.broker.acls import Acl, check_principal
 from aiokafkawire.config import check_field, check_number, check_text, list_options
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions", "check_arguments")
+__all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions", "check_arguments", "check_ports")
 
 MAX_NODES = 64
 """Limit of nodes in one process; more would only add sockets."""
@@ -136,6 +136,15 @@ class BrokerConfig:
     connections_max_idle_ms: int = _number(
         600_000, meaning="Time without requests after which a connection is closed."
     )
+    connections_max_reauth_ms: int = _number(
+        0,
+        0,
+        meaning="Lifetime of a SASL session, within which the client must authenticate again"
+        " (KIP-368); 0 is no limit.",
+    )
+    connection_failed_authentication_delay_ms: int = _number(
+        100, 0, meaning="Delay of the response to a failed authentication; 0 before 2.1."
+    )
     max_fetch_sessions: int = _number(1_000, meaning="Fetch sessions (KIP-227) per node.")
     allow_everyone_if_no_acl_found: bool = _switch(
         False,
@@ -192,11 +201,28 @@ class BrokerOptions(TypedDict, total=False):
     broker_session_timeout_ms: int
     max_connections: int
     connections_max_idle_ms: int
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
     max_fetch_sessions: int
     allow_everyone_if_no_acl_found: bool
     replicate: bool
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int
+
+
+def check_ports(name: str, ports: Any, nodes: int) -> None:
+    """Raise `InvalidOption` unless `ports` has a port for each node."""
+    check_each_node(name, ports, nodes)
+    for port in ports:
+        check_number(f"each of {name}", port, 0, MAX_PORT)
+
+
+def check_each_node(name: str, values: Any, nodes: int) -> None:
+    """Raise `InvalidOption` unless `values` is a list with a value for each node."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InvalidOption(f"{name} must be a list, not {values!r:.80}")
+    if len(values) != nodes:
+        raise InvalidOption(f"{nodes} nodes need {nodes} {name}, not {len(values)}")
 
 
 def check_arguments(
@@ -226,15 +252,10 @@ def check_arguments(
     _check_acls(acls, super_users)
     if kafka07_port is not None:
         check_number("kafka07_port", kafka07_port, 0, MAX_PORT)
-    for name, given in (("ports", ports), ("racks", racks)):
-        if given is None:
-            continue
-        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-            raise InvalidOption(f"{name} must be a list, not {given!r:.80}")
-        if len(given) != nodes:
-            raise InvalidOption(f"{nodes} nodes need {nodes} {name}, not {len(given)}")
-    for port in ports or ():
-        check_number("each of ports", port, 0, MAX_PORT)
+    if ports is not None:
+        check_ports("ports", ports, nodes)
+    if racks is not None:
+        check_each_node("racks", racks, nodes)
     for rack in racks or ():
         if rack is not None:
             check_text("each of racks", rack, may_be_empty=True)

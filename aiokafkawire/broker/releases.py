@@ -61,12 +61,14 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.SYNC_GROUP: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:4 2.5:5",
     ApiKey.DESCRIBE_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:5 4.0:6",
     ApiKey.LIST_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.4:3 2.6:4 3.8:5",
+    ApiKey.SASL_HANDSHAKE: "0.10.0:0 1.0:1",
     ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4",
     ApiKey.CREATE_TOPICS: "0.10.1:0 0.10.2:1 0.11.0:2 2.0:3 2.4:5 2.7:6 2.8:7",
     ApiKey.DELETE_TOPICS: "0.10.1:0 0.11.0:1 2.0:2 2.1:3 2.4:4 2.7:5 2.8:6",
     ApiKey.INIT_PRODUCER_ID: "0.11.0:0 2.0:1 2.4:2 2.5:3 2.7:4 3.8:5",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "0.11.0:0 2.0:1 2.1:2 2.3:3 2.8:4",
     ApiKey.DESCRIBE_CONFIGS: "0.11.0:0 1.1:1 2.0:2 2.6:3 2.8:4",
+    ApiKey.SASL_AUTHENTICATE: "1.0:0 2.2:1 2.5:2",
     ApiKey.CREATE_PARTITIONS: "1.0:0 2.0:1 2.5:2 2.7:3",
     ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2",
     ApiKey.OFFSET_DELETE: "2.4:0",
@@ -202,6 +204,8 @@ class Release:
             defaults["group_max_session_timeout_ms"] = 30_000
         elif not self.since("2.3"):
             defaults["group_max_session_timeout_ms"] = 300_000
+        if not self.since("2.1"):
+            defaults["connection_failed_authentication_delay_ms"] = 0
         if not self.since("4.0"):
             defaults["timestamp_after_max_ms"] = MAX_INT64
         if not self.since("2.5"):

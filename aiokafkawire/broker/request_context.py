@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from aiokafkawire.broker.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.authentication import CredentialStore, SaslAuthenticator
 from aiokafkawire.broker.authorizer import Authorizer
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.client_log import ClientLog
@@ -51,10 +53,16 @@ class Disconnect(Exception):
 
 @dataclass(slots=True, eq=False)
 class ClientConnection:
-    """Client end of a connection."""
+    """Client end of a connection.
+
+    `listener` is the name of the listener that accepted it, `authenticator` is None on a listener
+    without SASL.
+    """
 
     host: str
+    listener: str = ""
     principal: str = ANONYMOUS
+    authenticator: SaslAuthenticator | None = None
     is_closed: bool = False
     on_close: Callbacks = field(default_factory=Callbacks)
 
@@ -68,7 +76,8 @@ class ClientConnection:
 class BrokerState(Session):
     """State that all nodes and handlers share.
 
-    `addresses` are the advertised addresses, `releases` the release of each node. Without
+    `addresses` are the advertised addresses of the first listener, `listener_addresses` those of
+    each listener, `releases` the release of each node, and `credentials` the users of SASL. Without
     `replication` all nodes have the same partitions. Without `authorizer` everyone may do
     everything.
     """
@@ -80,7 +89,9 @@ class BrokerState(Session):
     transaction_coordinator: TransactionCoordinator
     coordinator_loader: CoordinatorLoader
     releases: dict[int, Release]
+    credentials: CredentialStore = field(default_factory=CredentialStore)
     addresses: dict[int, Address] = field(default_factory=dict)
+    listener_addresses: dict[str, dict[int, Address]] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessionCache] = field(default_factory=dict)
     replication: Replication | None = None
     authorizer: Authorizer | None = None
@@ -114,6 +125,12 @@ class RequestContext:
     def principal(self) -> str:
         """Authenticated user of the connection, such as `User:alice`."""
         return self.connection.principal
+
+    @property
+    def addresses(self) -> Mapping[int, Address]:
+        """Advertised address of each node on the listener of the connection."""
+        state = self.state
+        return state.listener_addresses.get(self.connection.listener, state.addresses)
 
     @property
     def cluster(self) -> ClusterState:

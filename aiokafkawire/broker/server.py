@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import inspect
 import logging
+import random
+import ssl
+import struct
 from collections import deque
 from typing import Protocol
 
 import anyio
 
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
+from aiokafkawire.broker.authentication import (
+    MAX_TOKEN_BYTES,
+    Admission,
+    BrokerListener,
+    SaslAuthenticator,
+    certificate_principal,
+)
 from aiokafkawire.broker.client_log import ClientLog, error_codes
 from aiokafkawire.broker.faults import (
     Answer,
@@ -36,6 +46,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import NEVER, AutoResetEvent, Buffer, Transport
+from aiokafkawire.runtime.tls_transport import TlsTransport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
 from aiokafkawire.wire.codec import decode_prefix
@@ -59,6 +70,17 @@ MAX_QUEUED_BYTES = 2**20
 client closed the connection."""
 
 
+NOT_TLS = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER"})
+"""Reasons of OpenSSL for a client that does not speak TLS. OpenSSL sends no alert for them."""
+
+INTERNAL_ERROR_ALERT = bytes.fromhex("15030300020250")
+"""Alert of real brokers for a client that does not speak TLS."""
+
+MAX_DISCARDED_BYTES = 65_536
+
+_LENGTH = struct.Struct(">i")
+
+
 class NodeInterface(Protocol):
     """The parts of a node that a connection uses."""
 
@@ -73,6 +95,9 @@ class NodeInterface(Protocol):
 
     @property
     def requests(self) -> RequestLog: ...
+
+    @property
+    def rng(self) -> random.Random: ...
 
     def on_request(self, request: SeenRequest) -> None:
         """Record a received request."""
@@ -90,11 +115,24 @@ class _UnsupportedRequest(Disconnect):
 class ServerConnection:
     """Client connection with two tasks: `read` queues frames, `serve` answers them in order."""
 
-    def __init__(self, node: NodeInterface, transport: Transport, number: int) -> None:
+    def __init__(
+        self, node: NodeInterface, transport: Transport, number: int, listener: BrokerListener
+    ) -> None:
         self._node = node
         self._transport = transport
         self._number = number
-        self._client_connection = ClientConnection(transport.peer.rpartition(":")[0])
+        self._listener = listener
+        self._client_connection = ClientConnection(transport.peer.rpartition(":")[0], listener.name)
+        self._authenticator: SaslAuthenticator | None = None
+        self._reader = FrameReader(node.state.options.max_request_bytes)
+        if listener.sasl is not None:
+            self._authenticator = SaslAuthenticator(
+                listener.sasl, self._release, node.state.clock, node.rng, self._on_authenticated
+            )
+            self._client_connection.authenticator = self._authenticator
+            # A token may be empty.
+            self._reader = FrameReader(MAX_TOKEN_BYTES, min_frame_bytes=0)
+        self._is_secured = listener.tls is None
         self._frames: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._filled = AutoResetEvent()
@@ -112,14 +150,59 @@ class ServerConnection:
 
     async def run(self) -> None:
         """Serve the client until the connection ends."""
+        if self._listener.tls is not None and not await self._secure(self._listener.tls):
+            return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.read)
             await self.serve()
             tasks.cancel_scope.cancel()
 
+    async def _secure(self, context: ssl.SSLContext) -> bool:
+        """Encrypt the connection; return False if that failed."""
+        raw = self._transport
+        secured = TlsTransport(raw, context, server_side=True)
+        try:
+            await secured.handshake()
+            if (certificate := secured.peer_certificate()) is not None:
+                self._client_connection.principal = certificate_principal(certificate)
+            self._transport, self._is_secured = secured, True
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            logger.warning("%s: closed: the TLS handshake failed: %s", self.name, reason)
+            await self._refuse(raw, INTERNAL_ERROR_ALERT if reason in NOT_TLS else b"")
+        except OSError as error:
+            logger.debug("%s: connection lost: %s", self.name, error)
+        finally:
+            if not self._is_secured:
+                raw.abort()
+                with anyio.CancelScope(shield=True):
+                    await raw.aclose()
+        return self._is_secured
+
+    async def _refuse(self, raw: Transport, alert: bytes) -> None:
+        """Send an alert, and read on for a while: unread data would reset the connection."""
+        try:
+            if alert:
+                await raw.send([alert])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_discard, raw)
+                await self._delay_failure()
+                tasks.cancel_scope.cancel()
+        except OSError as error:
+            logger.debug("%s: connection lost: %s", self.name, error)
+
+    async def _delay_failure(self) -> None:
+        clock, options = self._node.state.clock, self._node.state.options
+        if delay_ms := options.connection_failed_authentication_delay_ms:
+            await clock.sleep_until(clock.now() + delay_ms / 1000)
+
+    def _on_authenticated(self, principal: str) -> None:
+        self._client_connection.principal = principal
+        self._reader.max_frame_bytes = self._node.state.options.max_request_bytes
+
     async def read(self) -> None:
         """Read until the client closes the connection or sends a malformed frame."""
-        reader = FrameReader(self._node.state.options.max_request_bytes)
+        reader = self._reader
         try:
             while True:
                 count = await self._transport.receive_into(reader.get_buffer())
@@ -142,9 +225,14 @@ class ServerConnection:
         try:
             while (frame := await self._next()) is not None:
                 buffers = await self._respond_to(frame)
+                failure = None if self._authenticator is None else self._authenticator.failure
+                if failure is not None:
+                    await self._delay_failure()
                 if buffers:
                     await self._node.wait_until_resumed()
                     await self._transport.send(buffers)
+                if failure is not None:
+                    raise Disconnect(failure)
         except _UnsupportedRequest:
             pass  # already logged
         except Disconnect as reason:
@@ -157,7 +245,9 @@ class ServerConnection:
         finally:
             if self._client is not None:
                 self._log.disconnected(self.name, self._client, internal=self._internal)
-            self._transport.abort()
+            if self._listener.tls is None:
+                self._transport.abort()
+            # With TLS, this sends close_notify first.
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
 
@@ -182,6 +272,8 @@ class ServerConnection:
         """Close it once it is idle."""
         self._closing = True
         self._filled.set()
+        if not self._is_secured:
+            self._transport.abort()
 
     async def _queue(self, frame: memoryview) -> None:
         while self._frames and (
@@ -208,6 +300,10 @@ class ServerConnection:
         """Handle a frame; return the bytes to send, empty without a response."""
         await self._node.wait_until_resumed()
         release = self._release
+        authenticator = self._authenticator
+        if authenticator is not None and authenticator.expects_token:
+            token = authenticator.receive_token(bytes(frame))
+            return [] if token is None else [_LENGTH.pack(len(token)), token]
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
@@ -216,6 +312,11 @@ class ServerConnection:
         except MalformedMessage as error:
             self._record_malformed(error)
             raise Disconnect(str(error)) from error
+        admission = Admission.PROCEED
+        if authenticator is not None:
+            admission = authenticator.admit(header.api_key)
+            if admission is Admission.CLOSE:
+                raise Disconnect(authenticator.failure)
         served = release.served.get(header.api_key)
         if served is None or not served.low <= header.api_version <= served.high:
             return self._reject_version(header, served)
@@ -228,6 +329,13 @@ class ServerConnection:
             return self._reject(str(error), self._describe_client(header))
         if self._client is None:
             self._describe_client(header, message)
+        if authenticator is not None and admission is Admission.ILLEGAL_STATE:
+            authenticator.on_illegal_state(APIS[header.api_key].name)
+            error_response = _HANDLERS[header.api_key].error_response
+            refusal = error_response(message, header.api_version, ErrorCode.ILLEGAL_SASL_STATE)
+            if refusal is None:
+                return []
+            return encode_response(refusal, header.api_version, header.correlation_id)
         seen = SeenRequest(
             api_key=header.api_key,
             version=header.api_version,
@@ -351,3 +459,13 @@ class ServerConnection:
                 self._client,
                 ", ".join(codes),
             )
+
+
+async def _discard(transport: Transport) -> None:
+    """Read and drop what the client sends."""
+    buffer = memoryview(bytearray(MAX_DISCARDED_BYTES))
+    try:
+        while await transport.receive_into(buffer):
+            pass
+    except OSError:
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -16,8 +17,19 @@ from typing import Any, Self, TypeVar, Unpack, cast
 import anyio
 from anyio.lowlevel import current_token
 
-from aiokafkawire.broker import ApiKey, Broker, BrokerOptions, Close, Fault, SeenRequest
+from aiokafkawire.broker import (
+    ApiKey,
+    Broker,
+    BrokerOptions,
+    BrokerSasl,
+    BrokerTls,
+    CertificateAuthority,
+    Close,
+    Fault,
+    SeenRequest,
+)
 from aiokafkawire.broker.faults import Action, Outcome
+from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import ClientClosed
 from aiokafkawire.runtime import NEVER, Address, AutoResetEvent, Supervisor
 from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe
@@ -89,6 +101,11 @@ class KafkaBroker:
         ports: Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
         kafka07_port: int | None = None,
+        tls: bool | ssl.SSLContext | BrokerTls = False,
+        sasl: Mapping[str, str] | BrokerSasl | None = None,
+        listeners: Sequence[SecurityProtocol]
+        | Mapping[SecurityProtocol, Sequence[int]]
+        | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Store the arguments of `Broker`, which `start` and `with` check.
@@ -98,10 +115,15 @@ class KafkaBroker:
             data_dir: Directory for topics, records and committed offsets. Defaults to memory.
             host: Address to listen on.
             advertised_host: Host that the broker advertises to clients. Defaults to `host`.
-            ports: Port of each node. Defaults to free ports.
+            ports: Port of each node on the first listener. Defaults to free ports.
             racks: Rack of each node.
             kafka07_port: Additional port that speaks Kafka 0.7, with separate logs (0: any free
                 port). Defaults to none.
+            tls: True to make certificates for tests (see `authority`), or settings.
+            sasl: Password of each user, or settings.
+            listeners: Security protocol of each listener, also as keys of the ports of each node.
+                Defaults to one listener with what `tls` and `sasl` give: PLAINTEXT, SSL,
+                SASL_PLAINTEXT or SASL_SSL.
             options: See `BrokerOptions`.
         """
         self._make = partial(
@@ -113,6 +135,9 @@ class KafkaBroker:
             ports=ports,
             racks=racks,
             kafka07_port=kafka07_port,
+            tls=tls,
+            sasl=sasl,
+            listeners=listeners,
             **options,
         )
         self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
@@ -255,6 +280,39 @@ class KafkaBroker:
     def bootstrap_servers(self) -> str:
         """Addresses of all nodes, comma-separated, for clients."""
         return self._bootstrap_servers
+
+    @property
+    def listeners(self) -> Mapping[SecurityProtocol, str]:
+        """Addresses of all nodes by security protocol, for clients of each listener."""
+        return self._call(lambda: self._running_broker.listeners)
+
+    @property
+    def authority(self) -> CertificateAuthority | None:
+        """Authority that issued the certificate of the broker, None if the broker has no such."""
+        return self._running_broker.authority
+
+    def client_options(
+        self,
+        listener: SecurityProtocol | None = None,
+        *,
+        username: str | None = None,
+        mechanism: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the options with which a client of this package connects.
+
+        Args:
+            listener: Security protocol of the listener. Defaults to the first listener.
+            username: User on a listener with SASL. Defaults to the first one.
+            mechanism: SASL mechanism. Defaults to the first that is enabled for passwords.
+
+        Returns:
+            `bootstrap_servers` and the options of security. They contain the user's password.
+
+        Raises:
+            ValueError: The broker has no such listener, user or mechanism.
+        """
+        broker = self._running_broker
+        return self._call(broker.client_options, listener, username=username, mechanism=mechanism)
 
     @property
     def kafka07_server(self) -> str:

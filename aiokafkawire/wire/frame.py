@@ -55,6 +55,16 @@ class FrameReader:
         self._error: MalformedFrame | None = None
 
     @property
+    def max_frame_bytes(self) -> int:
+        """Limit of the size of a frame. May change between frames."""
+        return self._max_frame_bytes
+
+    @max_frame_bytes.setter
+    def max_frame_bytes(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._max_small_frame_bytes = min(max_frame_bytes, RECEIVE_BUFFER_BYTES - _LENGTH_BYTES)
+
+    @property
     def has_partial_frame(self) -> bool:
         """True if an incomplete frame is buffered."""
         return self._large is not None or self._buffered > 0

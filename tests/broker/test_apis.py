@@ -39,6 +39,8 @@ from aiokafkawire.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
 )
@@ -262,6 +264,14 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.DELETE_GROUPS: (
         lambda v, i: delete_groups.DeleteGroupsRequest(groups_names=["nobody"]),
         {ErrorCode.GROUP_ID_NOT_FOUND},
+    ),
+    ApiKey.SASL_HANDSHAKE: (
+        lambda v, i: sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"),
+        {ErrorCode.ILLEGAL_SASL_STATE},
+    ),
+    ApiKey.SASL_AUTHENTICATE: (
+        lambda v, i: sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b""),
+        {ErrorCode.ILLEGAL_SASL_STATE},
     ),
     ApiKey.OFFSET_DELETE: (offset_delete_request, {ErrorCode.GROUP_ID_NOT_FOUND}),
     ApiKey.DESCRIBE_CLUSTER: (

@@ -71,30 +71,30 @@ def _exchanges(scenario: str, broker: str, steps: list[dict[str, Any]]) -> Itera
             if key == ApiKey.SASL_HANDSHAKE and version == 1:
                 if current is not None:
                     yield current
-                mechanism = _request(ApiKey.SASL_HANDSHAKE, version, body).mechanism
+                mechanism = decode_request(ApiKey.SASL_HANDSHAKE, version, body).mechanism
                 current = Exchange(scenario, broker, mechanism, hmac=token)
             elif key == ApiKey.SASL_AUTHENTICATE and current is not None:
-                current.client.append(_request(key, version, body).auth_bytes)
+                current.client.append(decode_request(key, version, body).auth_bytes)
             continue
         key, version = asked.pop(int.from_bytes(body[:4], "big"), (-1, -1))
         if key == ApiKey.SASL_AUTHENTICATE and current is not None:
-            response = _response(key, version, body)
+            response = decode_response(key, version, body)
             current.server.append(response.auth_bytes)
             current.error_code = response.error_code
             current.error_message = response.error_message or ""
         elif key == ApiKey.CREATE_DELEGATION_TOKEN:
-            token = base64.b64encode(_response(key, version, body).hmac).decode() or None
+            token = base64.b64encode(decode_response(key, version, body).hmac).decode() or None
     if current is not None:
         yield current
 
 
-def _request(key: int, version: int, body: bytes) -> Any:
+def decode_request(key: int, version: int, body: bytes) -> Any:
     kind = APIS[ApiKey(key)].request
     client_id_bytes = int.from_bytes(body[8:10], "big", signed=True)
     start = HEADER_BYTES + 2 + max(client_id_bytes, 0)
     return decode(kind, version, body[start + (kind.header_version(version) > 1) :])
 
 
-def _response(key: int, version: int, body: bytes) -> Any:
+def decode_response(key: int, version: int, body: bytes) -> Any:
     kind = APIS[ApiKey(key)].response
     return decode(kind, version, body[LENGTH_BYTES + (kind.header_version(version) > 0) :])

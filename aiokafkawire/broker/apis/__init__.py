@@ -34,6 +34,8 @@ from aiokafkawire.broker.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     stop_replica,
     sync_group,
     txn_offset_commit,
@@ -59,6 +61,7 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.SYNC_GROUP: Handler(sync_group.handle, sync_group.error_response),
         ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, describe_groups.error_response),
         ApiKey.LIST_GROUPS: Handler(list_groups.handle, list_groups.error_response),
+        ApiKey.SASL_HANDSHAKE: Handler(sasl_handshake.handle, sasl_handshake.error_response),
         ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.error_response),
         ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.error_response),
         ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.error_response),
@@ -67,6 +70,9 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
             offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response
         ),
         ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.error_response),
+        ApiKey.SASL_AUTHENTICATE: Handler(
+            sasl_authenticate.handle, sasl_authenticate.error_response
+        ),
         ApiKey.CREATE_PARTITIONS: Handler(
             create_partitions.handle, create_partitions.error_response
         ),

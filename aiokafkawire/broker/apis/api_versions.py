@@ -32,6 +32,8 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         for text in (request.client_software_name, request.client_software_version)
     ):
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
+    if context.connection.authenticator is not None:
+        context.connection.authenticator.on_api_versions_answered()
     features = finalized(context.state.oldest_release)
     advertised = {
         **context.release.advertised,

@@ -39,7 +39,7 @@ async def handle(
                 rack=cluster.racks.get(node),
                 is_fenced=node not in cluster.live,
             )
-            for node, address in context.state.addresses.items()
+            for node, address in context.addresses.items()
             if node in cluster.live or request.include_fenced_brokers
         ],
         cluster_authorized_operations=(

@@ -59,7 +59,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
     except ApiError as error:
         return _nowhere(key, error.code, None)
     node = context.cluster.coordinator(key)
-    address = context.state.addresses.get(node)
+    address = context.addresses.get(node)
     if address is None:
         return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     return Coordinator(

@@ -32,7 +32,7 @@ class NodeEndpoints:
 
     def leader(self, leader_id: int, leader_epoch: int) -> LeaderIdAndEpoch:
         """Return the current leader of a partition, and include its address."""
-        address = self._context.state.addresses.get(leader_id)
+        address = self._context.addresses.get(leader_id)
         if address is not None and leader_id in self._context.cluster.live:
             self._nodes[leader_id] = NodeEndpoint(
                 node_id=leader_id,

@@ -46,7 +46,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     source: _MetadataSource = (
         _ClusterMetadata(context)
         if context.replica_manager is None
-        else _CachedMetadata(context.replica_manager.metadata)
+        else _CachedMetadata(context, context.replica_manager.metadata)
     )
     if requested is None or (context.version == 0 and not requested):
         topics = [
@@ -203,7 +203,7 @@ class _ClusterMetadata:
     """Metadata of the shared cluster state, current on every node."""
 
     def __init__(self, context: RequestContext) -> None:
-        cluster, addresses = context.cluster, context.state.addresses
+        cluster, addresses = context.cluster, context.addresses
         self._topics = cluster.topics
         self.controller_id = cluster.controller_id
         self.live = {
@@ -222,10 +222,14 @@ class _ClusterMetadata:
 class _CachedMetadata:
     """Metadata that the controller last sent to the node."""
 
-    def __init__(self, cache: MetadataCache) -> None:
+    def __init__(self, context: RequestContext, cache: MetadataCache) -> None:
         self._topics = cache.topics
         self.controller_id = cache.controller_id
-        self.live = cache.live
+        addresses = context.addresses
+        self.live = {
+            node: LiveNode(addresses.get(node, live.address), live.rack)
+            for node, live in cache.live.items()
+        }
 
     def names(self) -> Collection[str]:
         return self._topics.keys()

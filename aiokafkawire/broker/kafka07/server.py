@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
+from aiokafkawire.broker.authentication import BrokerListener
 from aiokafkawire.broker.kafka07.logs import Logs
 from aiokafkawire.broker.request_context import Disconnect
 from aiokafkawire.broker.server import NodeInterface
@@ -69,6 +70,15 @@ class Kafka07ServerConnection:
         return count
 
 
-def connection_to(logs: Logs) -> Callable[[NodeInterface, Transport, int], Kafka07ServerConnection]:
+def connection_to(
+    logs: Logs,
+) -> Callable[[NodeInterface, Transport, int, BrokerListener], Kafka07ServerConnection]:
     """Return the factory with which a node serves each accepted connection."""
-    return lambda node, transport, number: Kafka07ServerConnection(logs, node, transport, number)
+
+    def serve(
+        node: NodeInterface, transport: Transport, number: int, listener: BrokerListener
+    ) -> Kafka07ServerConnection:
+        del listener
+        return Kafka07ServerConnection(logs, node, transport, number)
+
+    return serve

@@ -1,0 +1,40 @@
+"""Authentication of clients by TLS certificates and SASL."""
+
+from aiokafkawire.broker.authentication.authenticator import (
+    MAX_TOKEN_BYTES,
+    NOT_EXPECTED,
+    Admission,
+    SaslAuthenticator,
+    SaslSettings,
+)
+from aiokafkawire.broker.authentication.certificates import Certificate, CertificateAuthority
+from aiokafkawire.broker.authentication.credentials import CredentialStore
+from aiokafkawire.broker.authentication.listeners import (
+    BrokerListener,
+    BrokerSasl,
+    BrokerTls,
+    ListenerSettings,
+    resolve_listeners,
+)
+from aiokafkawire.broker.authentication.principals import certificate_principal, user_principal
+from aiokafkawire.broker.authentication.tokens import TokenValidator, ValidatedToken
+
+__all__ = (
+    "MAX_TOKEN_BYTES",
+    "NOT_EXPECTED",
+    "Admission",
+    "BrokerListener",
+    "BrokerSasl",
+    "BrokerTls",
+    "Certificate",
+    "CertificateAuthority",
+    "CredentialStore",
+    "ListenerSettings",
+    "SaslAuthenticator",
+    "SaslSettings",
+    "TokenValidator",
+    "ValidatedToken",
+    "certificate_principal",
+    "resolve_listeners",
+    "user_principal",
+)

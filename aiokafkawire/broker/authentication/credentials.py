@@ -1,0 +1,68 @@
+"""Users of the broker: passwords for PLAIN, salted ones for SCRAM."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping
+
+from aiokafkawire.security import SCRAM_HASHES, ScramCredential, Secret
+from aiokafkawire.security.scram import MIN_ITERATIONS
+
+__all__ = ("CredentialStore", "random_text")
+
+SALT_CHARACTERS = 26
+"""Length of the salts of real brokers."""
+
+_CHARACTERS = string.ascii_lowercase + string.digits
+
+
+def random_text(rng: random.Random, length: int = SALT_CHARACTERS) -> str:
+    """Return random letters and digits."""
+    return "".join(rng.choices(_CHARACTERS, k=length))
+
+
+class CredentialStore:
+    """Passwords by user, and SCRAM credentials by user and mechanism.
+
+    Args:
+        users: Password of each user, for PLAIN and for both SCRAM mechanisms.
+        rng: Source of the salts.
+        iterations: Iterations of SCRAM.
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, Secret] | None = None,
+        rng: random.Random | None = None,
+        iterations: int = MIN_ITERATIONS,
+    ) -> None:
+        self.passwords = dict(users or {})
+        self._scram: dict[tuple[str, str], ScramCredential] = {}
+        for user, password in self.passwords.items():
+            for mechanism in SCRAM_HASHES:
+                salt = random_text(rng or random.Random()).encode()
+                self.set_scram(
+                    user,
+                    mechanism,
+                    ScramCredential.from_password(mechanism, password, salt, iterations),
+                )
+
+    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
+        """Return the SCRAM credential of a user, None without one."""
+        return self._scram.get((user, mechanism))
+
+    def set_scram(self, user: str, mechanism: str, credential: ScramCredential) -> None:
+        """Add or replace the SCRAM credential of a user."""
+        self._scram[user, mechanism] = credential
+
+    def delete_scram(self, user: str, mechanism: str) -> None:
+        """Remove the SCRAM credential of a user, if there is one."""
+        self._scram.pop((user, mechanism), None)
+
+    def scram_users(self) -> dict[str, dict[str, ScramCredential]]:
+        """Return all SCRAM credentials by user and mechanism."""
+        users: dict[str, dict[str, ScramCredential]] = {}
+        for (user, mechanism), credential in self._scram.items():
+            users.setdefault(user, {})[mechanism] = credential
+        return users

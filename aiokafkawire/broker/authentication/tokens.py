@@ -1,0 +1,79 @@
+"""Validators of OAUTHBEARER tokens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafkawire.security import Secret, TokenRefused
+
+__all__ = ("TokenValidator", "ValidatedToken", "validate_unsecured_token")
+
+MAX_TIME_S = 1e12
+"""Far in the future; more is not a time in seconds."""
+
+PARTS = 3
+"""Header, claims and signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedToken:
+    """Result of a token's validation.
+
+    Attributes:
+        principal: Name of the user.
+        expires_at_ms: Expiry in milliseconds since 1970, which ends the session; None for none.
+    """
+
+    principal: str
+    expires_at_ms: int | None = None
+
+
+TokenValidator = Callable[[Secret, Mapping[str, str]], "ValidatedToken | str"]
+"""Returns the user of a token, given with its extensions; or raises `TokenRefused`."""
+
+
+def validate_unsecured_token(token: str, now_ms: int) -> ValidatedToken:
+    """Validate a JWT without signature, as Kafka's default validator does.
+
+    Raises:
+        TokenRefused: The token is malformed or signed, has no `sub` or `exp`, has expired, or was
+            issued in the future.
+    """
+    parts = token.split(".")
+    if len(parts) != PARTS or parts[2]:
+        raise TokenRefused
+    header, claims = _decode(parts[0]), _decode(parts[1])
+    if header.get("alg") != "none":
+        raise TokenRefused
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not subject.strip():
+        raise TokenRefused
+    expires_at_ms = _time_ms(claims, "exp")
+    issued_at_ms = _time_ms(claims, "iat") if "iat" in claims else 0
+    if not issued_at_ms <= now_ms < expires_at_ms:
+        raise TokenRefused
+    return ValidatedToken(subject, expires_at_ms)
+
+
+def _decode(part: str) -> dict[str, Any]:
+    try:
+        text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        value = json.loads(text)
+    except (binascii.Error, ValueError, RecursionError):
+        raise TokenRefused from None
+    if not isinstance(value, dict):
+        raise TokenRefused
+    return value
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> int:
+    """Return a claim in seconds since 1970 as milliseconds."""
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_TIME_S:
+        raise TokenRefused
+    return int(value * 1000)
