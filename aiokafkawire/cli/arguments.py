@@ -6,20 +6,24 @@ They raise `InvalidOption` with a text that says which values are valid.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import re
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aiokafkawire.cli.config_file import FileOption, read_file_options
 from aiokafkawire.config import (
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
+    Secret,
     check_field,
     make_config,
     option_hint,
@@ -27,6 +31,11 @@ from aiokafkawire.config import (
     unknown_option_hint,
 )
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.security.java_properties import (
+    SAME_VALUES,
+    convert_security_properties,
+    is_security_property,
+)
 
 __all__ = (
     "CONFIG_VARIABLE",
@@ -34,6 +43,7 @@ __all__ = (
     "OffsetArgument",
     "OffsetKind",
     "client_options",
+    "environment_variable",
     "parse_assignments",
     "parse_delimiter",
     "parse_header",
@@ -42,6 +52,8 @@ __all__ = (
     "require_utf8",
     "unescape",
 )
+
+logger = logging.getLogger("aiokafkawire.cli")
 
 ESCAPES = {
     "n": b"\n",
@@ -57,12 +69,13 @@ ESCAPES = {
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
 NULL_VALUES = frozenset({"none", "null", ""})
-SERVERS_VARIABLE = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
-CONFIG_VARIABLE = "AIOKAFKAWIRE_CONFIG"
+VARIABLE_PREFIX = "AIOKAFKAWIRE_"
+"""Beginning of the environment variables of all options."""
+
+SERVERS_VARIABLE = f"{VARIABLE_PREFIX}BOOTSTRAP_SERVERS"
+CONFIG_VARIABLE = f"{VARIABLE_PREFIX}CONFIG"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT64 = 2**63 - 1
-MAX_FILE_CHARACTERS = 2**20
-"""Maximum number of characters of a config file."""
 
 
 class OffsetKind(Enum):
@@ -222,7 +235,7 @@ def client_options(
     options = {
         **(defaults or {}),
         **({} if config is None else _read_config_file(config_class, config)),
-        **_environment_values(),
+        **_environment_values(config_class),
         **(command_values or {}),
         **parse_assignments(config_class, assignments),
         **{name: value for name, value in flags.items() if value is not None},
@@ -237,53 +250,106 @@ def client_options(
 
 
 def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Parse the values of `-X` into options. Raises `InvalidOption`."""
+    """Parse the values of `-X` into options; those of a client can have the names of Java or
+    librdkafka for TLS and SASL. Raises `InvalidOption`."""
     hints = typing.get_type_hints(config_class)
     options: dict[str, Any] = {}
+    properties: dict[str, str] = {}
     for assignment in assignments:
-        name, text = _parse_assignment(assignment, error_prefix="-X ")
+        given_name, text = _parse_assignment(assignment, error_prefix="-X ")
+        if issubclass(config_class, ClientConfig) and is_security_property(given_name.lower()):
+            properties[given_name.lower()] = text
+            continue
+        name = given_name.replace(".", "_")
         if name not in hints:
             advice = unknown_option_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
         options[name] = _convert(name, text, hints[name])
+    options |= convert_security_properties(properties)
+    _warn_of_secrets(config_class, options)
     return options
 
 
-def _environment_values() -> dict[str, Any]:
-    servers = os.environ.get(SERVERS_VARIABLE)
-    return {"bootstrap_servers": servers} if servers else {}
+def _warn_of_secrets(config_class: type[Any], options: Mapping[str, Any]) -> None:
+    for field in dataclasses.fields(config_class):
+        if "secret" in field.metadata and options.get(field.name) is not None:
+            logger.warning(
+                "%s of -X is visible to other users of this machine, in the list of processes:"
+                " set %s in the environment, or write it to the file of --config",
+                field.name,
+                environment_variable(field.name),
+            )
+
+
+def _environment_values(config_class: type[ClientConfig]) -> dict[str, Any]:
+    """Return the options of the client that are in the environment; an empty one is unset."""
+    hints = typing.get_type_hints(config_class)
+    options: dict[str, Any] = {}
+    for field in dataclasses.fields(config_class):
+        variable = environment_variable(field.name)
+        text = os.environ.get(variable)
+        if not text:
+            continue
+        try:
+            options[field.name] = _convert(field.name, text, hints[field.name])
+            check_field(field, options[field.name])
+        except InvalidOption as error:
+            raise InvalidOption(f"{variable} in the environment: {error}") from None
+    return options
+
+
+def environment_variable(name: str) -> str:
+    """Return the environment variable of an option."""
+    return f"{VARIABLE_PREFIX}{name.upper()}"
 
 
 def _read_config_file(config_class: type[ClientConfig], path: Path) -> dict[str, Any]:
-    """Read a file of options, one per line; skip options of other clients.
+    """Read a file of options; skip options of other clients.
 
-    Lines that begin with # or ! are comments. Raises `InvalidOption` with the line number.
+    Raises `InvalidOption` with the place in the file.
     """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            text = file.read(MAX_FILE_CHARACTERS + 1)
-    except UnicodeDecodeError as error:
-        raise InvalidOption(f"{path} is not UTF-8: {error}") from None
-    except OSError as error:
-        raise InvalidOption(f"{path} cannot be read: {error.strerror}") from None
-    if len(text) > MAX_FILE_CHARACTERS:
-        raise InvalidOption(f"{path} has more than {MAX_FILE_CHARACTERS} characters")
     options: dict[str, Any] = {}
-    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
-        if not line or line.startswith(("#", "!")):
+    properties: dict[str, FileOption] = {}
+    for option in read_file_options(path):
+        if is_security_property(option.name.lower()):
+            properties[option.name.lower()] = option
             continue
         try:
-            name, value = _parse_config_line(line)
+            name, value = _convert_file_option(option.name, option.value)
         except InvalidOption as error:
-            raise InvalidOption(f"{path}, line {number}: {error}") from None
+            raise InvalidOption(f"{path}, {option.place}: {error}") from None
         options[name] = value
+    options |= _convert_properties(path, properties)
     known = {field.name for field in dataclasses.fields(config_class)}
     return {name: value for name, value in options.items() if name in known}
 
 
-def _parse_config_line(line: str) -> tuple[str, Any]:
-    """Parse an option of any client. Raises `InvalidOption`."""
-    name, text = _parse_assignment(line)
+def _convert_properties(path: Path, properties: Mapping[str, FileOption]) -> dict[str, Any]:
+    """Convert security properties of a file. Raises `InvalidOption` with their place."""
+    places = {name: option.place for name, option in properties.items()}
+    try:
+        options = convert_security_properties(
+            {name: option.value for name, option in properties.items()}
+        )
+    except InvalidOption as error:
+        name = str(error).partition(" ")[0].rstrip(":")
+        where = f"{path}, {places[name]}" if name in places else f"{path}"
+        raise InvalidOption(f"{where}: {error}") from None
+    fields = {field.name: field for field in dataclasses.fields(ClientConfig)}
+    for name, value in options.items():
+        try:
+            check_field(fields[name], value)
+        except InvalidOption as error:
+            of_name = (places[each] for each in places if SAME_VALUES.get(each) == name)
+            place = next(of_name, places.get("sasl.jaas.config", ""))
+            where = f"{path}, {place}" if place else f"{path}"
+            raise InvalidOption(f"{where}: {error}") from None
+    return options
+
+
+def _convert_file_option(given_name: str, text: str) -> tuple[str, Any]:
+    """Convert an option of any client. Raises `InvalidOption`."""
+    name, text = given_name.replace(".", "_"), text.strip()
     known_names: list[str] = []
     for config_class in (ProducerConfig, ConsumerConfig):
         for field in dataclasses.fields(config_class):
@@ -294,18 +360,19 @@ def _parse_config_line(line: str) -> tuple[str, Any]:
                 if name == "bootstrap_servers":
                     parse_bootstrap_servers(value)
                 return name, value
-    given_name = line.partition("=")[0].strip()
     raise InvalidOption(
         f"unknown option {given_name!r}{option_hint(given_name, [*dict.fromkeys(known_names)])}"
     )
 
 
 def _parse_assignment(text: str, *, error_prefix: str = "") -> tuple[str, str]:
-    """Parse option=value; dots in the option become underscores."""
+    """Split option=value."""
     name, equals, value = text.partition("=")
-    name = name.strip().replace(".", "_")
+    name = name.strip()
     if not equals or not name:
-        raise InvalidOption(f"{error_prefix}{text!r:.80} is not of the form option=value")
+        # The rest can be a secret.
+        shown = re.split(r"[\s:]", text, maxsplit=1)[0]
+        raise InvalidOption(f"{error_prefix}{shown!r:.80} is not of the form option=value")
     return name, value.strip()
 
 
@@ -314,6 +381,8 @@ def _convert(name: str, text: str, hint: Any) -> Any:
     union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
     kinds = typing.get_args(hint) if union else (hint,)
     lowered = text.lower()
+    if Secret in kinds:
+        return text
     if type(None) in kinds and lowered in NULL_VALUES:
         return None
     if bool in kinds:

@@ -114,7 +114,7 @@ def _client_arguments(function: F, config_class: type[ClientConfig]) -> F:
             envvar=CONFIG_VARIABLE,
             show_envvar=True,
             metavar="FILE",
-            help="Read client options from FILE, one option=value per line.",
+            help="Read client options from FILE: Java properties, or TOML (*.toml).",
         ),
         click.option(
             "-b",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiokafkawire.cli.arguments import client_options
+from aiokafkawire.cli.arguments import client_options, parse_assignments
 from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 from aiokafkawire.errors import InvalidOption
 
@@ -27,8 +29,9 @@ Write = Callable[[str], Path]
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (SERVERS, CONFIG):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("AIOKAFKAWIRE_"):
+            monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -92,17 +95,21 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a line", "line 1: 'a line' is not of the form option=value"),
-        ("\n=5", "line 2: '=5' is not of the form option=value"),
+        ("a line", "line 1 is not of the form option=value"),
+        ("\n=5", "line 2 is not of the form option=value"),
         ("linger=5", "line 1: unknown option 'linger'; did you mean 'linger_ms'?"),
         ("batch.size=5", "line 1: unknown option 'batch.size'; did you mean 'batch_size_bytes'?"),
-        ("security.protocol=SSL", "line 1: unknown option 'security.protocol'; TLS and SASL"),
+        ("ssl.engine.factory.class=x", "line 1: unknown option 'ssl.engine.factory.class'; did"),
+        ("\nsasl.mechanism=NTLM", "line 2: sasl_mechanism must be one of 'PLAIN', "),
+        ("\n\nsasl.jaas.config=x", "line 3: sasl.jaas.config is not of the form LoginModule"),
+        ("ssl.truststore.location=a.jks", "line 1: ssl.truststore.location is a JKS file"),
+        ("client_id=\\\n\\\n\\u00e", "line 1: \\u must be followed by four hexadecimal digits"),
         ("segment_bytes=1", "line 1: unknown option 'segment_bytes'"),
         ("linger_ms=soon", "line 1: linger_ms must be a whole number, not 'soon'"),
         ("group_id=g\nfetch_min_bytes=-1", "line 2: fetch_min_bytes must be at least 0"),
         ("bootstrap_servers=h:port", "line 1: "),
         ("partitioner=mine", "line 1: partitioner takes a Python object"),
-        ("client_id=a\x85b\u2028c\x0cd\n?", "line 2: '?' is not of the form option=value"),
+        ("client_id=a\x85b\u2028c\x0cd\n?", "line 2 is not of the form option=value"),
         ("bootstrap_servers=h:" + "9" * 5_000, "line 1: bootstrap server 'h:999"),
     ],
 )
@@ -181,6 +188,222 @@ def test_every_command_takes_brokers_from_anywhere(
     code, _, err = cli(*arguments)
     assert (code, err.count("\n")) == (2, 1)
     assert "no-number:port" in err
+
+
+# --- TLS and SASL ---
+
+SECRET = "only-the-tests-know-this-secret"
+
+JAVA = f"""\
+bootstrap.servers = SASL_SSL://h:9093
+security.protocol = SASL_SSL
+ssl.truststore.type = PEM
+ssl.truststore.location = /etc/kafka/ca.pem
+sasl.mechanism = SCRAM-SHA-512
+sasl.jaas.config = org.apache.kafka.common.security.scram.ScramLoginModule required \\
+    username="alice" \\
+    password="{SECRET}";
+"""
+
+OPTIONS = {
+    "bootstrap_servers": "SASL_SSL://h:9093",
+    "security_protocol": "SASL_SSL",
+    "ssl_cafile": "/etc/kafka/ca.pem",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": "alice",
+    "sasl_password": SECRET,
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JAVA,
+        # The names of this package
+        "".join(f"{name}={value}\n" for name, value in OPTIONS.items()),
+        # librdkafka, as kcat reads it
+        "bootstrap.servers=SASL_SSL://h:9093\nsecurity.protocol=sasl_ssl\n"
+        "ssl.ca.location=/etc/kafka/ca.pem\nsasl.mechanisms=SCRAM-SHA-512\n"
+        f"sasl.username=alice\nsasl.password={SECRET}\n",
+    ],
+)
+def test_a_file_can_have_the_names_of_any_client(text: str, write: Write):
+    path = write(text)
+    for config_class in (ClientConfig, ProducerConfig, ConsumerConfig):
+        assert client_options(config_class, (), {}, config=path) == OPTIONS
+
+
+TOML = """\
+bootstrap_servers = ["SASL_SSL://h:9093", "i:9093"]
+connect_on_start = false
+request_timeout_ms = 7_000
+security.protocol = "SASL_SSL"
+[ssl.truststore]
+type = "PEM"
+location = "/etc/kafka/ca.pem"
+[sasl]
+mechanism = "SCRAM-SHA-512"
+username = "alice"
+password = '''only-the-tests-know-this-secret'''
+"""
+
+
+def test_a_file_can_be_toml(tmp_path: Path):
+    path = tmp_path / "kafka.toml"
+    path.write_text(TOML, encoding="utf-8")
+    assert client_options(ClientConfig, (), {}, config=path) == OPTIONS | {
+        "bootstrap_servers": "SASL_SSL://h:9093,i:9093",
+        "connect_on_start": False,
+        "request_timeout_ms": 7_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("linger_ms", " is not TOML: "),
+        ("linger_ms = 1.5", ", linger_ms must be a string, a whole number, a boolean or a list"),
+        ("[linger]\nms = true", ", linger.ms: linger_ms must be a whole number, not 'true'"),
+        (
+            "[linger]\nmss = 1",
+            ", linger.mss: unknown option 'linger.mss'; did you mean 'linger_ms'?",
+        ),
+        (
+            "a = [1]",
+            ", a must be a string, a whole number, a boolean or a list of strings, not list",
+        ),
+        (
+            "ssl.keystore.location = 'k.jks'",
+            ", ssl.keystore.location: ssl.keystore.location is a JKS",
+        ),
+    ],
+)
+def test_a_wrong_key_of_toml_is_named(text: str, message: str, tmp_path: Path):
+    path = tmp_path / "kafka.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidOption) as failure:
+        client_options(ProducerConfig, (), {"bootstrap_servers": "h:1"}, config=path)
+    assert str(failure.value).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (r"client_id=a\\b", r"a\b"),
+        (r"client_id=\u0041\u00e9", "A\xe9"),
+        (r"client_id=a\tb\:c", "a\tb:c"),
+        ("client_id=a\\\n  b\\\n  # c", "ab# c"),
+        ("client_id: a=b", "a=b"),
+        ("client_id=a\\", "a"),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(line: str, value: str, write: Write):
+    path = write(f"bootstrap_servers=h:1\n{line}\n")
+    assert client_options(ClientConfig, (), {}, config=path)["client_id"] == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sasl.password {SECRET}",
+        f"{SECRET}",
+        f"ssl_keyfile=-----BEGIN PRIVATE KEY-----\n{'A' * 60}{SECRET}==\n",
+        f"ssl.key.password={SECRET}\nssl.keystore.location=keystore.jks",
+        f"sasl_password={SECRET}\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl_password={SECRET}",
+        f"sasl_passwort={SECRET}",
+        f"sasl.jaas.config=org.x.PlainLoginModule required password={SECRET};",
+    ],
+)
+def test_no_error_shows_a_secret_of_the_file(text: str, write: Write):
+    path = write(text)
+    with pytest.raises(InvalidOption) as failure:
+        client_options(ClientConfig, (), {"bootstrap_servers": "h:1"}, config=path)
+    assert SECRET not in "".join(traceback.format_exception(failure.value))
+
+
+def test_a_file_in_another_encoding_is_refused_without_its_text(tmp_path: Path):
+    path = tmp_path / "kafka.properties"
+    path.write_bytes(f"sasl_password={SECRET}\xe9\n".encode("latin-1"))
+    with pytest.raises(InvalidOption, match=r"is not UTF-8: .* at byte 45") as failure:
+        client_options(ClientConfig, (), {}, config=path)
+    assert SECRET not in "".join(traceback.format_exception(failure.value))
+
+
+def test_every_option_has_an_environment_variable(write: Write, monkeypatch: pytest.MonkeyPatch):
+    for name, value in OPTIONS.items():
+        monkeypatch.setenv(f"AIOKAFKAWIRE_{name.upper()}", value)
+    monkeypatch.setenv("AIOKAFKAWIRE_CONNECT_ON_START", "no")
+    monkeypatch.setenv("AIOKAFKAWIRE_LINGER_MS", "7")
+    monkeypatch.setenv("AIOKAFKAWIRE_SSL_CERTFILE", "")
+    expected = OPTIONS | {"connect_on_start": False}
+    assert client_options(ClientConfig, (), {}) == expected
+    assert client_options(ProducerConfig, (), {}) == expected | {"linger_ms": 7}
+    # Above the file, below -X.
+    path = write("sasl_username=bob\nlinger_ms=9\n")
+    options = client_options(ProducerConfig, ["sasl.username=carol"], {}, config=path)
+    assert (options["sasl_username"], options["linger_ms"]) == ("carol", 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("LINGER_MS", "soon", "linger_ms must be a whole number, not 'soon'"),
+        ("SASL_MECHANISM", "plain", "sasl_mechanism must be one of "),
+        ("SSL_CONTEXT", "x", "ssl_context takes a Python object: it cannot be set here"),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(f"AIOKAFKAWIRE_{name}", value)
+    with pytest.raises(InvalidOption) as failure:
+        client_options(ProducerConfig, (), {"bootstrap_servers": "h:1"})
+    assert str(failure.value).startswith(f"AIOKAFKAWIRE_{name} in the environment: {message}")
+
+
+def test_a_password_can_be_any_word():
+    for password in ("none", "NULL", "7", " a "):
+        options = client_options(
+            ClientConfig,
+            ["security_protocol=SASL_SSL", "sasl_mechanism=PLAIN", "sasl_username=u"],
+            {"bootstrap_servers": "h:1", "sasl_password": password},
+        )
+        assert options["sasl_password"] == password
+        given = (f"sasl_password={password}",)
+        assert parse_assignments(ClientConfig, given)["sasl_password"] == password.strip()
+
+
+def test_x_takes_names_of_librdkafka_as_kcat_does():
+    given = ["security.protocol=ssl", "ssl.ca.location=ca.pem", "ssl.key.location=k"]
+    given += ["ssl.certificate.location=c"]
+    assert client_options(ClientConfig, given, {"bootstrap_servers": "h:1"}) == {
+        "bootstrap_servers": "h:1",
+        "security_protocol": "SSL",
+        "ssl_cafile": "ca.pem",
+        "ssl_certfile": "c",
+        "ssl_keyfile": "k",
+    }
+
+
+@pytest.mark.parametrize("name", ["sasl_password", "sasl.password"])
+def test_a_secret_on_the_command_line_is_warned_of(name: str, caplog: pytest.LogCaptureFixture):
+    parse_assignments(ClientConfig, [f"{name}={SECRET}", "ssl.ca.location=ca.pem"])
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "sasl_password of -X is visible to other users of this machine, in the list of processes:"
+        " set AIOKAFKAWIRE_SASL_PASSWORD in the environment, or write it to the file of --config"
+    )
+
+
+def test_a_command_says_what_lacks(cli: Cli, write: Write):
+    path = str(write("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\n"))
+    code, out, err = cli("topics", "list", "-b", "h:1", "-F", path)
+    assert (code, out) == (2, b"")
+    assert err == (
+        "aiokafkawire: sasl_mechanism 'PLAIN' needs sasl_username and sasl_password;"
+        " sasl_password is missing\n"
+    )
 
 
 @pytest.mark.slow
