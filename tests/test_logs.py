@@ -8,6 +8,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -460,6 +461,46 @@ def test_an_outage_without_any_packet_is_logged_when_it_begins(
                 record.getMessage()
             )
     assert len(warnings_in(lines)) <= 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_member_that_waits_for_others_is_logged_once(lines: Lines, backend: Backend) -> None:
+    world = World(9, backend=backend)
+    broker = Broker(host=HOST, runtime=world.runtime(HOST))
+
+    def member(number: int) -> Consumer:
+        consumer = Consumer(
+            "t",
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="billing",
+            max_poll_interval_ms=60_000,
+            client_id=f"c{number}",
+        )
+        return with_runtime(consumer, world.runtime(f"10.0.1.{number}"))
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t", partitions=2)
+            async with member(1) as busy:
+                await busy.getone(timeout_ms=10_000)
+                async with member(2) as joining:
+                    # The first member processes records for 40 s, and rejoins in its next poll.
+                    await joining.getone(timeout_ms=4_900)
+                    assert lines.texts("waiting") == []
+                    await joining.getone(timeout_ms=35_100)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(partial(busy.getone, timeout_ms=20_000))
+                        await joining.getone(timeout_ms=20_000)
+                        tasks.cancel_scope.cancel()
+                    assert joining.assignment()
+
+    world.run(main)
+    waits = [each for each in lines.records if "waiting for the" in each.getMessage()]
+    texts = [each.getMessage() for each in waits]
+    assert texts == ["Group billing: joining, waiting for the other members (for 5 s so far)"]
+    assert [each.levelname for each in waits] == ["INFO"]
+    assert vars(waits[0])["kafka_client_id"] == "c2"
+    assert warnings_in(lines) == []
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import GroupFailed, MalformedMessage
-from aiokafkawire.logs import NO_FIELDS, RateLimit, count_partitions, log_fields
+from aiokafkawire.logs import MAX_LISTED, NO_FIELDS, RateLimit, count_partitions, log_fields
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -55,7 +55,7 @@ class GroupLeader:
         self._group_id = group_id
         self._assignors = assignors
         self._counts: dict[str, int] = {}
-        self._logged_idle: tuple[int, int, int] | None = None
+        self._logged_idle: dict[frozenset[str], tuple[int, int, int]] = {}
 
     async def assign(
         self, protocol: str, joined: Sequence[states.JoinedMember]
@@ -89,7 +89,7 @@ class GroupLeader:
             now = len(metadata.partitions(topic))
             deleted = metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if now != count and (now or deleted):
-                return f"topic {topic!r} has {now} partitions instead of {count}"
+                return f"topic {topic!r} has {count_partitions(range(now))} instead of {count}"
         return None
 
     def _decode(self, joined: Sequence[states.JoinedMember]) -> list[MemberSubscription]:
@@ -113,39 +113,48 @@ class GroupLeader:
         members: Sequence[MemberSubscription],
         assignments: Mapping[str, Sequence[TopicPartition]],
     ) -> None:
-        """Log the number of members without partitions if they outnumber the partitions.
+        """Log the number of members without partitions if they outnumber those of their topics.
 
         The same numbers are not logged again in the next generation.
         """
-        partitions = sum(counts.values())
-        if sum(map(len, assignments.values())) < partitions:
+        if sum(map(len, assignments.values())) < sum(counts.values()):
             # A cooperative member may wait for partitions that another one revokes first (KIP-429).
             return
         # Other members have topics that do not exist, or a subscription that cannot be decoded.
-        subscribed = [
-            member.member_id
+        topics_by_member = {
+            member.member_id: frozenset(topic for topic in member.topics if counts.get(topic))
             for member in members
-            if any(counts.get(topic) for topic in member.topics)
-        ]
-        idle = sum(not assignments[member_id] for member_id in subscribed)
-        if not partitions or len(subscribed) <= partitions:
-            self._logged_idle = None
-            return
-        numbers = (idle, len(subscribed), partitions)
-        if numbers == self._logged_idle:
-            return
-        self._logged_idle = numbers
+        }
+        logged_before, self._logged_idle = self._logged_idle, {}
+        is_idle = {member_id: not assignments[member_id] for member_id in topics_by_member}
+        for topics in dict.fromkeys(topics_by_member[each] for each in is_idle if is_idle[each]):
+            subscribed = [
+                member_id for member_id, each in topics_by_member.items() if each & topics
+            ]
+            idle = sum(is_idle[member_id] for member_id in subscribed)
+            partitions = sum(counts[topic] for topic in topics)
+            if len(subscribed) <= partitions:
+                continue
+            numbers = self._logged_idle[topics] = (idle, len(subscribed), partitions)
+            if numbers != logged_before.get(topics):
+                self._log_idle(topics, *numbers)
+
+    def _log_idle(self, topics: frozenset[str], idle: int, members: int, partitions: int) -> None:
+        names = ", ".join(sorted(topics)[:MAX_LISTED])
+        if len(topics) > MAX_LISTED:
+            names += f" and {len(topics) - MAX_LISTED:,} more"
         logger.info(
-            "Group %s: no partition for %s of %s members: the topics have only %s",
+            "Group %s: no partition for %s of %s members: %s only %s",
             self._group_id,
             f"{idle:,}",
-            f"{len(subscribed):,}",
+            f"{members:,}",
+            f"topic {names} has" if len(topics) == 1 else f"topics {names} have",
             count_partitions(range(partitions)),
             extra=log_fields(
                 self._fields,
                 group=self._group_id,
                 idle_members=idle,
-                members=len(subscribed),
+                members=members,
                 partitions=partitions,
             ),
         )

@@ -58,6 +58,9 @@ logger = logging.getLogger("aiokafkawire.group")
 JOIN_SLACK_S = 5.0
 """Extra time for responses to JoinGroup and SyncGroup after the rebalance timeout."""
 
+WAIT_LOG_AFTER_S = 5.0
+"""Wait for other members after which it is logged; a first rebalance takes 3 s by default."""
+
 PROTOCOL_TYPE = "consumer"
 
 MAX_REASON_LENGTH = 255
@@ -347,13 +350,15 @@ class GroupMember:
                 if unresponsive_node is not None:
                     self._cluster.replace_connection(unresponsive_node, ConnectionKind.GENERAL)
             case SendJoin():
-                self._start("join", self._join(effect))
+                text = "joining, waiting for the other members"
+                self._start("join", self._log_long_wait(text, effect.node, self._join(effect)))
             case ComputeAssignment():
                 self._start("assign", self._compute_assignment(effect))
             case WatchPartitionCounts(members):
                 self._watch_partition_counts(members)
             case SendSync():
-                self._start("sync", self._sync(effect))
+                text = "joining, waiting for the leader's assignment"
+                self._start("sync", self._log_long_wait(text, effect.node, self._sync(effect)))
             case SendHeartbeat():
                 self._start("heartbeat", self._send_heartbeat(effect))
             case SendLeave():
@@ -422,6 +427,29 @@ class GroupMember:
 
         if self._supervisor.is_running:
             self._supervisor.spawn(run, name=name)
+
+    def _log_long_wait(
+        self, text: str, node: NodeId, work: Callable[[], Awaitable[events.RequestCompleted]]
+    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
+        """Return `work`, which logs that other members delay the response."""
+
+        async def log() -> None:
+            await self._clock.sleep_until(self._clock.now() + WAIT_LOG_AFTER_S)
+            # Without a connection or a response, the cluster client logs the outage.
+            self._cluster.request_update()
+            if node in self._cluster.metadata.nodes:
+                client = self._cluster.broker_client(node)
+                if client.ready_channel(ConnectionKind.JOIN) is not None:
+                    self._log(f"{text} (for {WAIT_LOG_AFTER_S:.0f} s so far)")
+
+        async def run() -> events.RequestCompleted:
+            task = self._supervisor.spawn(log, name="log-wait")
+            try:
+                return await work()
+            finally:
+                task.cancel()
+
+        return run
 
     def _request(
         self,

@@ -193,7 +193,7 @@ async def test_a_leader_assigns_and_notices_changed_partition_counts(
         while leader.find_changed_topic() is None:
             assert await cluster.wait_update(version, clock.now() + 20)
             version = cluster.metadata.version
-        assert leader.find_changed_topic() == "topic 'to-come' has 1 partitions instead of 0"
+        assert leader.find_changed_topic() == "topic 'to-come' has 1 partition instead of 0"
         await leader.watch(joined)
         assert leader.find_changed_topic() is None
         leader.stop_watching()
@@ -235,7 +235,7 @@ async def test_members_beyond_the_partitions_are_logged_once_until_the_numbers_c
             "kafka_members": 3,
             "kafka_partitions": 2,
         }
-        line = "Group g: no partition for 1 of 3 members: the topics have only 2 partitions"
+        line = "Group g: no partition for 1 of 3 members: topic orders has only 2 partitions"
         assert idle_lines(caplog) == [line]
         leader.stop_watching()
         await leader.assign("range", joining("a", "b", "d"))
@@ -266,6 +266,28 @@ async def test_members_that_are_idle_for_another_reason_are_not_logged(
         # The topic of one member does not exist.
         await leader.assign("range", [*joining("a"), *joining("b", topics=["missing"])])
         assert idle_lines(caplog) == []
+
+
+async def test_only_partitions_of_the_members_topics_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafkawire.group")
+    async with (
+        Broker() as broker,
+        running_leader(broker, RangeAssignor()) as (leader, _),
+    ):
+        for topic, partitions in (("orders", 1), ("refunds", 10), ("visits", 1)):
+            await broker.create_topic(topic, partitions)
+        joined = [*joining("a", "b"), *joining("c", topics=["refunds"])]
+        await leader.assign("range", joined)
+        line = "Group g: no partition for 1 of 2 members: topic orders has only 1 partition"
+        assert idle_lines(caplog) == [line]
+        await leader.assign("range", joined)
+        assert idle_lines(caplog) == []
+        both = ["orders", "visits"]
+        await leader.assign("range", joining("a", "b", "c", topics=both))
+        text = "no partition for 2 of 3 members: topics orders, visits have only 2 partitions"
+        assert idle_lines(caplog) == [f"Group g: {text}"]
 
 
 async def test_members_that_wait_for_a_revocation_are_not_logged(
