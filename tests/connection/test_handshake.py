@@ -327,11 +327,10 @@ async def test_the_connections_of_a_client_hash_a_password_once(monkeypatch: pyt
 async def test_requests_go_on_while_a_session_is_renewed(mechanism: str):
     broker = SaslBroker(lifetime_ms=100)
     async with serve(broker) as server, client_of(server.address, **sasl(mechanism)) as client:
-        while broker.authenticated < 4:
+        while client.metrics.reauthentications < 3:  # type: ignore[attr-defined]
             outcomes = await gather(*(client.request(HEARTBEAT, deadline=soon()) for _ in range(5)))
             assert [outcome.error_code for outcome in outcomes] == [0] * 5
         assert server.accepted == 1
-        assert client.metrics.reauthentications >= 3  # type: ignore[attr-defined]
         assert client.metrics.connections_lost == 0  # type: ignore[attr-defined]
     between = "".join("H" if step.startswith("Heart") else "s" for step in broker.steps)
     tokens = MECHANISMS[mechanism]
