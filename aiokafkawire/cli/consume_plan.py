@@ -15,6 +15,7 @@ from aiokafkawire.cli.progress import ERASE_LINE, Progress
 from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.consumer import Consumer, RebalanceListener
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition, no_partition_text, partitions_by_topic
 
@@ -22,6 +23,12 @@ __all__ = ("POLL_MS", "ConsumePlan", "Reader", "format_partitions", "topic_patte
 
 POLL_MS = 500
 """Timeout of a poll, after which the stop offsets are checked."""
+
+RESET_TEXTS = {
+    "earliest": "at the first record",
+    "latest": "at the end; -o beginning starts at the first record",
+}
+"""Start of a group's partition without a committed offset, by `auto_offset_reset`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +103,26 @@ class Reader(RebalanceListener):
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         if partitions or not self._consumer.assignment():
             self._note_change("assigned", partitions)
+        if partitions and not self._plan.quiet:
+            await self._note_not_committed(partitions)
         if self._plan.exit_at_end:
             self._stop_offsets.update(await self._find_stop_offsets(partitions))
         self._assigned = True
+
+    async def _note_not_committed(self, partitions: Collection[TopicPartition]) -> None:
+        """Report where reading starts without a committed offset."""
+        policy = self._consumer.config.auto_offset_reset
+        try:
+            committed = await self._consumer.committed(*partitions)
+        except KafkaError:
+            return  # The consumer looks up the offsets again and raises the error.
+        missing = [tp for tp, offset in committed.items() if offset is None]
+        if missing and policy != "none":
+            where = RESET_TEXTS.get(policy, f"as auto_offset_reset={policy} says")
+            self._note(
+                f"% group {self._plan.group}: no committed offset for {format_partitions(missing)}:"
+                f" starting {where}"
+            )
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._drop_stop_offsets("revoked", partitions)

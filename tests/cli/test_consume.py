@@ -342,6 +342,25 @@ def test_rebalances_are_reported_on_stderr(servers: str, fill: Fill) -> None:
     assert err_lines[-1] == "% group audit: revoked orders [0, 1, 2]"
 
 
+def test_a_group_without_committed_offsets_says_where_it_starts(servers: str, fill: Fill) -> None:
+    fill("start", b"1\n2\n3\n")
+    where = "% group new: no committed offset for start [0, 1, 2]: starting at "
+    given = ("-b", servers, "-G", "new", "start")
+    done = aiokafkawire("consume", *given, "-e", "-o", "end")
+    assert f"{where}the end; -o beginning starts at the first record" in notes(done)
+    done = aiokafkawire("consume", "-b", servers, "-G", "other", "start", "-e", "-o", "beginning")
+    assert done.stdout.splitlines() == [b"1", b"2", b"3"]
+    assert f"{where.replace('new', 'other')}the first record" in notes(done)
+    # The offsets are committed now.
+    done = aiokafkawire("consume", "-b", servers, "-G", "other", "start", "-e")
+    assert not any("no committed offset" in line for line in notes(done))
+
+
+def notes(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    assert done.returncode == 0
+    return done.stderr.decode().splitlines()
+
+
 @pytest.mark.parametrize("what", ["later", "^later-"])
 def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None:
     with running("consume", "-b", servers, "-G", "waiting", what) as process:
