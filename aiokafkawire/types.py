@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Never, TypeVar
@@ -117,7 +117,15 @@ def require_topic_name(name: str, hint: str = "") -> None:
             f"{name!r:.300} is not a valid topic name: only ASCII letters, digits, '.', '_' and"
             f" '-' are allowed{hint}"
         )
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        raise ValueError(
+            f"{name!r:.30}… is not a valid topic name: it has {len(name):,} characters, of at most"
+            f" {MAX_TOPIC_NAME_LENGTH}{hint}"
+        )
 
+
+MAX_TOPIC_NAME_LENGTH = 249
+"""A file name of at most 255 bytes has to hold it, with the partition."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 """Topic names that brokers of all releases allow, from 0.8 on."""
@@ -141,10 +149,19 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-def no_partition_text(topic: str, partition: int, partitions: int) -> str:
-    """Return the error text for a partition that a topic with `partitions` partitions lacks."""
-    count = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    return f"topic {topic!r} has no partition {partition}: it has {count}"
+def no_partition_text(topic: str, partition: int, partitions: Collection[int]) -> str:
+    """Return the error text for a partition that a topic with these `partitions` lacks."""
+    count = len(partitions)
+    text = "1 partition" if count == 1 else f"{count} partitions"
+    if 0 <= partition < count:
+        # The partition numbers in the metadata may have gaps.
+        numbers = ", ".join(map(str, sorted(partitions)[:MAX_LISTED_PARTITIONS]))
+        text += f" ({numbers}{', …' if count > MAX_LISTED_PARTITIONS else ''})"
+    return f"topic {topic!r} has no partition {partition}: it has {text}"
+
+
+MAX_LISTED_PARTITIONS = 20
+"""Limit of partition numbers in an error text."""
 
 
 def no_timestamp_text(of: object) -> str:

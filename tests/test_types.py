@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from aiokafkawire.types import (
     RecordMetadata,
     TopicPartition,
+    no_partition_text,
     parse_topic_partition,
     parse_topic_partitions,
     partitions_by_topic,
+    require_topic_name,
 )
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -72,3 +76,27 @@ def test_partitions_are_grouped_by_topic_in_their_order():
     first, other, second = TopicPartition("t", 1), TopicPartition("s", 0), TopicPartition("t", 0)
     grouped = partitions_by_topic(iter([first, other, second]))
     assert list(grouped.items()) == [("t", [first, second]), ("s", [other])]
+
+
+def test_a_topic_name_has_at_most_249_characters():
+    require_topic_name("a" * 249)
+    with pytest.raises(ValueError, match=r"it has 250 characters, of at most 249; a hint$"):
+        require_topic_name("a" * 250, "; a hint")
+
+
+@pytest.mark.parametrize(
+    ("number", "partitions", "text"),
+    [
+        (1, [0], "1 partition"),
+        (3, (0, 1, 2), "3 partitions"),
+        (-1, [0, 1], "2 partitions"),
+        (1, [2, 0], "2 partitions (0, 2)"),
+        (0, {1: "one"}, "1 partition (1)"),
+        (5, range(100, 200), f"100 partitions ({', '.join(map(str, range(100, 120)))}, …)"),
+    ],
+)
+def test_a_missing_partition_is_named_with_those_there_are(
+    number: int, partitions: Collection[int], text: str
+):
+    expected = f"topic 't' has no partition {number}: it has {text}"
+    assert no_partition_text("t", number, partitions) == expected

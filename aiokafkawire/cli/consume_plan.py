@@ -78,7 +78,7 @@ class Reader(RebalanceListener):
         known = await self._consumer.partitions_for(topic)
         for partition in self._plan.partitions:
             if partition not in known:
-                raise CommandFailed(no_partition_text(topic, partition, len(known)))
+                raise CommandFailed(no_partition_text(topic, partition, known))
         selected = [TopicPartition(topic, n) for n in self._plan.partitions or known]
         self._consumer.assign(selected)
         # A fetch before the seek would delay the fetch from the start offset.

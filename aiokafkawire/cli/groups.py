@@ -189,7 +189,7 @@ def select_partitions(
     known = session.cluster.metadata.topics[topic].partitions
     for number in partitions:
         if number not in known:
-            raise CommandFailed(no_partition_text(topic, number, len(known)))
+            raise CommandFailed(no_partition_text(topic, number, known))
     return [TopicPartition(topic, number) for number in sorted({*partitions} or known)]
 
 

@@ -172,7 +172,7 @@ class OffsetLister:
         topics = self._cluster.metadata.topics
         return {
             tp: UnknownTopic(
-                no_partition_text(tp.topic, tp.partition, len(topics[tp.topic].partitions)),
+                no_partition_text(tp.topic, tp.partition, topics[tp.topic].partitions),
                 topic=tp.topic,
                 partition=tp.partition,
             )

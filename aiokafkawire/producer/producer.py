@@ -294,7 +294,7 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             )
         if partition is not None and partition not in known.by_partition:
             raise UnknownTopic(
-                no_partition_text(topic, partition, len(known.queues)),
+                no_partition_text(topic, partition, known.by_partition),
                 topic=topic,
                 partition=partition,
             )

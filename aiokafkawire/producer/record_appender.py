@@ -310,7 +310,7 @@ class RecordAppender:
             known = await cluster.wait_update(version, deadline)
             if partition in queues.by_partition:
                 return
-            problem = no_partition_text(topic, partition, len(queues.queues))
+            problem = no_partition_text(topic, partition, queues.by_partition)
             if not known:
                 raise UnknownTopic(
                     f"{problem}; waited for it for max_block_ms",
