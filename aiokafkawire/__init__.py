@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aiokafkawire.consumer import Consumer, RebalanceListener
     from aiokafkawire.errors import (
         AuthenticationFailed,
+        AuthorizationFailed,
         BrokerError,
         BufferFull,
         ClientClosed,
@@ -82,6 +83,7 @@ __all__ = (
     "About",
     "Assignor",
     "AuthenticationFailed",
+    "AuthorizationFailed",
     "Broker",
     "BrokerError",
     "BufferFull",
@@ -145,6 +147,7 @@ _DEFINED_IN = {
     "About": "_about",
     "Assignor": "group",
     "AuthenticationFailed": "errors",
+    "AuthorizationFailed": "errors",
     "Broker": "broker",
     "BrokerError": "errors",
     "BufferFull": "errors",

@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = (
     "AuthenticationFailed",
+    "AuthorizationFailed",
     "BrokerError",
     "BufferFull",
     "ClientClosed",
@@ -345,6 +346,37 @@ class BrokerError(KafkaError):
         super().__init__(reason or name, retriable=retriable, **context)
         self.code = code
         self.name = name
+
+
+class AuthorizationFailed(BrokerError):
+    """The principal may not perform an operation on a topic, group, transactional id or cluster.
+
+    `resource_type` is "topic", "group", "transactional_id", "cluster" or "delegation_token", and
+    `resource_name` its name, None if unknown. `operation` is Kafka's name of the operation that is
+    missing, such as "Read"; None if unknown. A topic that does not exist looks the same to a
+    principal without permissions.
+
+    What to do: add an ACL for the principal, such as with `kafka-acls --add`; the message says for
+    which operation and resource. The client does not retry.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        resource_type: str,
+        operation: str | None = None,
+        **context: Any,
+    ) -> None:
+        super().__init__(reason, **context)
+        self.resource_type = resource_type
+        self.operation = operation
+
+    @property
+    def resource_name(self) -> str | None:
+        """Name of the resource, None for the cluster or if unknown."""
+        name: str | None = getattr(self, self.resource_type, None)
+        return name
 
 
 class UnknownServerError(BrokerError):

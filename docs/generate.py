@@ -127,6 +127,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "MalformedMessage",
         "UnsupportedVersion",
         "BrokerError",
+        "AuthorizationFailed",
         "UnknownServerError",
     ),
     "Records": ("CorruptRecord", "RecordTooLarge"),

@@ -45,6 +45,8 @@ def made(name: str, reason: str, **context: Any) -> errors.KafkaError:
     error_class = getattr(errors, name)
     if issubclass(error_class, errors.BrokerError):
         context |= {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION"}
+        if error_class is errors.AuthorizationFailed:
+            context |= {"resource_type": "topic"}
     elif error_class is errors.DeliveriesFailed:
         context = {"count": 1, "first": None}
     error = error_class(reason, **context)

@@ -40,6 +40,7 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.MalformedFrame, "check that the port in -b is Kafka's"),
     (errors.ProtocolError, "check that the server is a Kafka broker"),
     (errors.AuthenticationFailed, "check the credentials"),
+    (errors.AuthorizationFailed, "ask the cluster's administrator for the permission"),
     (errors.UnknownTopic, "check the name or create the topic"),
     (errors.DeliveryTimedOut, "it is safe to send again; raise -X delivery_timeout_ms if needed"),
     (errors.DeliveryUnknown, "the record may be in the log: check before sending again"),
@@ -64,9 +65,6 @@ ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that subscribe to the topic first",
     ErrorCode.GROUP_ID_NOT_FOUND: "`aiokafkawire groups list` lists the groups",
     ErrorCode.INVALID_GROUP_ID: "check the group's name",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask the cluster's administrator for the permission",
 }
 
 MIN_RELEASE_BY_API: Mapping[str, str] = {

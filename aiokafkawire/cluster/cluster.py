@@ -312,7 +312,9 @@ class Cluster:
                     f"its address is invalid: broker {coordinator.node_id} at {coordinator.host!r}"
                 )
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            error = error_for(code, api="FindCoordinator", broker=broker, attempt=attempt)
+            error = error_for(
+                code, api="FindCoordinator", broker=broker, attempt=attempt, **route.context
+            )
             if reason:
                 error.reason += f" ({reason})"
             await self._backoff_or_raise(attempt, deadline, error)

@@ -58,6 +58,12 @@ class ToCoordinator:
     key: str
     type: CoordinatorType = CoordinatorType.GROUP
 
+    @property
+    def context(self) -> dict[str, str]:
+        """The group or transactional id as attribute of `KafkaError`."""
+        name = "group" if self.type is CoordinatorType.GROUP else "transactional_id"
+        return {name: self.key}
+
 
 Route = ToNode | ToAnyNode | ToController | ToCoordinator
 

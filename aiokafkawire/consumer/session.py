@@ -496,6 +496,8 @@ class ConsumerSession(Session):
                 self.cluster.metadata, subscription.topics, now
             )
             if missing is not None:
+                # The topic may have been created, or permitted, since the last refresh.
+                self.cluster.request_update()
                 raise missing
 
     @property

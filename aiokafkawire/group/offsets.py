@@ -563,7 +563,7 @@ def read_committed_offsets(
             raise ProtocolError(f"the response does not contain group {group_id!r}")
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
-        raise group_error(error_code, "OffsetFetch")
+        raise group_error(error_code, "OffsetFetch", group=group_id)
     with_names: Iterator[tuple[str, Sequence[FetchedPartition]]] = _with_topic_names(topics, ids)
     returned = {
         TopicPartition(name, partition.partition_index): partition

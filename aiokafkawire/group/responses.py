@@ -41,12 +41,14 @@ _GROUP_FAILURE_CODES = frozenset(
 )
 
 
-def group_error(code: int, api: str, broker: str | None = None) -> KafkaError:
+def group_error(
+    code: int, api: str, broker: str | None = None, group: str | None = None
+) -> KafkaError:
     """Return the exception for an error code of a group API."""
-    error = error_for(code, api=api, broker=broker)
+    error = error_for(code, api=api, broker=broker, group=group)
     if code not in _GROUP_FAILURE_CODES:
         return error
-    failed = GroupFailed(error.reason, api=api, broker=broker)
+    failed = GroupFailed(error.reason, api=api, broker=broker, group=group)
     failed.__cause__ = error
     return failed
 

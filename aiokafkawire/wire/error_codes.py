@@ -7,7 +7,7 @@ derives from RetriableException, or InvalidMetadataException.
 from enum import IntEnum
 from typing import Any
 
-from aiokafkawire.errors import BrokerError, UnknownServerError
+from aiokafkawire.errors import AuthorizationFailed, BrokerError, UnknownServerError
 
 __all__ = ("ErrorCode", "error_for", "raise_for")
 
@@ -232,12 +232,6 @@ _HINTS = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
         "the records were written, but to fewer replicas than min.insync.replicas"
     ),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal lacks an ACL on the topic",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal lacks an ACL on the group",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the principal lacks an ACL on the cluster",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "the principal lacks an ACL on the transactional id"
-    ),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         "the member shares no assignor with the group, or the group is of another protocol type"
     ),
@@ -254,12 +248,99 @@ _HINTS = {
 }
 
 
+_RESOURCE_TYPES = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional_id",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "delegation_token",
+}
+"""Resource whose permissions each error code is about; also an attribute of `KafkaError`."""
+
+_OPERATIONS = {
+    "topic": {
+        "Produce": "Write",
+        "AddPartitionsToTxn": "Write",
+        "Fetch": "Read",
+        "OffsetCommit": "Read",
+        "TxnOffsetCommit": "Read",
+        "OffsetDelete": "Read",
+        "DescribeProducers": "Read",
+        "ListOffsets": "Describe",
+        "Metadata": "Describe",
+        "OffsetFetch": "Describe",
+        "OffsetForLeaderEpoch": "Describe",
+        "CreateTopics": "Create",
+        "CreatePartitions": "Alter",
+        "DeleteTopics": "Delete",
+        "DescribeConfigs": "DescribeConfigs",
+    },
+    "group": {
+        "JoinGroup": "Read",
+        "SyncGroup": "Read",
+        "Heartbeat": "Read",
+        "LeaveGroup": "Read",
+        "OffsetCommit": "Read",
+        "TxnOffsetCommit": "Read",
+        "AddOffsetsToTxn": "Read",
+        "FindCoordinator": "Describe",
+        "OffsetFetch": "Describe",
+        "DescribeGroups": "Describe",
+        "DeleteGroups": "Delete",
+        "OffsetDelete": "Delete",
+    },
+    "transactional_id": {
+        "Produce": "Write",
+        "InitProducerId": "Write",
+        "AddPartitionsToTxn": "Write",
+        "AddOffsetsToTxn": "Write",
+        "TxnOffsetCommit": "Write",
+        "EndTxn": "Write",
+        "FindCoordinator": "Describe",
+        "DescribeTransactions": "Describe",
+    },
+    "cluster": {
+        "Produce": "IdempotentWrite",
+        "InitProducerId": "IdempotentWrite",
+        "CreateTopics": "Create",
+        "DescribeConfigs": "DescribeConfigs",
+        "OffsetForLeaderEpoch": "ClusterAction",
+    },
+}
+"""Operation that each API needs, by resource."""
+
+_INCLUDED_IN = {"topic": "Read or Write", "group": "Read", "transactional_id": "Write"}
+"""Operations of clients that include Describe."""
+
+
+def _authorization_failed(code: ErrorCode, context: dict[str, Any]) -> AuthorizationFailed:
+    resource_type = _RESOURCE_TYPES[code]
+    operation = _OPERATIONS.get(resource_type, {}).get(context.get("api") or "")
+    if operation == "IdempotentWrite":
+        missing = "Write on any topic (before Kafka 2.8: IdempotentWrite on the cluster)"
+    else:
+        # The context, which may become known later, has the name.
+        missing = f"{operation or 'an ACL'} on the {resource_type.replace('_', ' ')}"
+        if operation == "Describe" and resource_type in _INCLUDED_IN:
+            missing += f" ({_INCLUDED_IN[resource_type]} includes it)"
+    return AuthorizationFailed(
+        f"{code.name}: the principal lacks {missing}",
+        code=code,
+        name=code.name,
+        resource_type=resource_type,
+        operation=operation,
+        **context,
+    )
+
+
 def error_for(code: int, **context: Any) -> BrokerError:
     """Return the exception for an error code.
 
     Args:
         code: Error code other than 0. An unknown code returns `UnknownServerError` with that code.
-        **context: Attributes of `KafkaError`: broker, api, topic, partition, offset, attempt.
+            A missing permission returns `AuthorizationFailed`.
+        **context: Attributes of `KafkaError`: broker, api, transactional_id, group, topic,
+            partition, offset, attempt.
     """
     try:
         known = ErrorCode(code)
@@ -277,6 +358,8 @@ def error_for(code: int, **context: Any) -> BrokerError:
             name=known.name,
             **context,
         )
+    if known in _RESOURCE_TYPES:
+        return _authorization_failed(known, context)
     hint = _HINTS.get(known)
     return BrokerError(
         f"{known.name}: {hint}" if hint else known.name,
