@@ -30,12 +30,12 @@ from aiokafkawire.config import (
     parse_bootstrap_servers,
     unknown_option_hint,
 )
-from aiokafkawire.errors import InvalidOption
-from aiokafkawire.security.java_properties import (
+from aiokafkawire.config.java_properties import (
     SAME_VALUES,
     convert_security_properties,
     is_security_property,
 )
+from aiokafkawire.errors import InvalidOption
 
 __all__ = (
     "CONFIG_VARIABLE",

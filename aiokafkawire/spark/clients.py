@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from aiokafkawire import blocking
-from aiokafkawire.config import ClientConfig
+from aiokafkawire.config import ClientConfig, Secret
 
 from .option_names import reword_errors
 
@@ -38,7 +38,7 @@ class _Client(Protocol):
 
 _ClientT = TypeVar("_ClientT", bound=_Client)
 
-_Key = tuple[type[Any], tuple[tuple[str, str], ...]]
+_Key = tuple[type[Any], frozenset[tuple[str, Secret | str]]]
 
 _lock = threading.Lock()
 _idle: OrderedDict[_Key, Any] = OrderedDict()
@@ -52,7 +52,7 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
     The client returns to the cache afterwards. If its use raised, it is stopped instead, because
     its state is unknown.
     """
-    key = (make, tuple(sorted((name, repr(value)) for name, value in options.items())))
+    key = (make, frozenset((name, _identity(value)) for name, value in options.items()))
     client = _take_idle(key)  # type: ignore[arg-type]
     if client is None:
         client = make(**options)
@@ -69,6 +69,11 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
             blocking.call(client.stop)
         raise
     _return_to_cache(key, client)  # type: ignore[arg-type]
+
+
+def _identity(value: Any) -> Secret | str:
+    """Return what distinguishes a value; all secrets have the same `repr`."""
+    return value if isinstance(value, Secret) else repr(value)
 
 
 def start_client(client: _Client) -> None:

@@ -30,7 +30,24 @@ RENAMED_OPTIONS = {
 }
 """Kafka's names whose argument is not the same name with underscores."""
 
-OBJECT_OPTIONS = frozenset({"partitioner", "partition_assignment_strategy"})
+SECURITY_NAMES = {
+    "ssl_cadata": "ssl.truststore.certificates",
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": "ssl.keystore.location",
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+}
+"""Kafka's names of arguments of TLS; `security_options` reads them, beside others."""
+
+OBJECT_OPTIONS = frozenset(
+    {
+        "partitioner",
+        "partition_assignment_strategy",
+        "sasl_oauth_token_provider",
+        "ssl_context",
+    }
+)
 """Options whose values are Python objects, which an option of Spark cannot hold."""
 
 _AUTO_CREATE_TOPICS = "allow_auto_create_topics"
@@ -49,7 +66,7 @@ _ARGUMENT = re.compile(
     rf"|\b(?:{'|'.join(sorted(name for name in _ARGUMENTS if '_' in name))})\b"
 )
 
-_KAFKA_NAMES = {argument: name for name, argument in RENAMED_OPTIONS.items()}
+_KAFKA_NAMES = SECURITY_NAMES | {argument: name for name, argument in RENAMED_OPTIONS.items()}
 
 
 def argument_name(name: str) -> str:

@@ -14,6 +14,7 @@ from aiokafkawire.config import (
     list_options,
     make_config,
 )
+from aiokafkawire.config.java_properties import is_security_property
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 
@@ -36,6 +37,7 @@ from .option_names import (
     argument_name,
     reword_errors,
 )
+from .security_options import seal_secrets, security_options
 
 __all__ = (
     "AssignStrategy",
@@ -111,9 +113,6 @@ IGNORED_OPTIONS = frozenset(
     }
 )
 """Settings of the Java clients that do not change rows and that this client does not have."""
-
-SECURITY_OPTIONS = ("security.protocol", "sasl.", "ssl.")
-"""Names, or their beginnings, of settings that require more than plaintext."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """Default transaction timeout of the exactly-once sink, in milliseconds.
@@ -385,19 +384,14 @@ class _OptionReader:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
         kinds = _option_kinds()
         own = {option.name for option in list_options(config_class)}
-        options: dict[str, Any] = {}
+        options = security_options(self.kafka)
         for name, value in self.kafka.items():
             if name in UNSUPPORTED_OPTIONS:
                 raise InvalidOption(
                     f"the option {KAFKA_PREFIX}{name} is not supported: {UNSUPPORTED_OPTIONS[name]}"
                 )
-            if name in IGNORED_OPTIONS or _is_plaintext(name, value):
+            if name in IGNORED_OPTIONS or is_security_property(name):
                 continue
-            if name.startswith(SECURITY_OPTIONS):
-                raise InvalidOption(
-                    f"the option {KAFKA_PREFIX}{name} is not supported: connections are plaintext,"
-                    " without TLS and SASL"
-                )
             argument = argument_name(name)
             if argument not in kinds or argument in OBJECT_OPTIONS:
                 known = [KAFKA_PREFIX + kind.replace("_", ".") for kind in kinds]
@@ -410,7 +404,7 @@ class _OptionReader:
                 options[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
         with reword_errors():
             make_config(config_class, options)
-        return options
+        return seal_secrets(options)
 
 
 def _option_kinds() -> dict[str, str]:
@@ -460,10 +454,6 @@ def _pattern(text: str) -> str:
             f"subscribePattern is not a valid regular expression: {error} in {text!r}"
         ) from None
     return text
-
-
-def _is_plaintext(name: str, value: str) -> bool:
-    return name == "security.protocol" and value.strip().upper() == "PLAINTEXT"
 
 
 def _applies_to_codec(name: str, kafka: Mapping[str, str]) -> bool:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pickle
+import traceback
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
+from aiokafkawire.config import Secret
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.spark.offsets import (
     EARLIEST,
@@ -140,8 +144,29 @@ def test_where_reading_begins(given, expected):
         (False, {"subscirbe": "t"}, "'subscirbe'.*subscribe"),
         (False, {"kafka.fetch.min.byte": "1"}, r"kafka\.fetch\.min\.byte is not"),
         (False, {"kafka.partitioner": "x"}, r"kafka\.partitioner is not"),
-        (False, {"kafka.security.protocol": "SSL"}, r"kafka\.security\.protocol.*plaintext"),
-        (False, {"kafka.sasl.mechanism": "PLAIN"}, r"kafka\.sasl\.mechanism.*plaintext"),
+        (False, {"kafka.security.protocol": "TLS"}, r"^kafka\.security\.protocol must be one of"),
+        (
+            False,
+            {"kafka.sasl.mechanism": "PLAIN"},
+            r"^kafka\.sasl\.mechanism needs kafka\.security\.protocol 'SASL_SSL'",
+        ),
+        (
+            False,
+            {"kafka.ssl.truststore.location": "/etc/ssl.d/a.jks"},
+            r"^kafka\.ssl\.truststore\.location is a JKS file, .* -srckeystore /etc/ssl.d/a.jks .*"
+            r"; then set kafka\.ssl\.truststore\.type=PEM and kafka\.ssl\.truststore\.location=",
+        ),
+        (
+            False,
+            {"kafka.ssl.key.location": "a.key", "kafka.security.protocol": "SSL"},
+            r"^kafka\.ssl\.key\.location needs kafka\.ssl\.keystore\.location",
+        ),
+        (
+            False,
+            {"kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+            r"^kafka\.sasl\.jaas\.config has the class 'IAMLoginModule': .*docs/security\.md$",
+        ),
+        (False, {"kafka.ssl.context": "x"}, r"kafka\.ssl\.context is not one"),
         (False, {"bootstrap.servers": "b:1"}, r"did you mean 'kafka\.bootstrap\.servers'"),
         (False, {"batch.size": "1"}, r"did you mean 'kafka\.batch\.size'"),
         (False, {"startingOffsets": "beginning"}, "must be earliest, latest or JSON"),
@@ -179,7 +204,60 @@ def test_settings_of_the_client_are_its_arguments():
         "isolation_level": "read_committed",
         "fetch_max_wait_ms": 100,
         "check_crcs": False,
+        "security_protocol": "PLAINTEXT",
     }
+
+
+SECRET = "only-the-tests-know-this-secret"
+
+SECURITY = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.ssl.truststore.location": "/etc/kafka/ca",
+    "kafka.ssl.keystore.location": "client.pem",
+    "kafka.ssl.key.password": SECRET,
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    f' username="alice" password="{SECRET}";',
+}
+
+
+@pytest.mark.parametrize("parse", [ReadOptions.parse, WriteOptions.parse])
+def test_settings_of_tls_and_sasl(parse):
+    given = SERVERS | SECURITY
+    if parse == ReadOptions.parse:
+        found = parse(given | {"subscribe": "t"}, streaming=True)
+    else:
+        found = parse(given | {"topic": "t"})
+    assert dict(found.client) == {
+        "bootstrap_servers": "localhost:9092",
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": "/etc/kafka/ca",
+        "ssl_certfile": "client.pem",
+        "ssl_password": Secret(SECRET),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "alice",
+        "sasl_password": Secret(SECRET),
+    }
+    assert SECRET not in f"{found} {found!r} {found.client!r}"
+    # Spark takes the options to the tasks.
+    there = pickle.loads(cloudpickle.dumps(found))
+    assert there == found
+    assert there.client["sasl_password"].reveal() == SECRET
+    assert SECRET not in f"{there} {there!r} {there.client!r}"
+
+
+def test_an_error_about_tls_and_sasl_shows_no_secret():
+    for change in (
+        {"kafka.sasl.jaas.config": f'org.x.PlainLoginModule required password="{SECRET}";'},
+        {"kafka.sasl.jaas.config": SECRET},
+        {"kafka.security.protocol": "SSL"},
+        {"kafka.ssl.keystore.type": "JKS"},
+        {"kafka.sasl.passwort": SECRET},
+    ):
+        with pytest.raises(InvalidOption) as refused:
+            read(**SECURITY | change)
+        assert SECRET not in "".join(traceback.format_exception(refused.value))
 
 
 def test_settings_of_the_producer():

@@ -22,6 +22,8 @@ TIMEOUT_S = 240
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
@@ -57,7 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").appName("tests")
     place = tmp_path_factory.mktemp("spark")
-    for name, value in (CONFIGURATION | {"spark.sql.warehouse.dir": str(place)}).items():
+    events = tmp_path_factory.mktemp("events")
+    places = {"spark.sql.warehouse.dir": str(place), "spark.eventLog.dir": f"file:{events}"}
+    for name, value in (CONFIGURATION | places).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.config.jaas import parse_jaas
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.security.jaas import parse_jaas
 
 SECRET = "only-the-tests-know-this-secret"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

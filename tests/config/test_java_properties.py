@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from aiokafkawire.config import ClientConfig, make_config
-from aiokafkawire.errors import InvalidOption
-from aiokafkawire.security.java_properties import (
+from aiokafkawire.config.java_properties import (
     convert_security_properties,
     is_security_property,
 )
+from aiokafkawire.errors import InvalidOption
 
 SECRET = "only-the-tests-know-this-secret"
 

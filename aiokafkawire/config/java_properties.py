@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from aiokafkawire.config.jaas import LoginModule, parse_jaas
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.security.jaas import LoginModule, parse_jaas
 
 __all__ = ("SAME_VALUES", "convert_security_properties", "is_security_property")
 
