@@ -11,6 +11,7 @@ from typing import Any
 
 import aiokafka.abc
 
+from aiokafkawire.security import OAuthBearerToken, Secret
 from tests.brokers.security.pki import Certificate
 
 with warnings.catch_warnings():
@@ -44,6 +45,28 @@ class Access:
         if self.certificate is not None:
             context.load_cert_chain(self.certificate.chain, self.certificate.key)
         return context
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of this package's clients."""
+        options: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.authority is not None:
+            options["ssl_cafile"] = str(self.authority)
+        if self.certificate is not None:
+            options["ssl_certfile"] = str(self.certificate.chain)
+            options["ssl_keyfile"] = str(self.certificate.key)
+        if self.mechanism is not None:
+            options["sasl_mechanism"] = self.mechanism
+        if self.username is not None:
+            options |= {"sasl_username": self.username, "sasl_password": self.password}
+        if self.token is not None:
+            issue = self.token
+
+            async def provide() -> OAuthBearerToken:
+                token, expires_at_ms = issue()
+                return OAuthBearerToken(Secret(token), expires_at_ms)
+
+            options["sasl_oauth_token_provider"] = provide
+        return options
 
     def for_confluent(self) -> dict[str, Any]:
         config: dict[str, Any] = {"security.protocol": self.protocol}
