@@ -8,10 +8,12 @@ from aiokafkawire.broker.authentication import (
     CertificateAuthority,
     TokenValidator,
     ValidatedToken,
+    make_unsecured_token,
 )
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
+from aiokafkawire.security import TokenRefused
 from aiokafkawire.wire import ApiKey, ErrorCode
 
 __all__ = (
@@ -32,6 +34,8 @@ __all__ = (
     "ErrorCode",
     "Fault",
     "SeenRequest",
+    "TokenRefused",
     "TokenValidator",
     "ValidatedToken",
+    "make_unsecured_token",
 )

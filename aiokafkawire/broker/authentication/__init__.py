@@ -17,7 +17,11 @@ from aiokafkawire.broker.authentication.listeners import (
     resolve_listeners,
 )
 from aiokafkawire.broker.authentication.principals import certificate_principal, user_principal
-from aiokafkawire.broker.authentication.tokens import TokenValidator, ValidatedToken
+from aiokafkawire.broker.authentication.tokens import (
+    TokenValidator,
+    ValidatedToken,
+    make_unsecured_token,
+)
 
 __all__ = (
     "MAX_TOKEN_BYTES",
@@ -35,6 +39,7 @@ __all__ = (
     "TokenValidator",
     "ValidatedToken",
     "certificate_principal",
+    "make_unsecured_token",
     "resolve_listeners",
     "user_principal",
 )

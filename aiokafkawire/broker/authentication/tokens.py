@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.security import Secret, TokenRefused
 
-__all__ = ("TokenValidator", "ValidatedToken", "validate_unsecured_token")
+__all__ = (
+    "TokenValidator",
+    "ValidatedToken",
+    "make_unsecured_token",
+    "validate_unsecured_token",
+)
 
 MAX_TIME_S = 1e12
 """Far in the future; more is not a time in seconds."""
@@ -37,6 +43,18 @@ TokenValidator = Callable[[Secret, Mapping[str, str]], "ValidatedToken | str"]
 """Returns the user of a token, given with its extensions; or raises `TokenRefused`."""
 
 
+def make_unsecured_token(user: str, lifetime_s: float = 3600.0) -> str:
+    """Return a JWT without signature, which a broker without `token_validator` accepts.
+
+    Args:
+        user: Name of the user, the claim `sub`.
+        lifetime_s: Seconds from now to the expiry; negative for a token that has expired.
+    """
+    now_s = time.time()
+    claims = {"sub": user, "iat": min(now_s, now_s + lifetime_s), "exp": now_s + lifetime_s}
+    return f"{_encode({'alg': 'none'})}.{_encode(claims)}."
+
+
 def validate_unsecured_token(token: str, now_ms: int) -> ValidatedToken:
     """Validate a JWT without signature, as Kafka's default validator does.
 
@@ -58,6 +76,10 @@ def validate_unsecured_token(token: str, now_ms: int) -> ValidatedToken:
     if not issued_at_ms <= now_ms < expires_at_ms:
         raise TokenRefused
     return ValidatedToken(subject, expires_at_ms)
+
+
+def _encode(part: Mapping[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
 
 def _decode(part: str) -> dict[str, Any]:
