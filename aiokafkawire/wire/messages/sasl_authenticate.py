@@ -10,6 +10,10 @@ __all__ = ("SaslAuthenticateRequest", "SaslAuthenticateResponse")
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     auth_bytes: bytes
 
+    def __repr__(self) -> str:
+        # The token has a password, or the proof of one.
+        return f"{type(self).__name__}(auth_bytes=***)"
+
 
 @response(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse(Response):
@@ -17,3 +21,10 @@ class SaslAuthenticateResponse(Response):
     error_message: str | None
     auth_bytes: bytes
     session_lifetime_ms: int64 = field(versions="1+", default=0, ignorable=True)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(error_code={self.error_code},"
+            f" error_message={self.error_message!r}, auth_bytes=***,"
+            f" session_lifetime_ms={self.session_lifetime_ms})"
+        )

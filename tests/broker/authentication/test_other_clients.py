@@ -82,9 +82,7 @@ def pem(broker: KafkaBroker) -> str:
 # --- confluent-kafka ---
 
 
-def librdkafka_options(
-    broker: KafkaBroker, protocol: str, mechanism: str | None
-) -> dict[str, Any]:
+def librdkafka_options(broker: KafkaBroker, protocol: str, mechanism: str | None) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap.servers": broker.listeners[protocol],  # type: ignore[index]
         "security.protocol": protocol,
