@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from math import isnan
+from numbers import Real
 from typing import Any, NamedTuple, Never, TypeVar
 
 __all__ = (
@@ -29,6 +31,7 @@ __all__ = (
     "parse_topic_partition",
     "parse_topic_partitions",
     "partitions_by_topic",
+    "require_timeout",
     "require_topic_name",
 )
 
@@ -147,6 +150,14 @@ class TimestampType(IntEnum):
     NONE = -1
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
+
+
+def require_timeout(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError`, with the argument's name, unless it is a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {value!r:.80}")
+    if isnan(value):
+        raise ValueError(f"{name} must be a number, not nan")
 
 
 def no_partition_text(topic: str, partition: int, partitions: Collection[int]) -> str:

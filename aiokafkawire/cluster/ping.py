@@ -31,7 +31,7 @@ from aiokafkawire.runtime import (
     TaskHandle,
     copy_error,
 )
-from aiokafkawire.types import NodeId, PingResult
+from aiokafkawire.types import NodeId, PingResult, require_timeout
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.offset_fetch import (
@@ -142,7 +142,8 @@ class Pinger:
             topic: Require all leaders of this topic.
             group: Require the coordinator of this group.
         """
-        if not timeout_ms >= 0:  # also false for NaN
+        require_timeout("timeout_ms", timeout_ms)
+        if timeout_ms < 0:
             raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
         ping = _Ping(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:

@@ -37,6 +37,7 @@ from aiokafkawire.types import (
     TopicPartition,
     parse_topic_partition,
     parse_topic_partitions,
+    require_timeout,
 )
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -316,7 +317,10 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
 
         Raises:
             KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
+            TypeError: `timeout_ms` is not a number.
         """
+        if timeout_ms is not None:
+            require_timeout("timeout_ms", timeout_ms)
         session = self._running
         if partitions:
             limit = NEVER if timeout_ms is None else self._deadline(session, timeout_ms)
@@ -352,12 +356,16 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
 
         Raises:
             KafkaError: Records cannot be read, and waiting does not help; see `Consumer`.
+            TypeError: `timeout_ms` or `max_records` is not a number.
             ValueError: `max_records` is less than 1.
         """
-        session = self._running
+        require_timeout("timeout_ms", timeout_ms)
         limit = self.config.max_poll_records if max_records is None else max_records
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"max_records must be a whole number or None, not {limit!r:.80}")
         if limit < 1:
             raise ValueError(f"max_records must be at least 1, not {limit}")
+        session = self._running
         only = validate_partitions(partitions) or None
         return await self._get_records(session, only, limit, self._deadline(session, timeout_ms))
 
@@ -741,7 +749,8 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
             UnknownTopic: The topic does not exist.
             BrokerError: A partition has no leader, or no broker coordinates the group.
             ClientClosed: The consumer is not running.
-            ValueError: `timeout_ms` is negative or not a number.
+            TypeError: `timeout_ms` is not a number.
+            ValueError: `timeout_ms` is negative or NaN.
         """
         return await self._running.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 

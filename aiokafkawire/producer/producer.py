@@ -45,6 +45,7 @@ from aiokafkawire.types import (
     PingResult,
     RecordMetadata,
     no_partition_text,
+    require_timeout,
     require_topic_name,
 )
 
@@ -541,7 +542,10 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             DeliveriesFailed: Records failed since the last report, and no task awaited them.
             RequestTimedOut: `timeout_s` is over.
             TransactionFailed: A record of the open transaction failed.
+            TypeError: `timeout_s` is not a number.
         """
+        if timeout_s is not None:
+            require_timeout("timeout_s", timeout_s)
         session = self._running()
         deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
         await session.appender.yield_budget.checkpoint()
@@ -575,7 +579,8 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             UnknownTopic: The topic does not exist.
             BrokerError: A partition has no leader, or the group has no coordinator.
             ClientClosed: The producer is not running.
-            ValueError: `timeout_ms` is negative or not a number.
+            TypeError: `timeout_ms` is not a number.
+            ValueError: `timeout_ms` is negative or NaN.
             KafkaError: Another error, if the producer failed permanently, for example with
                 `ProducerFenced`.
         """

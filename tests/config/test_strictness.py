@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -182,3 +182,34 @@ def test_the_error_of_an_invalid_topic_argument_explains_it(topic: Any, expected
 def test_an_unknown_release_is_rejected(client: str, release: str) -> None:
     with pytest.raises(InvalidOption, match="api_version"):
         CLIENTS[client][0]({"api_version": release})
+
+
+NUMBERS: dict[str, Callable[[Consumer, Producer, Any], Awaitable[object]]] = {
+    "getone timeout_ms": lambda consumer, _, value: consumer.getone(timeout_ms=value),
+    "getmany timeout_ms": lambda consumer, _, value: consumer.getmany(timeout_ms=value),
+    "getmany max_records": lambda consumer, _, value: consumer.getmany(max_records=value),
+    "Consumer.ping timeout_ms": lambda consumer, _, value: consumer.ping(value),
+    "Producer.ping timeout_ms": lambda _, producer, value: producer.ping(value),
+    "flush timeout_s": lambda _, producer, value: producer.flush(value),
+    "send partition": lambda _, producer, value: producer.send("t", partition=value),
+    "send timestamp_ms": lambda _, producer, value: producer.send("t", timestamp_ms=value),
+}
+
+
+@pytest.mark.parametrize("argument", NUMBERS)
+async def test_a_numeric_argument_of_a_wrong_type_is_named(argument: str) -> None:
+    call, name = NUMBERS[argument], argument.split()[1]
+    kind = "a number" if name.startswith("timeout") else "a whole number or None"
+    async with Broker() as broker:
+        await broker.create_topic("t")
+        servers = broker.bootstrap_servers
+        async with (
+            Consumer("t", bootstrap_servers=servers) as reader,
+            Producer(bootstrap_servers=servers) as writer,
+        ):
+            for wrong in ("5", b"5", True, [1]):
+                with pytest.raises(TypeError) as caught:
+                    await call(reader, writer, wrong)
+                assert str(caught.value) == f"{name} must be {kind}, not {wrong!r}"
+            with pytest.raises((TypeError, ValueError), match=f"^{name} must be {kind}, not nan"):
+                await call(reader, writer, float("nan"))

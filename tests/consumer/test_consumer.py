@@ -563,7 +563,9 @@ async def test_a_missing_topic_raises_after_the_timeout() -> None:
                     await reader.getone()
 
 
-async def test_an_invalid_topic_raises_at_once() -> None:
+async def test_an_invalid_topic_raises_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A name that the client accepts and the broker refuses.
+    monkeypatch.setattr("aiokafkawire.types.MAX_TOPIC_NAME_LENGTH", 250)
     async with Broker() as broker, consumer(broker, "x" * 250, group_id="g") as reader:
         with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_TOPIC"):
             await reader.getone()
