@@ -144,6 +144,8 @@ class Channel:
             client.
         on_closed: Called once with the channel and the error that closed it.
         closed_by_client: True if the client closed the channel on purpose.
+        first_correlation_id: Correlation id of the first request after the set-up; -1 if a broker
+            that does not answer it cannot be one that requires authentication.
         tls_error: Error of TLS that closed the channel, such as a refused client certificate.
     """
 
@@ -161,6 +163,7 @@ class Channel:
         self.name = name
         self.api_versions = NO_VERSIONS
         self.closed_by_client = False
+        self.first_correlation_id = -1
         self.tls_error: ssl.SSLError | None = None
         self.is_usable = True
         self.throttled_until = -NEVER
@@ -201,6 +204,11 @@ class Channel:
     def has_unconfirmed_request(self) -> bool:
         """True if a request without a response was written: only a disconnect reports its error."""
         return self._in_flight.last_one_way is not None
+
+    @property
+    def next_correlation_id(self) -> int:
+        """Correlation id of the next request."""
+        return self._in_flight.next_correlation_id
 
     @property
     def in_flight_count(self) -> int:
@@ -631,8 +639,9 @@ class Channel:
         reason = (
             "the broker closed the connection" if error is None else f"connection lost: {error}"
         )
+        sent = self._in_flight.sent_requests()
         largest = max(
-            (request.payload for request in self._in_flight.sent_requests()),
+            (request.payload for request in sent),
             key=lambda pending: pending.size_bytes,
             default=None,
         )
@@ -640,6 +649,11 @@ class Channel:
             reason += (
                 f" after a request of {largest.size_bytes} bytes; a broker disconnects if a request"
                 " exceeds its socket.request.max.bytes"
+            )
+        elif sent and sent[0].correlation_id == self.first_correlation_id:
+            reason += (
+                " without an answer to the first request: the listener may require SASL"
+                " (security_protocol)"
             )
         elif self._frame_reader.has_partial_frame:
             reason += " in the middle of a response"

@@ -25,16 +25,19 @@ from aiokafkawire.connection.negotiation import (
 )
 from aiokafkawire.connection.node_api_versions import NodeApiVersions, parse_api_version
 from aiokafkawire.errors import (
+    AuthenticationFailed,
     ClientClosed,
     ConnectionFailed,
     ConnectionLost,
     KafkaError,
     ProtocolError,
     RequestTimedOut,
+    TlsError,
 )
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 from aiokafkawire.security import tls_error
+from aiokafkawire.wire.frame import LISTENER_SPEAKS_TLS
 
 __all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport")
 
@@ -82,7 +85,7 @@ class Connector:
         self._supervisor = supervisor
         self._handshake = handshake
         self._metrics = metrics or ConnectionMetrics()
-        self._uses_tls = config.uses_tls
+        self._uses_tls, self._uses_sasl = config.uses_tls, config.uses_sasl
         self._security_protocol = config.security_protocol
         self._override = parse_api_version(config.api_version)
         self._limits = ChannelLimits(
@@ -118,6 +121,8 @@ class Connector:
                         min(API_VERSIONS_TIMEOUT_S * attempt, timeout_s / 4)
                     )
                 await self._authenticate(channel)
+                if channel.api_versions.release is None and not self._uses_sasl:
+                    channel.first_correlation_id = channel.next_correlation_id
                 ready = channel
         except KafkaError as error:
             error.broker, error.attempt = self.name, attempt
@@ -191,6 +196,8 @@ class Connector:
                 raise tls_error(channel.tls_error, self.address.host) from error
             return ConnectionClosed(error.reason)
         except ProtocolError as error:
+            if LISTENER_SPEAKS_TLS in error.reason:
+                raise TlsError(LISTENER_SPEAKS_TLS) from error
             raise ConnectionFailed(
                 f"the server does not speak the Kafka protocol: {error.reason}",
                 api=error.api,
@@ -248,8 +255,12 @@ class Connector:
                 assert mechanism is not None
                 # The broker rejects other requests between those of an authentication.
                 channel.hold_requests()
-                reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
+                reauthenticate_at = await self._handshake.authenticate(
+                    channel, mechanism, renew=True
+                )
             except KafkaError as error:
+                if not (channel.is_usable or isinstance(error, AuthenticationFailed)):
+                    return
                 logger.info(
                     "%s: re-authentication with broker %s failed: %s; closing the connection",
                     self._supervisor.name,

@@ -67,12 +67,15 @@ class Handshake:
         """
         return None
 
-    async def authenticate(self, channel: Channel, mechanism: ClientMechanism) -> float:
+    async def authenticate(
+        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
+    ) -> float:
         """Authenticate the client (SASL), on a new connection or again on an open one.
 
         Args:
             channel: Connection whose `api_versions` are known.
             mechanism: A result of `new_mechanism`.
+            renew: Whether the connection is authenticated already.
 
         Returns:
             When to authenticate again; `NEVER` if the session does not end.
@@ -81,7 +84,7 @@ class Handshake:
             AuthenticationFailed: The broker refused the credentials.
             ConnectionFailed: The connection was lost.
         """
-        del channel, mechanism
+        del channel, mechanism, renew
         return NEVER
 
 
@@ -128,10 +131,12 @@ class SecureHandshake(Handshake):
     async def new_mechanism(self) -> ClientMechanism | None:
         return None if self._mechanisms is None else await self._mechanisms.new()
 
-    async def authenticate(self, channel: Channel, mechanism: ClientMechanism) -> float:
+    async def authenticate(
+        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
+    ) -> float:
         try:
             if ApiKey.SASL_AUTHENTICATE in channel.api_versions.ranges:
-                return await self._authenticate(channel, mechanism)
+                return await self._authenticate(channel, mechanism, renew=renew)
             return await self._authenticate_without_requests(channel, mechanism)
         except AuthenticationFailed:
             if self._mechanisms is not None:
@@ -140,8 +145,10 @@ class SecureHandshake(Handshake):
         except ConnectionLost as error:
             raise ConnectionFailed(f"authentication was interrupted: {error.reason}") from error
 
-    async def _authenticate(self, channel: Channel, mechanism: ClientMechanism) -> float:
-        await self._choose_mechanism(channel, mechanism, 1)
+    async def _authenticate(
+        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool
+    ) -> float:
+        await self._choose_mechanism(channel, mechanism, 1, renew=renew)
         version = channel.api_versions.latest_usable_version(ApiKey.SASL_AUTHENTICATE)
         token: bytes | None = mechanism.first()
         sent_at, lifetime_ms = 0.0, 0
@@ -178,7 +185,7 @@ class SecureHandshake(Handshake):
         return NEVER
 
     async def _choose_mechanism(
-        self, channel: Channel, mechanism: ClientMechanism, version: int
+        self, channel: Channel, mechanism: ClientMechanism, version: int, *, renew: bool = False
     ) -> None:
         try:
             version = channel.api_versions.latest_usable_version(ApiKey.SASL_HANDSHAKE, version)
@@ -194,7 +201,7 @@ class SecureHandshake(Handshake):
                 f"the broker does not enable sasl_mechanism {mechanism.name!r}; it enables"
                 f" {', '.join(map(repr, response.mechanisms)) or 'none'}"
             )
-        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE and not renew:
             without = "SSL" if self._tls is not None else "PLAINTEXT"
             raise AuthenticationFailed(
                 f"the listener does not use SASL: set security_protocol to {without!r}, or connect"

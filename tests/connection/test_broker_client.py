@@ -15,7 +15,9 @@ from aiokafkawire.errors import (
     ConnectionFailed,
     ConnectionLost,
     InvalidOption,
+    KafkaError,
     RequestTimedOut,
+    TlsError,
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, TaskHandle, Transport
@@ -503,10 +505,14 @@ async def tls(connection: ServerConnection) -> None:
     await connection.transport.send([bytes.fromhex("15030300020228")])
 
 
-@pytest.mark.parametrize(("handler", "words"), [(http, "HTTP"), (tls, "TLS")])
-async def test_a_server_with_another_protocol_is_reported(handler: Any, words: str):
+@pytest.mark.parametrize(
+    ("handler", "kind", "words"), [(http, ConnectionFailed, "HTTP"), (tls, TlsError, "TLS")]
+)
+async def test_a_server_with_another_protocol_is_reported(
+    handler: Any, kind: type[KafkaError], words: str
+):
     async with serve(handler) as server, client_of(server.address, **QUICK) as client:
-        with pytest.raises(ConnectionFailed, match=words) as caught:
+        with pytest.raises(kind, match=words) as caught:
             await client.request(HEARTBEAT, deadline=soon())
         assert not caught.value.retriable
         assert caught.value.broker == str(server.address)
@@ -621,6 +627,7 @@ async def test_a_disconnect_and_the_reconnect_are_logged_once_with_the_client(
             client_of(server.address, client_id="billing", **QUICK) as client,
         ):
             for _ in range(3):
+                await client.request(HEARTBEAT, deadline=soon())
                 await outcome_of(client.request(COMMIT, deadline=soon()))
             await client.request(HEARTBEAT, deadline=soon())
     lost, back = caplog.records

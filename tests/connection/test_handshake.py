@@ -26,6 +26,7 @@ from aiokafkawire.connection import (
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ConnectionFailed,
+    ConnectionLost,
     InvalidOption,
     KafkaError,
     TlsError,
@@ -535,8 +536,8 @@ async def test_a_plaintext_client_learns_that_the_listener_speaks_tls():
 
     async with serve(alert) as server:
         error = await refusal(server.address, **QUICK)
-    assert isinstance(error, ConnectionFailed)
-    assert "the listener speaks TLS: set security_protocol to 'SSL' or 'SASL_SSL'" in error.reason
+    assert isinstance(error, TlsError)
+    assert error.reason == "the listener speaks TLS: set security_protocol to 'SSL' or 'SASL_SSL'"
     assert not error.retriable
 
 
@@ -618,3 +619,13 @@ async def test_plaintext_does_nothing():
         handshake = make_handshake(make_config(), runtime, supervisor)
     assert handshake is PLAINTEXT
     assert await handshake.new_mechanism() is None
+
+
+async def test_a_listener_that_may_require_sasl_is_named():
+    async with serve(SaslBroker()) as server:
+        error = await refusal(server.address, **QUICK)
+    assert isinstance(error, ConnectionLost)
+    assert error.reason == (
+        "the broker closed the connection without an answer to the first request: the listener may"
+        " require SASL (security_protocol)"
+    )
