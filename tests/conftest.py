@@ -94,7 +94,8 @@ def pytest_report_header() -> str:
     return str(about())
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("tests.secret_scan")
     compiled = compiled_kernel()
     if compiled is not None and kernel_hash().encode() not in compiled.read_bytes():
         raise pytest.UsageError("the compiled kernel is not of this source: make .venv/.ready")
