@@ -71,6 +71,9 @@ class Authorizer:
         """Return the ACLs that a filter selects, sorted."""
         return sorted(binding for binding in self if acl_filter.matches(binding))
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
     def __iter__(self) -> Iterator[AclBinding]:
         for by_type in (self._literal, self._prefixed):
             for patterns in by_type.values():

@@ -80,6 +80,11 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_PRODUCERS: "2.8:0",
     ApiKey.DESCRIBE_TRANSACTIONS: "3.0:0",
     ApiKey.LIST_TRANSACTIONS: "3.0:0 3.8:1 4.1:2",
+    ApiKey.DESCRIBE_ACLS: "0.11.0:0 2.0:1 2.5:2 3.3:3",
+    ApiKey.CREATE_ACLS: "0.11.0:0 2.0:1 2.5:2 3.3:3",
+    ApiKey.DELETE_ACLS: "0.11.0:0 2.0:1 2.5:2 3.3:3",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7:0",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7:0",
 }
 """Highest version by release; an API does not exist before its first entry."""
 
@@ -94,6 +99,9 @@ _LOWEST: Mapping[ApiKey, str] = {
     ApiKey.DELETE_TOPICS: "4.0:1",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "4.0:2",
     ApiKey.DESCRIBE_CONFIGS: "4.0:1",
+    ApiKey.DESCRIBE_ACLS: "4.0:1",
+    ApiKey.CREATE_ACLS: "4.0:1",
+    ApiKey.DELETE_ACLS: "4.0:1",
 }
 """Lowest version by release; 0 before the first entry."""
 

@@ -162,7 +162,7 @@ class RequestContext:
         authorizer = self.state.authorizer
         return (
             authorizer is None
-            or self.is_from_broker
+            or (self.is_from_broker and self.principal == ANONYMOUS)
             or authorizer.authorize(
                 self.principal, self.connection.host, operation, resource_type, name
             )

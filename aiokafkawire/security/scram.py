@@ -212,8 +212,17 @@ class ScramCredential:
         cls, mechanism: str, password: Secret, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> ScramCredential:
         """Return the credential of a password."""
+        salted = hashlib.pbkdf2_hmac(
+            SCRAM_HASHES[mechanism], password.reveal().encode(), salt, iterations
+        )
+        return cls.from_salted_password(mechanism, salted, salt, iterations)
+
+    @classmethod
+    def from_salted_password(
+        cls, mechanism: str, salted: bytes, salt: bytes, iterations: int
+    ) -> ScramCredential:
+        """Return the credential of a password that a client has salted (KIP-554)."""
         algorithm = SCRAM_HASHES[mechanism]
-        salted = hashlib.pbkdf2_hmac(algorithm, password.reveal().encode(), salt, iterations)
         client_key = _hmac(algorithm, salted, b"Client Key")
         return cls(
             salt=salt,

@@ -15,16 +15,21 @@ from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_user_scram_credentials,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_producers,
     describe_transactions,
+    describe_user_scram_credentials,
     end_txn,
     fetch,
     find_coordinator,
@@ -208,6 +213,37 @@ def describe_producers_request(version: int, topic_id: UUID) -> Request[Any]:
 
 
 # Requests, and the error codes of a fresh broker's responses.
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def create_acls_request(version: int, topic_id: UUID) -> Request[Any]:
+    creation = create_acls.AclCreation(
+        resource_type=2,
+        resource_name="t",
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    return create_acls.CreateAclsRequest(creations=[creation])
+
+
+def alter_user_scram_credentials_request(version: int, topic_id: UUID) -> Request[Any]:
+    upsertion = alter_user_scram_credentials.ScramCredentialUpsertion(
+        name="a", mechanism=1, iterations=4_096, salt=b"salt", salted_password=bytes(32)
+    )
+    return alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        deletions=[], upsertions=[upsertion]
+    )
+
+
 REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
     ApiKey.FETCH: (fetch_request, {ErrorCode.NONE}),
@@ -305,6 +341,27 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
         lambda v, i: list_transactions.ListTransactionsRequest(
             state_filters=[], producer_id_filters=[]
         ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.DESCRIBE_ACLS: (
+        lambda v, i: describe_acls.DescribeAclsRequest(**ANY_ACL),
+        {ErrorCode.SECURITY_DISABLED},
+    ),
+    ApiKey.CREATE_ACLS: (create_acls_request, {ErrorCode.SECURITY_DISABLED}),
+    ApiKey.DELETE_ACLS: (
+        lambda v, i: delete_acls.DeleteAclsRequest(
+            filters=[delete_acls.DeleteAclsFilter(**ANY_ACL)]
+        ),
+        {ErrorCode.SECURITY_DISABLED},
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
+        lambda v, i: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+            users=None
+        ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        alter_user_scram_credentials_request,
         {ErrorCode.NONE},
     ),
 }

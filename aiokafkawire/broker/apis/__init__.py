@@ -6,17 +6,22 @@ from types import MappingProxyType
 from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_producers,
     describe_transactions,
+    describe_user_scram_credentials,
     end_txn,
     fetch,
     find_coordinator,
@@ -97,6 +102,15 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
         ApiKey.LIST_TRANSACTIONS: Handler(
             list_transactions.handle, list_transactions.error_response
+        ),
+        ApiKey.DESCRIBE_ACLS: Handler(describe_acls.handle, describe_acls.error_response),
+        ApiKey.CREATE_ACLS: Handler(create_acls.handle, create_acls.error_response),
+        ApiKey.DELETE_ACLS: Handler(delete_acls.handle, delete_acls.error_response),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(
+            describe_user_scram_credentials.handle, describe_user_scram_credentials.error_response
+        ),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Handler(
+            alter_user_scram_credentials.handle, alter_user_scram_credentials.error_response
         ),
     }
 )

@@ -1,0 +1,120 @@
+"""AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from aiokafkawire.broker.acls import AclOperation, ResourceType
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.apis.describe_user_scram_credentials import MECHANISMS
+from aiokafkawire.broker.authentication import CredentialStore
+from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.security import ScramCredential
+from aiokafkawire.security.scram import MIN_ITERATIONS
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+__all__ = ("error_response", "handle")
+
+MAX_ITERATIONS = 16_384
+"""Limit of real brokers."""
+
+MAX_USERS = 10_000
+"""Limit of users that clients can create."""
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+async def handle(
+    context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    changes = _changes(request)
+    if not context.is_authorized(AclOperation.ALTER, ResourceType.CLUSTER):
+        return error_response(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    store = context.state.credentials
+    times = Counter((change.name, change.mechanism) for change in changes)
+    errors: dict[str, ApiError | None] = {change.name: None for change in changes}
+    for change in changes:
+        try:
+            _check(store, change, times[change.name, change.mechanism])
+        except ApiError as error:
+            errors[change.name] = errors[change.name] or error
+    for change in changes:
+        if errors[change.name] is None:
+            _apply(store, change)
+    return AlterUserScramCredentialsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterUserScramCredentialsResult(
+                user=name,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
+            for name, error in errors.items()
+        ],
+    )
+
+
+def error_response(
+    request: AlterUserScramCredentialsRequest, version: int, code: int
+) -> AlterUserScramCredentialsResponse:
+    names = dict.fromkeys(change.name for change in _changes(request))
+    return AlterUserScramCredentialsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=None)
+            for name in names
+        ],
+    )
+
+
+def _changes(request: AlterUserScramCredentialsRequest) -> list[Change]:
+    return [*request.deletions, *request.upsertions]
+
+
+def _check(store: CredentialStore, change: Change, count: int) -> None:
+    """Raise `ApiError` if a change is not possible."""
+    if not change.name:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = MECHANISMS.get(change.mechanism)
+    if mechanism is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if count > 1:
+        raise ApiError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+    if isinstance(change, ScramCredentialDeletion):
+        if store.scram(change.name, mechanism) is None:
+            raise ApiError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+        return
+    if change.iterations < MIN_ITERATIONS:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > MAX_ITERATIONS:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    users = store.scram_users()
+    if change.name not in users and len(users) >= MAX_USERS:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"the broker keeps at most {MAX_USERS} users")
+
+
+def _apply(store: CredentialStore, change: Change) -> None:
+    mechanism = MECHANISMS[change.mechanism]
+    if isinstance(change, ScramCredentialDeletion):
+        store.delete_scram(change.name, mechanism)
+        return
+    store.set_scram(
+        change.name,
+        mechanism,
+        ScramCredential.from_salted_password(
+            mechanism, change.salted_password, change.salt, change.iterations
+        ),
+    )

@@ -1,0 +1,101 @@
+"""CreateAcls: add ACLs."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.apis.acl_requests import parse_code, require_authorizer
+from aiokafkawire.broker.authorizer import Authorizer
+from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+__all__ = ("MAX_ACLS", "error_response", "handle")
+
+MAX_ACLS = 10_000
+"""Limit of ACLs that clients can create."""
+
+
+async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    bindings = [_parse(creation) for creation in request.creations]
+    try:
+        authorizer = require_authorizer(context, AclOperation.ALTER)
+    except ApiError as error:
+        return _response([error] * len(bindings))
+    return _response([_create(authorizer, binding) for binding in bindings])
+
+
+def error_response(request: CreateAclsRequest, version: int, code: int) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        throttle_time_ms=0,
+        results=[AclCreationResult(error_code=code, error_message=None) for _ in request.creations],
+    )
+
+
+def _response(errors: list[ApiError | None] | list[ApiError]) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        throttle_time_ms=0,
+        results=[
+            AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+            if error is None
+            else AclCreationResult(error_code=error.code, error_message=error.message)
+            for error in errors
+        ],
+    )
+
+
+def _parse(creation: AclCreation) -> AclBinding:
+    return AclBinding(
+        parse_code(ResourceType, creation.resource_type),
+        creation.resource_name,
+        parse_code(PatternType, creation.resource_pattern_type),
+        creation.principal,
+        creation.host,
+        parse_code(AclOperation, creation.operation),
+        parse_code(AclPermissionType, creation.permission_type),
+    )
+
+
+def _create(authorizer: Authorizer, binding: AclBinding) -> ApiError | None:
+    """Add an ACL; return the error if it is not valid."""
+    reason = _find_fault(binding)
+    if reason:
+        return ApiError(ErrorCode.INVALID_REQUEST, reason)
+    if len(authorizer) >= MAX_ACLS:
+        return ApiError(ErrorCode.POLICY_VIOLATION, f"the broker keeps at most {MAX_ACLS} ACLs")
+    authorizer.add(binding)
+    return None
+
+
+def _find_fault(binding: AclBinding) -> str | None:
+    """Return the reason why a broker refuses an ACL, None if it does not."""
+    if binding.resource_type is ResourceType.CLUSTER and binding.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not binding.name:
+        return "Invalid empty resource name"
+    if binding.resource_type is ResourceType.ANY:
+        return "Invalid resourceType ANY"
+    if binding.pattern_type not in {PatternType.LITERAL, PatternType.PREFIXED}:
+        return f"Invalid patternType {binding.pattern_type.name}"
+    if binding.operation is AclOperation.ANY:
+        return "Invalid operation ANY"
+    if binding.permission_type is AclPermissionType.ANY:
+        return "Invalid permissionType ANY"
+    if ":" not in binding.principal:
+        return (
+            f"Could not parse principal from `{binding.principal}` (no colon is present separating"
+            " the principal type from the principal name)"
+        )
+    return None
