@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import anyio
 import click
 
-from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
+from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions, BrokerTls
 from aiokafkawire.cli.arguments import parse_assignments
 from aiokafkawire.cli.common_options import assignments_option, backend_option, quiet_option
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
+from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("broker",)
 
 LAST_PORT = 65_535
+
+PASSWORD_VARIABLE = "AIOKAFKAWIRE_SASL_PASSWORD"
+"""Environment variable with a client's password."""
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -77,6 +84,42 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     type=click.IntRange(0, LAST_PORT),
     help="Also serve Kafka 0.7 on this port, with separate logs. 0 picks a free port.",
 )
+@click.option("--tls", is_flag=True, help="Encrypt, with a certificate made for this run.")
+@click.option(
+    "--tls-cafile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="aiokafkawire-ca.pem",
+    show_default=True,
+    metavar="FILE",
+    help="Write the authority of the certificate of --tls to FILE, for clients.",
+)
+@click.option(
+    "--tls-certfile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Encrypt, with the certificate chain in this PEM file.",
+)
+@click.option(
+    "--tls-keyfile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Private key of --tls-certfile.  [default: the key in that file]",
+)
+@click.option(
+    "--sasl",
+    "users",
+    multiple=True,
+    metavar="USER:PASSWORD",
+    help="Require this user's password, by PLAIN or SCRAM. May be repeated.",
+)
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="PROTOCOL[:PORT]",
+    help="Listen for PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, on PORT and the next ones. May be"
+    " repeated.  [default: one, as of --tls and --sasl, on --port]",
+)
 @assignments_option(BrokerConfig, "broker, such as group_initial_rebalance_delay_ms=3000")
 @click.option(
     "-v",
@@ -99,6 +142,12 @@ def broker(
     as_of: str | None,
     racks: str | None,
     kafka07_port: int | None,
+    tls: bool,
+    tls_cafile: Path,
+    tls_certfile: Path | None,
+    tls_keyfile: Path | None,
+    users: tuple[str, ...],
+    listeners: tuple[str, ...],
     assignments: tuple[str, ...],
     verbose: int,
     quiet: bool,
@@ -111,8 +160,11 @@ def broker(
     0.7 clients.
     """
     require_stdout()
-    if port and port + nodes - 1 > LAST_PORT:
-        raise InvalidOption(f"--port {port} leaves no room for {nodes} nodes below {LAST_PORT}")
+    _check_port("--port", port, nodes)
+    if tls_keyfile is not None and tls_certfile is None:
+        raise InvalidOption("--tls-keyfile needs --tls-certfile")
+    if tls and tls_certfile is not None:
+        raise InvalidOption("--tls makes a certificate: omit it, or --tls-certfile")
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.getLogger("aiokafkawire.broker").setLevel(level)
@@ -129,9 +181,14 @@ def broker(
         data_dir=data,
         host=host,
         advertised_host=advertised_host,
-        ports=[port + index for index in range(nodes)] if port else None,
+        ports=None if listeners else _ports(port, nodes),
         racks=None if racks is None else [rack.strip() or None for rack in racks.split(",")],
         kafka07_port=kafka07_port,
+        tls=(
+            tls if tls_certfile is None else BrokerTls(certfile=tls_certfile, keyfile=tls_keyfile)
+        ),
+        sasl=dict(map(parse_user, users)) or None,
+        listeners=parse_listeners(listeners, nodes) if listeners else None,
         **options,
     )
 
@@ -140,8 +197,10 @@ def broker(
             for name, count, replicas in topic_specs:
                 if name not in served.topics:
                     await served.create_topic(name, count, replicas)
+            if served.authority is not None:
+                served.authority.write(tls_cafile)
             if not quiet:
-                _print_ready(host, data)
+                _print_ready(host, data, served, tls_cafile)
             lines = [served.bootstrap_servers]
             if kafka07_port is not None:
                 lines.append(served.kafka07_server)
@@ -161,8 +220,60 @@ def parse_topic(text: str) -> tuple[str, int | None, int | None]:
     return name, counts[0], counts[1]
 
 
-def _print_ready(host: str, data: Path | None) -> None:
+def parse_user(text: str) -> tuple[str, str]:
+    """Parse USER:PASSWORD. Raises `InvalidOption`, without the password."""
+    name, colon, password = text.partition(":")
+    if not (name and colon and password):
+        raise InvalidOption("--sasl is not of the form USER:PASSWORD")
+    return name, password
+
+
+def parse_listeners(texts: tuple[str, ...], nodes: int) -> dict[SecurityProtocol, Sequence[int]]:
+    """Parse PROTOCOL[:PORT] of each listener. Raises `InvalidOption`."""
+    listeners: dict[SecurityProtocol, Sequence[int]] = {}
+    for text in texts:
+        name, colon, port = text.partition(":")
+        if colon and not (port.isascii() and port.isdigit()):
+            raise InvalidOption(f"--listener {text!r} is not of the form PROTOCOL[:PORT]")
+        if name in listeners:
+            raise InvalidOption(f"--listener {name} is there twice")
+        _check_port("--listener", int(port or 0), nodes)
+        listeners[cast("SecurityProtocol", name)] = _ports(int(port or 0), nodes) or [0] * nodes
+    return listeners
+
+
+def _ports(first: int, nodes: int) -> list[int] | None:
+    """Return a port for each node, None for free ones."""
+    return [first + index for index in range(nodes)] if first else None
+
+
+def _check_port(option: str, first: int, nodes: int) -> None:
+    if first and first + nodes - 1 > LAST_PORT:
+        raise InvalidOption(f"{option} {first} leaves no room for {nodes} nodes below {LAST_PORT}")
+
+
+def _print_ready(host: str, data: Path | None, served: Broker, cafile: Path) -> None:
     kept = "in memory only" if data is None else f"in {data}"
     print_stderr(f"% ready; records are stored {kept}; Ctrl-C stops the broker")
-    if host not in LOOPBACK:
+    for protocol, servers in served.listeners.items():
+        if protocol != "PLAINTEXT":
+            print_stderr(f"% {protocol}: -b {servers} {_client_flags(served, protocol, cafile)}")
+        elif len(served.listeners) > 1:
+            print_stderr(f"% PLAINTEXT: -b {servers}")
+    is_open = any(not protocol.startswith("SASL") for protocol in served.listeners)
+    if host not in LOOPBACK and is_open:
         print_stderr(f"% {host} is reachable without authentication: any client can read and write")
+
+
+def _client_flags(served: Broker, protocol: SecurityProtocol, cafile: Path) -> str:
+    """Return the flags of a client, without the password."""
+    options = served.client_options(protocol)
+    flags: dict[str, str] = {"security_protocol": protocol}
+    if "ssl_cadata" in options:
+        flags["ssl_cafile"] = str(cafile)
+    for name in ("sasl_mechanism", "sasl_username"):
+        if name in options:
+            flags[name] = options[name]
+    text = " ".join(f"-X {shlex.quote(f'{name}={value}')}" for name, value in flags.items())
+    is_password_needed = "sasl_password" in options
+    return f"{text}, and the password in {PASSWORD_VARIABLE}" if is_password_needed else text

@@ -13,12 +13,19 @@ if TYPE_CHECKING:
         Answer,
         ApiKey,
         BrokerOptions,
+        BrokerSasl,
+        BrokerTls,
+        Certificate,
+        CertificateAuthority,
         Close,
         Corrupt,
         Delay,
         Drop,
         ErrorCode,
         SeenRequest,
+        TokenRefused,
+        ValidatedToken,
+        make_unsecured_token,
     )
     from aiokafkawire.testing.kafka_broker import BrokerFault, KafkaBroker, SeenRequests
 
@@ -27,6 +34,10 @@ __all__ = (
     "ApiKey",
     "BrokerFault",
     "BrokerOptions",
+    "BrokerSasl",
+    "BrokerTls",
+    "Certificate",
+    "CertificateAuthority",
     "Close",
     "Corrupt",
     "Delay",
@@ -35,6 +46,9 @@ __all__ = (
     "KafkaBroker",
     "SeenRequest",
     "SeenRequests",
+    "TokenRefused",
+    "ValidatedToken",
+    "make_unsecured_token",
 )
 
 _OURS = frozenset({"BrokerFault", "KafkaBroker", "SeenRequests"})

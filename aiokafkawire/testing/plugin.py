@@ -19,7 +19,7 @@ from aiokafkawire._about import about
 if TYPE_CHECKING:
     from aiokafkawire.testing.kafka_broker import KafkaBroker
 
-__all__ = ("kafka_broker", "kafka_topic")
+__all__ = ("kafka_broker", "kafka_broker_sasl", "kafka_broker_tls", "kafka_topic")
 
 SCOPES: dict[str, type[pytest.Collector | pytest.Item]] = {
     "function": pytest.Item,
@@ -32,11 +32,17 @@ MARKERS = (
     "kafka_topic(partitions=1, **options): the arguments of create_topic for this test's topic",
 )
 
+FIXTURES = frozenset({"kafka_broker", "kafka_broker_sasl", "kafka_broker_tls"})
+
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SASL_USERS = {"alice": "alice-secret"}
+"""The users of `kafka_broker_sasl`."""
+
 MAX_NAME_CHARACTERS = 200
 """Limit of the test name in a topic name: topic names have at most 249 characters."""
 
 _numbers = itertools.count(1)
-_shared: pytest.StashKey[KafkaBroker] = pytest.StashKey()
+_shared: pytest.StashKey[list[KafkaBroker]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,15 +102,40 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     `kafka_broker_scope` sets its scope; `kafka_broker_options` and the marker `kafka_broker` set
     its arguments. A shared broker is reset after each test that uses it.
     """
+    yield from _serve(request)
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker_tls(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """Like `kafka_broker`, with TLS: its listener is SSL, with a certificate made for it.
+
+    `client_options()` returns the options of clients, `authority.pem` the certificate to trust.
+    """
+    yield from _serve(request, tls=True)
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker_sasl(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """Like `kafka_broker`, with SASL: its listener is SASL_PLAINTEXT.
+
+    The user alice has the password alice-secret for PLAIN and SCRAM; OAUTHBEARER accepts tokens of
+    `make_unsecured_token`. `client_options()` returns the options of clients.
+    """
+    from aiokafkawire.broker import BrokerSasl  # noqa: PLC0415
+
+    yield from _serve(request, sasl=BrokerSasl(users=SASL_USERS, mechanisms=SASL_MECHANISMS))
+
+
+def _serve(request: pytest.FixtureRequest, **security: Any) -> Iterator[KafkaBroker]:
     from aiokafkawire.testing.kafka_broker import KafkaBroker  # noqa: PLC0415
 
-    options = _options(request.config)
+    options = security | _options(request.config)
     if request.scope != "session":
         marker = request.node.get_closest_marker("kafka_broker")
         options |= marker.kwargs if marker is not None else {}
     with KafkaBroker(**options) as broker:
         if request.scope != "function":
-            request.node.stash[_shared] = broker
+            request.node.stash.setdefault(_shared, []).append(broker)
         yield broker
 
 
@@ -132,7 +163,7 @@ def _shared_node(item: pytest.Item) -> pytest.Collector | pytest.Item | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     node = _shared_node(item)
     marker = item.get_closest_marker("kafka_broker")
-    if node is None or marker is None or "kafka_broker" not in getattr(item, "fixturenames", ()):
+    if node is None or marker is None or FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
         return
     if isinstance(node, pytest.Session) or node.get_closest_marker("kafka_broker") is not marker:
         scope = item.config.getini("kafka_broker_scope")
@@ -149,6 +180,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        broker = node.stash.get(_shared, None) if node is not None else None
-        if broker is not None and broker.running:
-            broker.reset()
+        brokers = node.stash.get(_shared, []) if node is not None else []
+        for broker in brokers:
+            if broker.running:
+                broker.reset()

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aiokafkawire.cli.broker import parse_topic
+from aiokafkawire.cli.broker import parse_listeners, parse_topic, parse_user
 from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.kafka07 import Client
@@ -88,6 +88,14 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         (["--nodes", "3", "--racks", "a,b"], "3 nodes need 3 racks, not 2"),
         (["-X", "segment_byte=1"], "did you mean 'segment_bytes'"),
         (["-X", "segment.bytes=0"], "segment_bytes must be at least 1, not 0"),
+        (["--listener", "SSL"], "the listener SSL needs tls"),
+        (["--listener", "SSL:x", "--tls"], "not of the form PROTOCOL[:PORT]"),
+        (["--listener", "SSL", "--listener", "SSL:1", "--tls"], "--listener SSL is there twice"),
+        (["--listener", "SSL:65535", "--tls", "--nodes", "2"], "no room for 2 nodes"),
+        (["--sasl", "alice"], "--sasl is not of the form USER:PASSWORD"),
+        (["--tls-keyfile", __file__], "--tls-keyfile needs --tls-certfile"),
+        (["--tls", "--tls-certfile", __file__], "--tls makes a certificate"),
+        (["--tls-certfile", __file__], "the TLS settings cannot be used"),
         (["-X", "nodes=3"], "unknown option 'nodes'; there are as_of, auto_create_topics, "),
     ],
 )
@@ -121,6 +129,60 @@ def test_options_of_the_broker_reach_it() -> None:
         assert (missing.returncode, missing.stderr.count(b"\n")) == (1, 1)
         assert b"'missing' does not exist" in missing.stderr
         assert aiokafkawire("topics", "list", "-b", servers).stdout == b"t\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of commands."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_tls_and_sasl_with_the_flags_that_it_prints(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOKAFKAWIRE_SASL_PASSWORD", "alice-secret")
+    arguments = ("--port", "0", "--tls", "--sasl", "alice:alice-secret", "-t", "orders")
+    with running("broker", *arguments) as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().decode().strip()
+        flags = ("-X", "security_protocol=SASL_SSL", "-X", "ssl_cafile=aiokafkawire-ca.pem")
+        user = ("-X", "sasl_mechanism=PLAIN", "-X", "sasl_username=alice")
+        shown = aiokafkawire("metadata", "-b", servers, *flags, *user)
+        interrupt(process)
+        err = end(process)[1].decode()
+    assert b"orders" in shown.stdout
+    assert f"% SASL_SSL: -b {servers} {' '.join((*flags, *user))}, and the password in" in err
+    assert "alice-secret" not in err
+    assert "BEGIN CERTIFICATE" in (folder / "aiokafkawire-ca.pem").read_text()
+
+
+def test_several_listeners(folder: Path) -> None:
+    with running("broker", "--listener", "PLAINTEXT", "--listener", "SSL", "--tls") as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().decode().strip()
+        assert aiokafkawire("topics", "list", "-b", servers).returncode == 0
+        interrupt(process)
+        err = end(process)[1].decode()
+    assert f"% PLAINTEXT: -b {servers}" in err
+    assert "% SSL: -b 127.0.0.1:" in err
+
+
+@pytest.mark.parametrize(
+    ("texts", "nodes", "expected"),
+    [
+        (("SSL",), 2, {"SSL": [0, 0]}),
+        (("SSL:9093", "PLAINTEXT:9100"), 2, {"SSL": [9093, 9094], "PLAINTEXT": [9100, 9101]}),
+    ],
+)
+def test_listeners(texts: tuple[str, ...], nodes: int, expected: dict[str, list[int]]) -> None:
+    assert parse_listeners(texts, nodes) == expected
+
+
+@pytest.mark.parametrize("text", ["alice", "alice:", ":secret", ""])
+def test_users_without_name_or_password(text: str) -> None:
+    with pytest.raises(InvalidOption, match="--sasl is not of the form USER:PASSWORD"):
+        parse_user(text)
 
 
 def test_it_speaks_kafka_0_7_too() -> None:

@@ -107,6 +107,81 @@ def test_plain_tests_with_confluent_kafka(tmp_path: Path) -> None:
     check_passed(ran, 4)
 
 
+SECURE = """
+    import time
+
+    import anyio
+    import confluent_kafka
+    import pytest
+
+    from aiokafkawire import Producer
+    from aiokafkawire.testing import make_unsecured_token
+
+
+    def produce(broker, **options):
+        options["bootstrap.servers"] = broker.bootstrap_servers
+        producer = confluent_kafka.Producer(options)
+        producer.produce("orders", b"book")
+        assert producer.flush(20) == 0
+        assert broker.end_offset("orders", 0) == 1
+
+
+    def test_tls(kafka_broker_tls):
+        certificate = kafka_broker_tls.authority.pem
+        produce(kafka_broker_tls, **{"security.protocol": "SSL", "ssl.ca.pem": certificate})
+
+
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+    def test_passwords(kafka_broker_sasl, mechanism):
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+        options |= {"sasl.username": "alice", "sasl.password": "alice-secret"}
+        produce(kafka_broker_sasl, **options)
+
+
+    def test_tokens(kafka_broker_sasl):
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+        token = make_unsecured_token("alice")
+        produce(kafka_broker_sasl, **options, oauth_cb=lambda _: (token, time.time() + 60))
+
+
+    @pytest.mark.kafka_broker(tls=True, nodes=2)
+    def test_both(kafka_broker_sasl):
+        async def main():
+            async with Producer(**kafka_broker_sasl.client_options()) as producer:
+                await producer.send_and_wait("orders", value=b"book")
+
+        assert list(kafka_broker_sasl.listeners) == ["SASL_SSL"]
+        anyio.run(main)
+
+
+    def test_together(kafka_broker, kafka_broker_tls, kafka_broker_sasl):
+        assert len({each.bootstrap_servers for each in
+                    (kafka_broker, kafka_broker_tls, kafka_broker_sasl)}) == 3
+"""
+
+
+def test_brokers_with_tls_and_sasl(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, test_secure=SECURE, conftest=NO_THREAD_IS_LEFT)
+    check_passed(ran, 7)
+
+
+def test_shared_brokers_with_tls_and_sasl_are_reset(tmp_path: Path) -> None:
+    text = """
+    from aiokafkawire.testing import ApiKey, Close
+
+    def test_one(kafka_broker_tls, kafka_broker_sasl):
+        for broker in (kafka_broker_tls, kafka_broker_sasl):
+            broker.on(ApiKey.PRODUCE, Close())
+            broker.kill(1)
+
+    def test_two(kafka_broker_tls, kafka_broker_sasl):
+        for broker in (kafka_broker_tls, kafka_broker_sasl):
+            assert broker.live_nodes == (1,)
+    """
+    ran = run_pytest(tmp_path, "-o", "kafka_broker_scope=session", test_shared=text)
+    check_passed(ran, 2)
+
+
 ASYNCIO = """
     import asyncio
 
