@@ -13,10 +13,18 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
 )
 
-__all__ = ("metadata_request", "no_broker_available", "reason_with_broker", "with_previous_reason")
+__all__ = (
+    "NO_BOOTSTRAP_BROKER",
+    "metadata_request",
+    "no_broker_available",
+    "reason_with_broker",
+    "with_previous_reason",
+)
 
 FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 """Metadata version that can forbid topic creation; older requests may create the named topics."""
+
+NO_BOOTSTRAP_BROKER = "no broker of bootstrap_servers could be used: "
 
 
 def metadata_request(
@@ -52,7 +60,7 @@ def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     """Return one error for the failures of all bootstrap addresses; retriable if any of them is."""
     reasons = "; ".join(map(reason_with_broker, failures))
     return NoBrokerAvailable(
-        f"no broker of bootstrap_servers could be used: {reasons}",
+        f"{NO_BOOTSTRAP_BROKER}{reasons}",
         retriable=any(error.retriable for error in failures),
     )
 
@@ -65,7 +73,11 @@ def reason_with_broker(error: KafkaError) -> str:
 
 
 def with_previous_reason(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:
-    """Return `failure`; append the reason of the earlier attempt to a timeout."""
-    if isinstance(failure, RequestTimedOut) and not isinstance(earlier, RequestTimedOut | None):
+    """Return `failure`; append the reason of the earlier attempt to a timeout without it."""
+    if (
+        isinstance(failure, RequestTimedOut)
+        and not isinstance(earlier, RequestTimedOut | None)
+        and earlier.reason not in failure.reason
+    ):
         failure.reason += f"; the attempt before: {earlier.reason}"
     return failure

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import (
+    NO_BOOTSTRAP_BROKER,
     metadata_request,
     no_broker_available,
     with_previous_reason,
@@ -264,7 +265,7 @@ class MetadataUpdater:
         logger.warning(
             "%s: no broker can be reached: %s; retrying",
             self._log_prefix,
-            error,
+            str(error).removeprefix(NO_BOOTSTRAP_BROKER),
             extra=log_fields(self._fields, error=error),
         )
 

@@ -52,6 +52,9 @@ An older attempt may still wait for packets that were lost before the broker cam
 
 R = TypeVar("R", bound=Response)
 
+_CLIENT_CLOSING = "the client is closing"
+"""Reason of a connection whose tasks were cancelled."""
+
 _PROBE_NOT_KEPT = ConnectionLost("this connection was for one request only")
 
 
@@ -624,6 +627,8 @@ class BrokerClient:
         for connection_kind, connection in list(self._connections.items()):
             if connection is channel:
                 del self._connections[connection_kind]
+        if not self._supervisor.is_running or error.reason == _CLIENT_CLOSING:
+            return  # The client is closing, which is no failure of the broker.
         # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:
             level = logging.WARNING if channel.has_unconfirmed_request else logging.INFO

@@ -635,11 +635,13 @@ class ConsumerSession(Session):
             await group.offsets.wait_acknowledged(commit_ids, deadline)
         except KafkaError as error:
             self.counters.commit_failures += 1
+            is_lost = isinstance(error, CommitFailed)
             logger.log(
                 self._commit_failures.failed(logging.WARNING, clock.now()),
-                "Group %s: auto-commit failed: %s; retrying",
+                "Group %s: auto-commit failed: %s; %s",
                 self.config.group_id,
                 error,
+                "the new owner reads the uncommitted records again" if is_lost else "retrying",
                 extra=log_fields(self._supervisor.fields, error=error, partitions=count),
             )
             return

@@ -15,9 +15,14 @@ MAX_WAITERS = 1_000_000
 
 
 class BufferWaiters:
-    """A queue of callers that wait for buffer space."""
+    """A queue of callers that wait for buffer space.
 
-    def __init__(self) -> None:
+    Args:
+        max_block_s: Longest wait, for the error text.
+    """
+
+    def __init__(self, max_block_s: float) -> None:
+        self._max_block_s = max_block_s
         self.has_waiters = False  # Others must queue behind them.
         self._waiting: deque[AutoResetEvent] = deque()
         self._closed: KafkaError | None = None
@@ -58,8 +63,8 @@ class BufferWaiters:
                     raise copy_error(self._closed)
                 if not await signal.wait(deadline):
                     raise BufferFull(
-                        "the buffer was full for max_block_ms: records are sent faster than the"
-                        " brokers acknowledge them, or no broker responds"
+                        f"the buffer was full for {self._max_block_s:g} s (max_block_ms): records"
+                        " are sent faster than the brokers acknowledge them, or no broker responds"
                     )
         finally:
             self.has_waiters = len(self._waiting) > 1

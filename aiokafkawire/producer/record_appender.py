@@ -304,6 +304,7 @@ class RecordAppender:
         """
         cluster = self._sender.cluster
         queues = self._accumulator.topics[topic]
+        max_block_s = self._config.max_block_ms / 1_000
         while partition not in queues.by_partition:
             version = cluster.metadata.version
             cluster.request_update()
@@ -313,16 +314,17 @@ class RecordAppender:
             problem = no_partition_text(topic, partition, queues.by_partition)
             if not known:
                 raise UnknownTopic(
-                    f"{problem}; waited for it for max_block_ms",
+                    f"{problem}; waited for it for {max_block_s:g} s (max_block_ms)",
                     topic=topic,
                     partition=partition,
                 )
             supervisor = self._sender.supervisor
             logger.log(
                 self._log_limit.level(logging.WARNING, problem, self._now()),
-                "%s: %s; waiting for it up to max_block_ms",
+                "%s: %s; waiting for it up to %g s (max_block_ms)",
                 supervisor.name,
                 problem,
+                max_block_s,
                 extra=log_fields(supervisor.fields, tp=TopicPartition(topic, partition)),
             )
 

@@ -69,7 +69,7 @@ class Sender:
         self.runtime = runtime
         self.supervisor = supervisor
         self.cluster = cluster
-        self.buffer_waiters = BufferWaiters()
+        self.buffer_waiters = BufferWaiters(config.max_block_ms / 1_000)
         self.accumulator = Accumulator(
             make_accumulator_config(config),
             ProducerIdState() if config.idempotent else None,

@@ -73,6 +73,8 @@ def test_a_timeout_keeps_the_reason_of_the_failure_before_it():
     assert not late.sent
     assert str(late) == "too late; the attempt before: refused"
     assert with_previous_reason(refused, late) is refused
+    known = RequestTimedOut("too late; the last attempt: refused")
+    assert str(with_previous_reason(known, refused)) == "too late; the last attempt: refused"
 
 
 def test_reasons_do_not_accumulate():

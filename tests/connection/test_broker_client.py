@@ -640,6 +640,19 @@ async def test_a_disconnect_and_the_reconnect_are_logged_once_with_the_client(
     assert back.kafka_outage_ms >= 0
 
 
+async def test_the_end_of_the_client_is_no_disconnect(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "aiokafkawire.connection")
+    async with serve(kafka()) as server, hosted() as (runtime, supervisor):
+        client = BrokerClient(server.address, make_config(**QUICK), runtime, supervisor)
+        await client.request(HEARTBEAT, deadline=soon())
+        # As after Ctrl-C: the tasks end before the client closes its connections.
+        supervisor.abort()
+        with anyio.fail_after(20):
+            while client.is_connected:
+                await anyio.lowlevel.checkpoint()
+    assert caplog.messages == []
+
+
 async def test_a_disconnect_after_a_request_without_a_response_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ):

@@ -17,6 +17,7 @@ from aiokafkawire.errors import (
     CommitFailed,
     CorruptRecord,
     InvalidOption,
+    KafkaError,
     RequestTimedOut,
 )
 from aiokafkawire.group.assignors import RangeAssignor
@@ -324,6 +325,35 @@ async def test_a_topic_missing_from_one_response_keeps_its_position() -> None:
             await produce(broker, "orders", 0, numbers(2, 4))
             stale.remove()
             assert [r.value for r in await read(reader, 2)] == numbers(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "what_follows"),
+    [
+        (
+            CommitFailed("the partition was lost"),
+            "the new owner reads the uncommitted records again",
+        ),
+        (RequestTimedOut("no response"), "retrying"),
+    ],
+)
+async def test_a_failed_auto_commit_says_what_follows(
+    error: KafkaError, what_follows: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            session = reader._running
+            group = session.require_group()
+
+            async def fail(*_: object) -> None:
+                raise error
+
+            group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
+            await session._commit_quietly(group, [1], 1)
+            del group.offsets.wait_acknowledged
+    text = f"Group g: auto-commit failed: {error.reason}; {what_follows}"
+    assert caplog.messages.count(text) == 1
 
 
 async def test_auto_commit_skips_deleted_topics() -> None:

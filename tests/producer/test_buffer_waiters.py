@@ -15,7 +15,7 @@ from aiokafkawire.runtime import NEVER
 class Buffer:
     def __init__(self) -> None:
         self.free = 0
-        self.waiters = BufferWaiters()
+        self.waiters = BufferWaiters(0.25)
         self.served: list[int] = []
 
     def release(self, count: int) -> None:
@@ -59,7 +59,7 @@ async def test_a_small_record_does_not_overtake_a_large_one():
 
 async def test_waiting_ends_at_the_deadline():
     buffer = Buffer()
-    with pytest.raises(BufferFull, match="max_block_ms"):
+    with pytest.raises(BufferFull, match=r"full for 0\.25 s \(max_block_ms\)"):
         await buffer.take(0, 1, anyio.current_time() + 0.01)
     assert not buffer.waiters.has_waiters
 
