@@ -153,7 +153,7 @@ class AclBindingFilter(NamedTuple):
         return binding.name in {self.name, WILDCARD}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Acl:
     """A rule for `Broker(acls=…)`: a principal may perform an operation on a resource.
 
@@ -213,6 +213,16 @@ class Acl:
                 f" of {names}"
             )
         object.__setattr__(self, "operation", _name_of(operation))
+
+    def __repr__(self) -> str:
+        given = [f"{self.principal!r}, {self.operation!r}"]
+        given += [
+            f"{field.name}={value!r}"
+            for field in dataclasses.fields(self)
+            if field.default is not dataclasses.MISSING
+            and (value := getattr(self, field.name)) != field.default
+        ]
+        return f"Acl({', '.join(given)})"
 
     def _resources(self) -> dict[ResourceType, str]:
         """Return the resources that are given."""

@@ -18,6 +18,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from aiokafkawire.broker import (
+    Acl,
     ApiKey,
     Broker,
     BrokerOptions,
@@ -106,6 +107,8 @@ class KafkaBroker:
         listeners: Sequence[SecurityProtocol]
         | Mapping[SecurityProtocol, Sequence[int]]
         | None = None,
+        acls: Sequence[Acl] | None = None,
+        super_users: Sequence[str] = (),
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Store the arguments of `Broker`, which `start` and `with` check.
@@ -124,6 +127,8 @@ class KafkaBroker:
             listeners: Security protocol of each listener, also as keys of the ports of each node.
                 Defaults to one listener with what `tls` and `sasl` give: PLAINTEXT, SSL,
                 SASL_PLAINTEXT or SASL_SSL.
+            acls: Operations that principals may perform. Defaults to no authorizer.
+            super_users: Principals that may do everything in spite of `acls`.
             options: See `BrokerOptions`.
         """
         self._make = partial(
@@ -138,6 +143,8 @@ class KafkaBroker:
             tls=tls,
             sasl=sasl,
             listeners=listeners,
+            acls=acls,
+            super_users=super_users,
             **options,
         )
         self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
@@ -433,6 +440,33 @@ class KafkaBroker:
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Raise the log start offset of a partition, as retention does."""
         self._call(self._running_broker.delete_records, topic, partition, before_offset)
+
+    # --- permissions -------------------------------------------------------------------------
+
+    @property
+    def acls(self) -> tuple[Acl, ...]:
+        """The ACLs, also those that clients created.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        return self._call(lambda: self._running_broker.acls)
+
+    def add_acls(self, *acls: Acl) -> None:
+        """Add ACLs. They apply to the next request of every connection.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        self._call(self._running_broker.add_acls, *acls)
+
+    def remove_acls(self, *acls: Acl) -> None:
+        """Remove ACLs, if they exist. The next request of every connection notices it.
+
+        Raises:
+            KafkaError: The broker has no `acls`.
+        """
+        self._call(self._running_broker.remove_acls, *acls)
 
     # --- faults ------------------------------------------------------------------------------
 

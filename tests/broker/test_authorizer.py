@@ -326,3 +326,9 @@ def test_acls_and_bindings_are_the_same_thing() -> None:
             acl = Acl(ALICE, operation.name, **arguments)  # type: ignore[arg-type]
             assert Acl.from_binding(acl.binding) == acl
             assert acl.binding.resource_type is type_
+            assert eval(repr(acl), {"Acl": Acl}) == acl
+
+
+def test_an_acl_shows_what_is_given() -> None:
+    acl = Acl(ALICE, "READ", group="billing-", prefixed=True)
+    assert repr(acl) == "Acl('User:alice', 'Read', group='billing-', prefixed=True)"

@@ -359,6 +359,18 @@ def test_a_port_for_clients_of_0_7() -> None:
         _ = broker.kafka07_server
 
 
+def test_acls() -> None:
+    acls = [Acl("User:alice", "Read", topic="t"), Acl("User:bob", "Read", topic="t")]
+    with KafkaBroker(acls=acls[:1], super_users=["User:root"]) as broker:
+        assert broker.acls == (acls[0],)
+        broker.add_acls(acls[1])
+        assert broker.acls == tuple(acls)
+        broker.remove_acls(*acls)
+        assert broker.acls == ()
+    with KafkaBroker() as broker, pytest.raises(KafkaError, match="authorizer"):
+        broker.add_acls(*acls)
+
+
 # --- what is exported ---
 
 
