@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aiokafkawire.broker import (
+        Acl,
         Answer,
         ApiKey,
         BrokerOptions,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from aiokafkawire.testing.kafka_broker import BrokerFault, KafkaBroker, SeenRequests
 
 __all__ = (
+    "Acl",
     "Answer",
     "ApiKey",
     "BrokerFault",

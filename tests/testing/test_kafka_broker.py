@@ -19,6 +19,7 @@ from aiokafkawire import Broker, Consumer, Producer
 from aiokafkawire.errors import BrokerError, ClientClosed, InvalidOption, KafkaError
 from aiokafkawire.runtime import Address
 from aiokafkawire.testing import (
+    Acl,
     Answer,
     ApiKey,
     Close,
