@@ -5,6 +5,7 @@ simulated runtime can replace the real one.
 """
 
 from aiokafkawire.runtime.client import BaseClient, with_runtime
+from aiokafkawire.runtime.daemon_threads import DaemonThreads
 from aiokafkawire.runtime.interfaces import (
     AT_ONCE,
     NEVER,
@@ -47,6 +48,7 @@ __all__ = (
     "BaseClient",
     "Buffer",
     "Clock",
+    "DaemonThreads",
     "Future",
     "Lifecycle",
     "Listener",
