@@ -214,6 +214,7 @@ _SUBMODULES = (
     "errors",
     "group",
     "kafka07",
+    "oauth",
     "producer",
     "records",
     "testing",

@@ -41,7 +41,7 @@ MIN_LIFETIME_S = 1.0
 """Tokens that live no longer are fetched when they are needed, not ahead of expiry."""
 
 MAX_LIFETIME_S = 365 * 86_400.0
-"""Tokens that live longer, or whose expiry is not known, are refreshed as if they lived so long."""
+"""Lifetime by which tokens are refreshed that live longer, or whose expiry is not known."""
 
 EXPIRY_MARGIN_S = 1.0
 EXPIRY_MARGIN = 0.05
