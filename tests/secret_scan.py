@@ -1,6 +1,7 @@
 """Pytest plugin: a test fails if a secret that it uses is in a log line, an error or its output.
 
-Every `Secret` is noted when it is made, in this process. Texts are searched for the latest ones.
+Every `Secret` is noted when it is made, in this process. Texts are searched for the latest ones of
+the module. Tests of hypothesis are left out, whose secrets are in many texts by chance.
 """
 
 from __future__ import annotations
@@ -46,11 +47,19 @@ class SecretScan(logging.Handler):
     def __init__(self) -> None:
         super().__init__(level=0)
         self._latest: OrderedDict[str, None] = OrderedDict()
+        self._module: object = None
+        self._is_paused = False
         self.leaks: list[str] = []
+
+    def begin(self, module: object, *, is_paused: bool) -> None:
+        """Begin a test; forget the secrets of other modules."""
+        if module != self._module:
+            self._latest.clear()
+        self._module, self._is_paused = module, is_paused
 
     def note(self, text: str) -> None:
         """Search for this secret from now on."""
-        if is_recognisable(text):
+        if is_recognisable(text) and not self._is_paused:
             self._latest[text] = None
             self._latest.move_to_end(text)
             if len(self._latest) > LATEST:
@@ -98,6 +107,12 @@ def pytest_configure() -> None:
     Secret.__init__ = note_secret  # type: ignore[method-assign]
     KafkaError.__init__ = note_error  # type: ignore[method-assign]
     logging.getLogger("aiokafkawire").addHandler(SECRETS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    function = getattr(item, "obj", None)
+    SECRETS.begin(item.path, is_paused=getattr(function, "is_hypothesis_test", False))
 
 
 @pytest.hookimpl(wrapper=True)

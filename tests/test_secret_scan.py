@@ -119,3 +119,16 @@ def test_the_latest_secrets_are_searched_for() -> None:
     scan.search("here", "it is the-secret-number-00001!")
     assert scan.take_leaks() == ["here: it is (the secret)!"]
     assert scan.take_leaks() == []
+
+
+def test_secrets_of_other_modules_and_of_hypothesis_are_not_searched_for() -> None:
+    scan = SecretScan()
+    scan.begin("one", is_paused=False)
+    scan.note("of-module-one")
+    scan.begin("one", is_paused=True)
+    scan.note("of-hypothesis")
+    scan.search("here", "of-module-one of-hypothesis")
+    assert scan.take_leaks() == ["here: (the secret) of-hypothesis"]
+    scan.begin("two", is_paused=False)
+    scan.search("here", "of-module-one of-hypothesis")
+    assert scan.take_leaks() == []
