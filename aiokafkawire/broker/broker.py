@@ -17,6 +17,7 @@ from aiokafkawire.broker.authentication import (
     BrokerSasl,
     BrokerTls,
     CertificateAuthority,
+    check_user,
     resolve_listeners,
 )
 from aiokafkawire.broker.authorizer import Authorizer
@@ -37,6 +38,7 @@ from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, BaseClient, Runtime, Supervisor
+from aiokafkawire.security import Secret
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
@@ -56,6 +58,8 @@ UNCLEAN_ELECTION_UNTIL = "0.11.0"
 
 PROPAGATION_TIMEOUT_S = 10.0
 """Time limit for the changes of a call to reach every running node."""
+
+LOOPBACK = "127.0.0.1"
 
 CLOSE_TIMEOUT_S = 5.0
 """Time limit for connections to end on close; then they are dropped."""
@@ -141,6 +145,7 @@ class Broker(BaseClient[BrokerState]):
         self.requests = RequestLog()
         super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
+        self._has_own_runtime = runtime is not None
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._listeners = resolve_listeners(
             host=host,
@@ -302,9 +307,12 @@ class Broker(BaseClient[BrokerState]):
     ) -> Mapping[str, Address]:
         """Return the address to bind for each listener of a node."""
         ports = self._listeners.ports
+        # All nodes are in this process: others need not reach a listener without authentication.
+        internal_host = self._host if self._has_own_runtime else LOOPBACK
         return {
             each.name: Address(
-                self._host, ports[each.name][node_id - 1] if each.name in ports else 0
+                internal_host if each.is_internal else self._host,
+                ports[each.name][node_id - 1] if each.name in ports else 0,
             )
             for each in listeners
         }
@@ -538,6 +546,25 @@ class Broker(BaseClient[BrokerState]):
         except ApiError as error:
             raise error_for(error.code, topic=topic) from error
         await self._wait_for_metadata_propagation(self._running)
+
+    def set_password(self, username: str, password: str) -> None:
+        """Set the password of a user for PLAIN and SCRAM; add the user if there is none.
+
+        Open connections stay, until they must authenticate again.
+
+        Args:
+            username: Name of the user.
+            password: New password.
+
+        Raises:
+            InvalidOption: The name or password is empty or has a NUL character.
+        """
+        check_user(username, password)
+        self._running.credentials.set_password(username, Secret(password))
+
+    def delete_user(self, username: str) -> None:
+        """Remove a user of SASL, if there is one. Open connections stay."""
+        self._running.credentials.delete_user(username)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Raise the log start offset of a partition, as retention does.

@@ -437,6 +437,14 @@ class KafkaBroker:
         """
         self._await(partial(self._running_broker.add_partitions, topic, total_count))
 
+    def set_password(self, username: str, password: str) -> None:
+        """Set the password of a user for PLAIN and SCRAM; add the user if there is none."""
+        self._call(self._running_broker.set_password, username, password)
+
+    def delete_user(self, username: str) -> None:
+        """Remove a user of SASL, if there is one. Open connections stay."""
+        self._call(self._running_broker.delete_user, username)
+
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Raise the log start offset of a partition, as retention does."""
         self._call(self._running_broker.delete_records, topic, partition, before_offset)

@@ -14,6 +14,7 @@ from aiokafkawire.broker.authentication.listeners import (
     BrokerSasl,
     BrokerTls,
     ListenerSettings,
+    check_user,
     resolve_listeners,
 )
 from aiokafkawire.broker.authentication.principals import certificate_principal, user_principal
@@ -39,6 +40,7 @@ __all__ = (
     "TokenValidator",
     "ValidatedToken",
     "certificate_principal",
+    "check_user",
     "make_unsecured_token",
     "resolve_listeners",
     "user_principal",

@@ -37,16 +37,26 @@ class CredentialStore:
         rng: random.Random | None = None,
         iterations: int = MIN_ITERATIONS,
     ) -> None:
-        self.passwords = dict(users or {})
+        self.passwords: dict[str, Secret] = {}
         self._scram: dict[tuple[str, str], ScramCredential] = {}
-        for user, password in self.passwords.items():
-            for mechanism in SCRAM_HASHES:
-                salt = random_text(rng or random.Random()).encode()
-                self.set_scram(
-                    user,
-                    mechanism,
-                    ScramCredential.from_password(mechanism, password, salt, iterations),
-                )
+        self._rng = rng or random.Random()
+        self._iterations = iterations
+        for user, password in (users or {}).items():
+            self.set_password(user, password)
+
+    def set_password(self, user: str, password: Secret) -> None:
+        """Set the password of a user for all mechanisms."""
+        self.passwords[user] = password
+        for mechanism in SCRAM_HASHES:
+            salt = random_text(self._rng).encode()
+            credential = ScramCredential.from_password(mechanism, password, salt, self._iterations)
+            self.set_scram(user, mechanism, credential)
+
+    def delete_user(self, user: str) -> None:
+        """Remove a user from all mechanisms, if it is there."""
+        self.passwords.pop(user, None)
+        for mechanism in SCRAM_HASHES:
+            self.delete_scram(user, mechanism)
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
         """Return the SCRAM credential of a user, None without one."""

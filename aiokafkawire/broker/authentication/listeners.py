@@ -13,7 +13,7 @@ from aiokafkawire.broker.authentication.authenticator import MECHANISMS, SaslSet
 from aiokafkawire.broker.authentication.certificates import CertificateAuthority
 from aiokafkawire.broker.authentication.credentials import CredentialStore
 from aiokafkawire.broker.authentication.tokens import TokenValidator
-from aiokafkawire.config import SecurityProtocol, did_you_mean
+from aiokafkawire.config import SecurityProtocol, did_you_mean, is_encodable
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.security import Secret
 from aiokafkawire.security.scram import MAX_ITERATIONS, MIN_ITERATIONS
@@ -24,6 +24,7 @@ __all__ = (
     "BrokerTls",
     "ListenerSettings",
     "SecurityProtocol",
+    "check_user",
     "resolve_listeners",
 )
 
@@ -298,15 +299,20 @@ def _check_sasl(sasl: Any) -> BrokerSasl | None:
             f" not a {type(sasl).__name__}"
         )
     for name, password in settings.users.items():
-        for text, what in ((name, "a user name"), (password, "the password of a user")):
-            if not isinstance(text, str) or not text or "\0" in text:
-                raise InvalidOption(f"{what} in sasl must be text without NUL, and not empty")
+        check_user(name, password)
     if not MIN_ITERATIONS <= settings.scram_iterations <= MAX_ITERATIONS:
         raise InvalidOption(
             f"scram_iterations of BrokerSasl must be from {MIN_ITERATIONS} to {MAX_ITERATIONS},"
             f" not {settings.scram_iterations}"
         )
     return settings
+
+
+def check_user(username: Any, password: Any) -> None:
+    """Raise `InvalidOption`, without the password, unless both are usable."""
+    for text, what in ((username, "a user name"), (password, "the password of a user")):
+        if not isinstance(text, str) or not text or "\0" in text or not is_encodable(text):
+            raise InvalidOption(f"{what} of SASL must be text without NUL, and not empty")
 
 
 def _check_mechanisms(settings: BrokerSasl) -> tuple[str, ...]:

@@ -97,6 +97,13 @@ async def test_nodes_replicate_without_a_plaintext_listener() -> None:
             await broker.wait_for_isr("orders", 0, 1, 2, 3)
 
 
+async def test_only_this_machine_reaches_the_listener_between_nodes() -> None:
+    async with Broker(2, host="0.0.0.0", sasl=USERS, replicate=True) as broker:
+        for node in broker._nodes.values():
+            assert node.addresses["SASL_PLAINTEXT"].host == "0.0.0.0"
+            assert node.addresses["INTERNAL"].host == "127.0.0.1"
+
+
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
@@ -139,9 +146,9 @@ async def test_each_listener_may_have_given_ports() -> None:
             "sasl must be a mapping of users to passwords or BrokerSasl, not",
         ),
         ({"sasl": {}}, "sasl needs users, a token_validator or mechanisms"),
-        ({"sasl": {"": "x"}}, "a user name in sasl must be text without NUL, and not empty"),
-        ({"sasl": {"a": ""}}, "the password of a user in sasl must be text"),
-        ({"sasl": {"a": 3}}, "the password of a user in sasl must be text"),
+        ({"sasl": {"": "x"}}, "a user name of SASL must be text without NUL, and not empty"),
+        ({"sasl": {"a": ""}}, "the password of a user of SASL must be text"),
+        ({"sasl": {"a": 3}}, "the password of a user of SASL must be text"),
         ({"sasl": BrokerSasl(mechanisms=["GSSAPI"])}, "'GSSAPI' is not a SASL mechanism"),
         ({"sasl": BrokerSasl(mechanisms=["plain"])}, "of the broker: use PLAIN, SCRAM-SHA-512"),
         (

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aiokafkawire import Producer
 from aiokafkawire.broker import (
     Acl,
     Answer,
@@ -27,6 +28,7 @@ from aiokafkawire.broker import (
     make_unsecured_token,
 )
 from aiokafkawire.broker.authentication.tokens import validate_unsecured_token
+from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.security import Secret
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
@@ -249,6 +251,29 @@ async def test_acls_apply_to_the_authenticated_user(token: bytes, is_allowed: bo
         response = await client.call(build_update_metadata_request("orders"), 4)
     expected = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert response.topics[0].error_code == expected
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_passwords_change_while_connections_stay(mechanism: str) -> None:
+    async with Broker(sasl=USERS, **NO_DELAY) as broker:
+
+        async def connects(password: str) -> bool:
+            options = broker.client_options(mechanism=mechanism) | {"sasl_password": password}
+            try:
+                async with Producer(**options):
+                    return True
+            except AuthenticationFailed:
+                return False
+
+        async with connected(broker) as client:
+            await authenticate(client)
+            broker.set_password("alice", "rotated")
+            assert not await connects("alice-pw")
+            assert await connects("rotated")
+            broker.delete_user("alice")
+            broker.delete_user("nobody")
+            assert not await connects("rotated")
+            assert (await client.call(METADATA, 1)).brokers
 
 
 # --- OAUTHBEARER ---
