@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 __all__ = ("Certificate", "CertificateAuthority")
 
 EXPIRED_AFTER = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
+NO_HOST = ("client.invalid",)
+"""Host name in the certificate of a client. Java cannot read a certificate with an empty list."""
+
 ISSUED_BEFORE_EXPIRY = datetime.timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """A certificate and its private key in PEM format."""
+    """A certificate and its private key in PEM format. The key is PKCS#8, as Java needs it."""
 
     certificate_pem: str
     key_pem: str
@@ -77,23 +80,25 @@ class CertificateAuthority:
         self,
         common_name: str,
         *,
+        hosts: Sequence[str] = NO_HOST,
         organization: str | None = None,
         organizational_unit: str | None = None,
         expired: bool = False,
     ) -> Certificate:
-        """Issue a certificate for a client.
+        """Issue a certificate.
 
         Args:
             common_name: Name of the client, the CN of its principal.
+            hosts: Host names and addresses of a server.
             organization: The O of its principal.
             organizational_unit: The OU of its principal.
             expired: Whether the certificate has expired.
         """
         issued = self._issue(
-            (), expired, common_name, organization=organization, unit=organizational_unit
+            hosts, expired, common_name, organization=organization, unit=organizational_unit
         )
         chain = b"".join(part.bytes() for part in issued.cert_chain_pems)
-        return Certificate(chain.decode(), issued.private_key_pem.bytes().decode())
+        return Certificate(chain.decode(), _as_pkcs8(issued.private_key_pem.bytes()).decode())
 
     def configure_server(
         self, context: ssl.SSLContext, hosts: Sequence[str], *, expired: bool = False
@@ -127,3 +132,15 @@ class CertificateAuthority:
             organization_unit_name=unit,
             **validity,
         )
+
+
+def _as_pkcs8(key_pem: bytes) -> bytes:
+    """Return a private key in the format PKCS#8; trustme's has the one of OpenSSL."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
+    key = serialization.load_pem_private_key(key_pem, None)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

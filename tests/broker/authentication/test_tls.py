@@ -258,8 +258,7 @@ async def test_a_context_of_the_caller_is_used() -> None:
 async def test_certificates_may_come_from_files(tmp_path: Path) -> None:
     authority = CertificateAuthority()
     authority.write(tmp_path / "ca.crt")
-    # A certificate for a client is one for its name as well.
-    certfile, keyfile = authority.issue("alice").write(tmp_path, "server")
+    certfile, keyfile = authority.issue("broker", hosts=[HOST]).write(tmp_path, "server")
     settings = BrokerTls(
         certfile=certfile,
         keyfile=keyfile,
@@ -267,7 +266,6 @@ async def test_certificates_may_come_from_files(tmp_path: Path) -> None:
         client_cafile=tmp_path / "ca.crt",
     )
     context = with_certificate(authority, tmp_path, authority)
-    context.check_hostname = False
     async with Broker(tls=settings) as broker, secured(broker, context) as client:
         assert (await client.call(METADATA, 1)).brokers
 
@@ -275,6 +273,7 @@ async def test_certificates_may_come_from_files(tmp_path: Path) -> None:
 def test_keys_do_not_show() -> None:
     certificate = CertificateAuthority().issue("alice")
     assert "PRIVATE" not in repr(certificate)
+    assert certificate.key_pem.startswith("-----BEGIN PRIVATE KEY-----"), "PKCS#8"
     assert "hunter2" not in repr(BrokerTls(password="hunter2"))
 
 
