@@ -162,6 +162,7 @@ class ServerConnection:
         raw = self._transport
         secured = TlsTransport(raw, context, server_side=True)
         try:
+            await self._node.wait_until_resumed()
             await secured.handshake()
             if (certificate := secured.peer_certificate()) is not None:
                 self._client_connection.principal = certificate_principal(certificate)
@@ -198,6 +199,7 @@ class ServerConnection:
 
     def _on_authenticated(self, principal: str) -> None:
         self._client_connection.principal = principal
+        logger.debug("%s: authenticated as %s", self.name, principal)
         self._reader.max_frame_bytes = self._node.state.options.max_request_bytes
 
     async def read(self) -> None:
@@ -319,6 +321,8 @@ class ServerConnection:
                 raise Disconnect(authenticator.failure)
         served = release.served.get(header.api_key)
         if served is None or not served.low <= header.api_version <= served.high:
+            if authenticator is not None and admission is Admission.ILLEGAL_STATE:
+                raise Disconnect(f"{APIS[header.api_key].name} arrived during the authentication")
             return self._reject_version(header, served)
         try:
             cls = APIS[header.api_key].request

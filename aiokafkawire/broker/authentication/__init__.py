@@ -9,6 +9,7 @@ from aiokafkawire.broker.authentication.authenticator import (
 )
 from aiokafkawire.broker.authentication.certificates import Certificate, CertificateAuthority
 from aiokafkawire.broker.authentication.credentials import CredentialStore
+from aiokafkawire.broker.authentication.jwks import JwksValidator
 from aiokafkawire.broker.authentication.listeners import (
     BrokerListener,
     BrokerSasl,
@@ -34,6 +35,7 @@ __all__ = (
     "Certificate",
     "CertificateAuthority",
     "CredentialStore",
+    "JwksValidator",
     "ListenerSettings",
     "SaslAuthenticator",
     "SaslSettings",

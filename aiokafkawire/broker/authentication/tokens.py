@@ -13,9 +13,12 @@ from typing import Any
 from aiokafkawire.security import Secret, TokenRefused
 
 __all__ = (
+    "PARTS",
     "TokenValidator",
     "ValidatedToken",
+    "decode_part",
     "make_unsecured_token",
+    "time_ms",
     "validate_unsecured_token",
 )
 
@@ -65,14 +68,14 @@ def validate_unsecured_token(token: str, now_ms: int) -> ValidatedToken:
     parts = token.split(".")
     if len(parts) != PARTS or parts[2]:
         raise TokenRefused
-    header, claims = _decode(parts[0]), _decode(parts[1])
+    header, claims = decode_part(parts[0]), decode_part(parts[1])
     if header.get("alg") != "none":
         raise TokenRefused
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject.strip():
         raise TokenRefused
-    expires_at_ms = _time_ms(claims, "exp")
-    issued_at_ms = _time_ms(claims, "iat") if "iat" in claims else 0
+    expires_at_ms = time_ms(claims, "exp")
+    issued_at_ms = time_ms(claims, "iat") if "iat" in claims else 0
     if not issued_at_ms <= now_ms < expires_at_ms:
         raise TokenRefused
     return ValidatedToken(subject, expires_at_ms)
@@ -82,7 +85,8 @@ def _encode(part: Mapping[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
 
-def _decode(part: str) -> dict[str, Any]:
+def decode_part(part: str) -> dict[str, Any]:
+    """Return the JSON object in a part of a JWT. Raises `TokenRefused`."""
     try:
         text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         value = json.loads(text)
@@ -93,8 +97,8 @@ def _decode(part: str) -> dict[str, Any]:
     return value
 
 
-def _time_ms(claims: Mapping[str, Any], name: str) -> int:
-    """Return a claim in seconds since 1970 as milliseconds."""
+def time_ms(claims: Mapping[str, Any], name: str) -> int:
+    """Return a claim in seconds since 1970 as milliseconds. Raises `TokenRefused`."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_TIME_S:
         raise TokenRefused

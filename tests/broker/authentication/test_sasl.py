@@ -99,6 +99,12 @@ async def test_requests_that_were_sent_ahead_are_answered_in_order(client: RawCl
     assert (await client.receive(ApiKey.METADATA, 1))[1].brokers
 
 
+async def test_a_request_of_an_unknown_version_ends_the_exchange(client: RawClient) -> None:
+    await handshake(client)
+    await client.transport.send([b"\0\0\0\x0a\0\x12\0\x63\0\0\0\x09\xff\xff"])
+    assert await client.closed()
+
+
 async def test_requests_after_a_failure_are_not_answered(client: RawClient) -> None:
     await client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     await client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)

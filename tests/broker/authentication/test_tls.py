@@ -11,6 +11,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from aiokafkawire.broker import Acl, Broker, BrokerTls, CertificateAuthority, ErrorCode
 from aiokafkawire.broker.authentication import certificate_principal
@@ -25,6 +27,7 @@ from ..raw_client import RawClient, build_update_metadata_request
 LIMIT_S = 20
 HOST = "127.0.0.1"
 METADATA = MetadataRequest(topics=[])
+TLS = BrokerTls(authority=CertificateAuthority())
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -153,6 +156,40 @@ async def test_a_client_that_never_begins_is_closed_as_idle() -> None:
             with suppress(OSError):
                 assert await transport.receive_into(memoryview(bytearray(10))) == 0
         await transport.aclose()
+
+
+async def test_a_paused_node_does_not_answer_the_handshake() -> None:
+    async with Broker(tls=True) as broker:
+        broker.pause(1)
+        with anyio.move_on_after(0.1) as scope:
+            async with secured(broker, client_context(broker.authority)):
+                pass
+        assert scope.cancelled_caught
+        broker.resume(1)
+        async with secured(broker, client_context(broker.authority)) as client:
+            assert (await client.call(METADATA, 1)).brokers
+
+
+@settings(max_examples=30, deadline=None)
+@given(sent=st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=4))
+@example(sent=[b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"])
+@example(sent=[b"\x16\x03\x01\xff\xff"])
+@pytest.mark.slow
+def test_any_bytes_leave_a_tls_listener_alive(sent: list[bytes]) -> None:
+    async def run() -> None:
+        async with Broker(tls=TLS, connection_failed_authentication_delay_ms=0) as broker:
+            transport = await connect(broker)
+            with suppress(OSError):
+                await transport.send(sent)
+            await transport.aclose()
+            async with secured(broker, client_context(broker.authority)) as client:
+                assert (await client.call(METADATA, 1)).brokers
+
+    logging.getLogger("aiokafkawire.broker").setLevel(logging.CRITICAL)
+    try:
+        anyio.run(run)
+    finally:
+        logging.getLogger("aiokafkawire.broker").setLevel(logging.NOTSET)
 
 
 async def test_a_killed_node_ends_handshakes_that_hang() -> None:
