@@ -36,6 +36,7 @@ CLUSTER_NAME = "kafka-cluster"
 class ResourceType(IntEnum):
     """Type of a resource, with Kafka's number."""
 
+    UNKNOWN = 0
     ANY = 1
     TOPIC = 2
     GROUP = 3
@@ -48,6 +49,7 @@ class ResourceType(IntEnum):
 class PatternType(IntEnum):
     """Comparison of the name of a resource pattern. ANY and MATCH are for filters only."""
 
+    UNKNOWN = 0
     ANY = 1
     MATCH = 2
     LITERAL = 3
@@ -57,6 +59,7 @@ class PatternType(IntEnum):
 class AclOperation(IntEnum):
     """Operation on a resource, with Kafka's number."""
 
+    UNKNOWN = 0
     ANY = 1
     ALL = 2
     READ = 3
@@ -77,6 +80,7 @@ class AclOperation(IntEnum):
 class AclPermissionType(IntEnum):
     """Permission of an ACL."""
 
+    UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
@@ -281,7 +285,11 @@ def _name_of(operation: AclOperation) -> str:
     return "".join(part.capitalize() for part in operation.name.split("_"))
 
 
-_BY_NAME = {_name_of(each).lower(): each for each in AclOperation if each is not AclOperation.ANY}
+_BY_NAME = {
+    _name_of(each).lower(): each
+    for each in AclOperation
+    if each not in {AclOperation.UNKNOWN, AclOperation.ANY}
+}
 
 
 def _parse_operation(name: object) -> AclOperation:

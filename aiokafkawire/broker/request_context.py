@@ -169,11 +169,15 @@ class RequestContext:
         )
 
     def authorize(
-        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        message: str | None = None,
     ) -> None:
         """Raise `ApiError` unless the principal may perform the operation on the resource."""
         if not self.is_authorized(operation, resource_type, name):
-            raise ApiError(DENIED[resource_type])
+            raise ApiError(DENIED[resource_type], message)
 
     def authorize_by_resource_type(
         self, operation: AclOperation, resource_type: ResourceType

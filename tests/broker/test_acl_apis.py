@@ -82,7 +82,7 @@ async def create(client: RawClient, *acls: AclBinding, version: int = 3) -> list
 
 async def describe(client: RawClient, acl_filter: AclBindingFilter, version: int = 3) -> list[Any]:
     answer = await client.call(DescribeAclsRequest(**fields_of(acl_filter)), version)
-    assert (answer.error_code, answer.error_message) == (E.NONE, None)
+    assert (answer.error_code, answer.error_message) == (E.NONE, "")
     return [
         (
             (resource.resource_type, resource.resource_name, resource.pattern_type),
@@ -106,8 +106,8 @@ async def test_acls_are_created_described_and_deleted(
     broker: Broker, client: RawClient, version: int
 ) -> None:
     acls = [each.binding for each in (READ, READ_GROUP, DENY, USER)]
-    assert await create(client, *acls, version=version) == [(E.NONE, None)] * 4
-    assert await create(client, *acls[:1], version=version) == [(E.NONE, None)]
+    assert await create(client, *acls, version=version) == [(E.NONE, "")] * 4
+    assert await create(client, *acls[:1], version=version) == [(E.NONE, "")]
     assert set(broker.acls) == {READ, READ_GROUP, DENY, USER}
     assert await describe(client, AclBindingFilter(), version) == [
         ((2, "orders", 3), [(ALICE, "*", 3, 3), (BOB, "10.0.0.7", 2, 2)]),
@@ -133,7 +133,7 @@ async def test_version_0_has_literal_patterns_only(broker: Broker, client: RawCl
     assert [resource.resource_name for resource in answer.resources] == ["orders"]
     answer = await client.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ask)]), 0)
     assert [acl.resource_name for acl in answer.filter_results[0].matching_acls] == ["orders"]
-    assert await create(client, DENY.binding, version=0) == [(E.NONE, None)]
+    assert await create(client, DENY.binding, version=0) == [(E.NONE, "")]
     assert set(broker.acls) == {READ_GROUP, DENY}
 
 
@@ -142,11 +142,10 @@ async def test_version_0_has_literal_patterns_only(broker: Broker, client: RawCl
     [
         ({"resource_name": ""}, "Invalid empty resource name"),
         ({"resource_type": 4}, "The only valid name for the CLUSTER resource is kafka-cluster"),
-        ({"resource_type": 1}, "Invalid resourceType ANY"),
-        ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
-        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
-        ({"operation": 1}, "Invalid operation ANY"),
-        ({"permission_type": 1}, "Invalid permissionType ANY"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 99}, "Invalid patternType UNKNOWN"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 99}, "Invalid permissionType UNKNOWN"),
         (
             {"principal": "alice"},
             "Could not parse principal from `alice` (no colon is present separating the principal"
@@ -163,7 +162,7 @@ async def test_invalid_acls_are_refused_one_by_one(
     answer = await client.call(CreateAclsRequest(creations=[wrong, right]), 3)
     assert [(result.error_code, result.error_message) for result in answer.results] == [
         (E.INVALID_REQUEST, message),
-        (E.NONE, None),
+        (E.NONE, ""),
     ]
     assert broker.acls == (DENY,)
 
@@ -174,18 +173,42 @@ async def test_invalid_acls_are_refused_one_by_one(
 async def test_unknown_values_close_the_connection(
     broker: Broker, client: RawClient, field: str
 ) -> None:
-    for value in (0, 99, -1):
+    of_filter = {
+        "resource_type": "resource_type_filter",
+        "resource_pattern_type": "pattern_type_filter",
+    }.get(field, field)
+    async with connected(broker) as other:
+        wrong = creation(READ.binding)
+        setattr(wrong, field, 0)
+        await other.send(CreateAclsRequest(creations=[creation(DENY.binding), wrong]), 3)
+        assert await other.closed()
+    for value in (0, 99):
+        ask = fields_of(AclBindingFilter()) | {of_filter: value}
         async with connected(broker) as other:
-            wrong = creation(READ.binding)
-            setattr(wrong, field, value)
-            await other.send(CreateAclsRequest(creations=[creation(DENY.binding), wrong]), 3)
-            assert await other.closed()
-        async with connected(broker) as other:
-            name = {"resource_pattern_type": "pattern_type_filter"}.get(field, f"{field}_filter")
-            name = field if field in {"operation", "permission_type"} else name
-            ask = fields_of(AclBindingFilter()) | {name: value}
             await other.send(DescribeAclsRequest(**ask), 3)
-            assert await other.closed()
+            assert await other.closed() == (value == 0)
+    assert broker.acls == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("resource_type", 1),
+        ("resource_pattern_type", 1),
+        ("resource_pattern_type", 2),
+        ("operation", 1),
+        ("permission_type", 1),
+    ],
+)
+async def test_values_of_filters_fail_the_whole_creation(
+    broker: Broker, client: RawClient, field: str, value: int
+) -> None:
+    wrong = creation(READ.binding)
+    setattr(wrong, field, value)
+    answer = await client.call(CreateAclsRequest(creations=[creation(DENY.binding), wrong]), 3)
+    assert [(result.error_code, result.error_message) for result in answer.results] == [
+        (E.UNKNOWN_SERVER_ERROR, None)
+    ] * 2
     assert broker.acls == ()
 
 
@@ -215,7 +238,7 @@ async def test_acl_apis_need_permissions_on_the_cluster() -> None:
         assert await delete(client, AclBindingFilter()) == [(E.CLUSTER_AUTHORIZATION_FAILED, [])]
         assert await alter(client, upsert("carol")) == {"carol": E.CLUSTER_AUTHORIZATION_FAILED}
         broker.add_acls(Acl(ME, "Alter", cluster=True))
-        assert await create(client, READ.binding) == [(E.NONE, None)]
+        assert await create(client, READ.binding) == [(E.NONE, "")]
         assert await alter(client, upsert("carol")) == {"carol": E.NONE}
 
 
@@ -270,12 +293,9 @@ async def described(client: RawClient, *names: str) -> dict[str, Any]:
 
 async def test_scram_credentials_are_described_and_altered(client: RawClient) -> None:
     assert await described(client) == {}
-    changes = [
-        upsert("alice"),
-        upsert("alice", mechanism=SHA_512, iterations=8_192),
-        upsert("bob"),
-    ]
-    assert await alter(client, *changes) == {"alice": E.NONE, "bob": E.NONE}
+    assert await alter(client, upsert("alice"), upsert("bob")) == {"alice": E.NONE, "bob": E.NONE}
+    other = upsert("alice", mechanism=SHA_512, iterations=8_192)
+    assert await alter(client, other) == {"alice": E.NONE}
     assert await described(client) == {"alice": [(1, 4_096), (2, 8_192)], "bob": [(1, 4_096)]}
     assert await described(client, "bob", "carol") == {
         "bob": [(1, 4_096)],
@@ -299,6 +319,10 @@ async def test_wrong_changes_of_scram_credentials_change_nothing_of_the_user(
         "twice": ([upsert("twice"), upsert("twice")], E.DUPLICATE_RESOURCE),
         "mixed": (
             [upsert("mixed", mechanism=SHA_512), upsert("mixed", iterations=1)],
+            E.DUPLICATE_RESOURCE,
+        ),
+        "first": (
+            [upsert("first", iterations=1), upsert("first")],
             E.UNACCEPTABLE_CREDENTIAL,
         ),
     }

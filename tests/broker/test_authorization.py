@@ -283,8 +283,9 @@ def txn_commit(*names: str) -> TxnOffsetCommitRequest:
     )
 
 
-def produce(transactional_id: str | None = None) -> ProduceRequest:
-    request = produce_request("t", 0, batch(b"v"))
+def produce(transactional_id: str | None = None, *, transactional: bool = False) -> ProduceRequest:
+    fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0} if transactional else {}
+    request = produce_request("t", 0, batch(b"v", transactional=transactional, **fields))
     request.transactional_id = transactional_id
     return request
 
@@ -330,7 +331,14 @@ class Row(NamedTuple):
 ROWS = [
     Row("produce", produce(), 9, T, [topic("Write")]),
     Row("produce old", produce(), 3, T, [topic("Write")]),
-    Row("produce transactional", produce("x"), 9, X, [transactional("Write"), topic("Write")]),
+    Row(
+        "produce transactional",
+        produce("x", transactional=True),
+        9,
+        X,
+        [transactional("Write"), topic("Write")],
+    ),
+    Row("produce with an unused id", produce("x"), 9, T, [topic("Write")]),
     Row("fetch", fetch("t"), 12, T, [topic("Read")]),
     Row("fetch old", fetch("t"), 4, T, [topic("Read")]),
     Row("fetch as a follower", fetch("t", replica_id=1), 12, T, [cluster("ClusterAction")]),
@@ -539,6 +547,21 @@ async def test_one_forbidden_topic_does_not_affect_the_others(
     assert [each.partitions[0].error_code for each in answer.responses] == [E.NONE, T]
 
 
+async def test_forbidden_topics_say_so_though_the_group_refuses_the_commit(
+    broker: Broker, alice: RawClient
+) -> None:
+    broker.add_acls(group("Read"), topic("Read"), transactional("Write"))
+    request = commit("t", "other")
+    request.member_id, request.generation_id_or_member_epoch = "nobody", 7
+    answer = await alice.call(request, 8)
+    assert [each.partitions[0].error_code for each in answer.topics] == [E.ILLEGAL_GENERATION, T]
+    answer = await alice.call(txn_commit("t", "other"), 3)
+    assert [each.partitions[0].error_code for each in answer.topics] == [
+        E.INVALID_PRODUCER_ID_MAPPING,
+        T,
+    ]
+
+
 async def test_offsets_of_all_topics_leave_out_the_forbidden_ones(
     broker: Broker, alice: RawClient, root: RawClient
 ) -> None:
@@ -613,7 +636,7 @@ async def test_configs_of_a_new_topic_need_describe_configs(
     broker.add_acls(topic("Create", "new"))
     (answer,) = (await alice.call(create_topics("new"), 7)).topics
     assert (answer.error_code, answer.topic_config_error_code) == (E.NONE, T)
-    assert (answer.configs, answer.num_partitions, answer.replication_factor) == (None, -1, -1)
+    assert (answer.configs, answer.num_partitions, answer.replication_factor) == ([], -1, -1)
     broker.add_acls(topic("DescribeConfigs", "new"))
     (answer,) = (await alice.call(create_topics("new"), 7)).topics
     assert (answer.topic_config_error_code, answer.num_partitions) == (E.NONE, 1)
@@ -647,7 +670,7 @@ async def test_authorized_operations(broker: Broker, alice: RawClient, root: Raw
 async def test_acks_0_without_permission_closes_the_connection(
     broker: Broker, alice: RawClient
 ) -> None:
-    for request in (produce("x"), produce()):
+    for request in (produce("x", transactional=True), produce()):
         async with connected_as(broker, ALICE) as client:
             request.acks = 0
             await client.send(request, 9)

@@ -55,15 +55,21 @@ def require_authorizer(context: RequestContext, operation: AclOperation) -> Auth
 
 
 def parse_code(kind: type[_Code], code: int) -> _Code:
-    """Return an enumerated field. Raises `Disconnect` for an unknown value, as brokers do."""
+    """Return an enumerated field; UNKNOWN, which is 0, for a value that is not known.
+
+    Raises:
+        Disconnect: The value is 0, which brokers do not accept.
+    """
+    if code == 0:
+        raise Disconnect(f"the {kind.__name__} is UNKNOWN")
     try:
         return kind(code)
     except ValueError:
-        raise Disconnect(f"{kind.__name__} {code} is unknown") from None
+        return kind(0)
 
 
 def parse_filter(requested: AclFilter) -> AclBindingFilter:
-    """Return the filter of a request. Raises `Disconnect` if it has unknown values."""
+    """Return the filter of a request. Raises `Disconnect` if it has UNKNOWN."""
     return AclBindingFilter(
         resource_type=parse_code(ResourceType, requested.resource_type_filter),
         name=requested.resource_name_filter,

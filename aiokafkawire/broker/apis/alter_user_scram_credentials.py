@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.describe_user_scram_credentials import MECHANISMS
@@ -38,13 +36,10 @@ async def handle(
     if not context.is_authorized(AclOperation.ALTER, ResourceType.CLUSTER):
         return error_response(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     store = context.state.credentials
-    times = Counter((change.name, change.mechanism) for change in changes)
-    errors: dict[str, ApiError | None] = {change.name: None for change in changes}
+    errors: dict[str, ApiError | None] = {}
     for change in changes:
-        try:
-            _check(store, change, times[change.name, change.mechanism])
-        except ApiError as error:
-            errors[change.name] = errors[change.name] or error
+        if errors.get(change.name) is None:
+            errors[change.name] = _find_error(store, change, is_repeated=change.name in errors)
     for change in changes:
         if errors[change.name] is None:
             _apply(store, change)
@@ -78,18 +73,28 @@ def _changes(request: AlterUserScramCredentialsRequest) -> list[Change]:
     return [*request.deletions, *request.upsertions]
 
 
-def _check(store: CredentialStore, change: Change, count: int) -> None:
+def _find_error(store: CredentialStore, change: Change, *, is_repeated: bool) -> ApiError | None:
+    """Return the error of a change that is not possible."""
+    try:
+        if is_repeated:
+            # A user, whichever the mechanisms.
+            raise ApiError(
+                ErrorCode.DUPLICATE_RESOURCE,
+                "A user credential cannot be altered twice in the same request",
+            )
+        _check(store, change)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _check(store: CredentialStore, change: Change) -> None:
     """Raise `ApiError` if a change is not possible."""
     if not change.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     mechanism = MECHANISMS.get(change.mechanism)
     if mechanism is None:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if count > 1:
-        raise ApiError(
-            ErrorCode.DUPLICATE_RESOURCE,
-            "A user credential cannot be altered twice in the same request",
-        )
     if isinstance(change, ScramCredentialDeletion):
         if store.scram(change.name, mechanism) is None:
             raise ApiError(

@@ -34,6 +34,8 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
         authorizer = require_authorizer(context, AclOperation.ALTER)
     except ApiError as error:
         return _response([error] * len(bindings))
+    if any(_is_for_filters_only(binding) for binding in bindings):
+        return error_response(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
     return _response([_create(authorizer, binding) for binding in bindings])
 
 
@@ -48,7 +50,7 @@ def _response(errors: list[ApiError | None] | list[ApiError]) -> CreateAclsRespo
     return CreateAclsResponse(
         throttle_time_ms=0,
         results=[
-            AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+            AclCreationResult(error_code=ErrorCode.NONE, error_message="")
             if error is None
             else AclCreationResult(error_code=error.code, error_message=error.message)
             for error in errors
@@ -79,20 +81,29 @@ def _create(authorizer: Authorizer, binding: AclBinding) -> ApiError | None:
     return None
 
 
+def _is_for_filters_only(binding: AclBinding) -> bool:
+    return (
+        binding.resource_type is ResourceType.ANY
+        or binding.pattern_type in {PatternType.ANY, PatternType.MATCH}
+        or binding.operation is AclOperation.ANY
+        or binding.permission_type is AclPermissionType.ANY
+    )
+
+
 def _find_fault(binding: AclBinding) -> str | None:
     """Return the reason why a broker refuses an ACL, None if it does not."""
     if binding.resource_type is ResourceType.CLUSTER and binding.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not binding.name:
         return "Invalid empty resource name"
-    if binding.resource_type is ResourceType.ANY:
-        return "Invalid resourceType ANY"
-    if binding.pattern_type not in {PatternType.LITERAL, PatternType.PREFIXED}:
-        return f"Invalid patternType {binding.pattern_type.name}"
-    if binding.operation is AclOperation.ANY:
-        return "Invalid operation ANY"
-    if binding.permission_type is AclPermissionType.ANY:
-        return "Invalid permissionType ANY"
+    if binding.resource_type is ResourceType.UNKNOWN:
+        return "Invalid resourceType UNKNOWN"
+    if binding.pattern_type is PatternType.UNKNOWN:
+        return "Invalid patternType UNKNOWN"
+    if binding.operation is AclOperation.UNKNOWN:
+        return "Invalid operation UNKNOWN"
+    if binding.permission_type is AclPermissionType.UNKNOWN:
+        return "Invalid permissionType UNKNOWN"
     if ":" not in binding.principal:
         return (
             f"Could not parse principal from `{binding.principal}` (no colon is present separating"

@@ -77,7 +77,7 @@ def _create_one(
             error_code=ErrorCode.NONE,
             error_message=None,
             topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            configs=None,
+            configs=[],
         )
     return CreatableTopicResult(
         name=topic.name,

@@ -18,6 +18,7 @@ from aiokafkawire.wire.messages.delete_topics import (
 __all__ = ("error_response", "handle")
 
 FIRST_ID_VERSION = 6
+FORBIDDEN = "Topic authorization failed."
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -68,9 +69,9 @@ def _delete_one(context: RequestContext, requested: DeleteTopicState) -> Deletab
         if requested.name is None:
             topic = cluster.topic_by_id(requested.topic_id)
         else:
-            context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name)
+            context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name, FORBIDDEN)
             topic = cluster.topic(requested.name)
-        context.authorize(AclOperation.DELETE, ResourceType.TOPIC, topic.name)
+        context.authorize(AclOperation.DELETE, ResourceType.TOPIC, topic.name, FORBIDDEN)
         cluster.delete_topic(topic)
     except ApiError as error:
         return DeletableTopicResult(

@@ -30,7 +30,7 @@ async def handle(context: RequestContext, request: DescribeAclsRequest) -> Descr
     return DescribeAclsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         resources=[
             DescribeAclsResource(
                 resource_type=resource_type,

@@ -105,13 +105,13 @@ def _describe(
 
 
 def _authorize(context: RequestContext, resource: DescribeConfigsResource) -> None:
-    operation = AclOperation.DESCRIBE_CONFIGS
+    operation, name = AclOperation.DESCRIBE_CONFIGS, resource.resource_name
     if resource.resource_type == TOPIC:
-        context.authorize(operation, ResourceType.TOPIC, resource.resource_name)
+        context.authorize(operation, ResourceType.TOPIC, name, "Topic authorization failed.")
     elif resource.resource_type == GROUP:
-        context.authorize(operation, ResourceType.GROUP, resource.resource_name)
+        context.authorize(operation, ResourceType.GROUP, name, "Group authorization failed.")
     elif resource.resource_type in KNOWN_TYPES:
-        context.authorize(operation, ResourceType.CLUSTER)
+        context.authorize(operation, ResourceType.CLUSTER, message="Cluster authorization failed.")
 
 
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:

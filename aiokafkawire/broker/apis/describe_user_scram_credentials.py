@@ -32,7 +32,7 @@ async def handle(
     return DescribeUserScramCredentialsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         results=[_describe(name, count, stored.get(name, {})) for name, count in times.items()],
     )
 
@@ -41,7 +41,16 @@ def error_response(
     request: DescribeUserScramCredentialsRequest, version: int, code: int
 ) -> DescribeUserScramCredentialsResponse:
     return DescribeUserScramCredentialsResponse(
-        throttle_time_ms=0, error_code=code, error_message=None, results=[]
+        throttle_time_ms=0,
+        error_code=code,
+        error_message=None,
+        # Kafka leaves the names out, and does not answer at all if the users are null.
+        results=[
+            DescribeUserScramCredentialsResult(
+                user="", error_code=code, error_message=None, credential_infos=[]
+            )
+            for _ in request.users or []
+        ],
     )
 
 
@@ -49,7 +58,7 @@ def _describe(
     name: str, count: int, credentials: dict[str, ScramCredential]
 ) -> DescribeUserScramCredentialsResult:
     result = DescribeUserScramCredentialsResult(
-        user=name, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
+        user=name, error_code=ErrorCode.NONE, error_message="", credential_infos=[]
     )
     if count > 1:
         result.error_code = ErrorCode.DUPLICATE_RESOURCE

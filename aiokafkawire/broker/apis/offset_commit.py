@@ -33,12 +33,14 @@ GetError = Callable[[OffsetCommitRequestTopic, OffsetCommitRequestPartition], in
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
     try:
-        if storage is OffsetsStorage.KAFKA:
-            _check_group(context, request)
-        else:
-            context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
+        context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
+    if storage is OffsetsStorage.KAFKA:
+        try:
+            _check_group(context, request)
+        except ApiError as error:
+            return _group_error_response(context, request, error.code)
     accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
@@ -69,6 +71,28 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
 
 def error_response(request: OffsetCommitRequest, version: int, code: int) -> OffsetCommitResponse:
     return _response(request, lambda topic, requested: code)
+
+
+def _group_error_response(
+    context: RequestContext, request: OffsetCommitRequest, code: int
+) -> OffsetCommitResponse:
+    """Return the response of a group that refuses the commit, except for forbidden topics."""
+    if context.state.authorizer is None:
+        return error_response(request, context.version, code)
+
+    def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
+        try:
+            context.authorized_topic(
+                topic.name,
+                topic.topic_id,
+                AclOperation.READ,
+                by_id=context.version >= FIRST_ID_VERSION,
+            )
+        except ApiError as error:
+            return error.code
+        return code
+
+    return _response(request, get_error)
 
 
 def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommitResponse:

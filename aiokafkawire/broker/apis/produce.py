@@ -54,10 +54,7 @@ FIRST_ID_VERSION = 13
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append to every partition, then wait for replicas, unless all nodes share one log."""
-    transactional_id = request.transactional_id
-    if transactional_id is not None and not context.is_authorized(
-        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-    ):
+    if context.state.authorizer is not None and not _may_write_transactions(context, request):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if request.acks == 0:
             raise Disconnect(f"acks=0 and {code.name}")
@@ -102,6 +99,23 @@ def error_response(request: ProduceRequest, version: int, code: int) -> ProduceR
             for topic in request.topic_data
         ]
     )
+
+
+def _may_write_transactions(context: RequestContext, request: ProduceRequest) -> bool:
+    """Return True if the transactional id is allowed, or no record is transactional."""
+    transactional_id = request.transactional_id
+    if transactional_id is not None and context.is_authorized(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return True
+    records = (data.records for topic in request.topic_data for data in topic.partition_data)
+    try:
+        return not any(
+            batch.is_transactional for each in records for batch in iter_batches(each or b"")
+        )
+    except CorruptRecord:
+        # Refused when the records are checked.
+        return True
 
 
 def _disconnect_on_error(responses: list[TopicProduceResponse]) -> None:
