@@ -19,6 +19,9 @@ __all__ = ("MskIamTokenProvider",)
 SIGNER = "aws_msk_iam_sasl_signer"
 MAX_THREADS = 4
 
+MISCONFIGURED = frozenset({"PartialCredentialsError", "ProfileNotFound", "TypeError"})
+"""Exceptions of botocore and the signer that repeating the call does not change."""
+
 
 class MskIamTokenProvider:
     """Token provider: IAM authentication of Amazon MSK, through OAUTHBEARER.
@@ -83,6 +86,7 @@ class MskIamTokenProvider:
 
         Raises:
             TokenUnavailable: No AWS credentials were found, or they could not be fetched.
+            AuthenticationFailed: The profile does not exist, or is not complete.
         """
         outcome: OAuthBearerToken | Failure = Failure(
             f"did not return within {self._timeout_s:g} s: check how AWS credentials are found"
@@ -104,7 +108,8 @@ class MskIamTokenProvider:
             # The signer reads the keys of credentials that are None.
             return Failure("found no AWS credentials: set them in the environment, or a profile")
         except Exception as error:
-            return Failure(f"failed: {type(error).__name__}: {shown(str(error))}")
+            name = type(error).__name__
+            return Failure(f"failed: {name}: {shown(str(error))}", is_final=name in MISCONFIGURED)
         try:
             return OAuthBearerToken(Secret(value), int(expires_at_ms), self._extensions)
         except (TypeError, ValueError):

@@ -99,6 +99,11 @@ def raising(error: Exception) -> Callable[..., Any]:
         (lambda *_: None.access_key, TokenUnavailable, "found no AWS credentials"),
         (raising(ValueError("AWS Credentials can not be empty")), TokenUnavailable, "ValueError"),
         (raising(OSError("169.254.169.254\n" + "x" * 5_000)), TokenUnavailable, r"254\\nxxx"),
+        (
+            raising(type("ProfileNotFound", (Exception,), {})("(nope)")),
+            AuthenticationFailed,
+            "nope",
+        ),
         (lambda *_: ("two words", 5), AuthenticationFailed, "cannot send"),
         (lambda *_: (None, 5), AuthenticationFailed, "cannot send"),
         (lambda *_: (TOKEN, "soon"), AuthenticationFailed, "cannot send"),

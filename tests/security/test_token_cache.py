@@ -327,6 +327,26 @@ def test_a_token_that_lives_a_moment_is_fetched_on_demand(backend: Backend) -> N
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("life_s", "margin_s"), [(10.0, 0.5), (100.0, 1.0)])
+def test_a_token_is_not_used_at_its_very_end(
+    backend: Backend, life_s: float, margin_s: float
+) -> None:
+    async def body(cache: TokenCache, provider: Provider) -> None:
+        clock = provider.clock
+        provider.life_s = life_s
+        began = clock.now()
+        token = await cache.get()
+        provider.error = TokenUnavailable("down")
+        await clock.sleep_until(began + life_s - margin_s - 0.1)
+        assert await cache.get() is token
+        await clock.sleep_until(began + life_s - margin_s + 0.1)
+        with pytest.raises(TokenUnavailable, match="down"):
+            await cache.get()
+
+    simulate(backend, body)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_token_without_expiry_is_kept(backend: Backend) -> None:
     async def body(cache: TokenCache, provider: Provider) -> None:
         provider.life_s = None
