@@ -20,6 +20,7 @@ from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.logs import count_partitions
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.primitives import uuid_from_text, uuid_to_text
 
@@ -328,9 +329,9 @@ class ClusterState:
             self._remove_topic(topic)
             raise
         logger.info(
-            "Topic %s: created with %d partitions, replication factor %d",
+            "Topic %s: created with %s, replication factor %d",
             name,
-            len(replicas),
+            count_partitions(replicas),
             len(replicas[0]),
         )
         return topic

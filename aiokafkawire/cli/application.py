@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
@@ -20,9 +19,8 @@ from aiokafkawire.cli.error_text import (
     CommandFailed,
     explain,
     one_line,
-    printable,
 )
-from aiokafkawire.cli.progress import ERASE_LINE
+from aiokafkawire.cli.log_lines import LogFormatter, elapsed_s, log_to_stderr
 from aiokafkawire.cli.run_loop import StoppedBySignal
 from aiokafkawire.cli.standard_streams import print_stderr, redirect_to_null
 from aiokafkawire.errors import InvalidOption, KafkaError
@@ -61,7 +59,8 @@ CONSOLE_TOOL_OPTIONS = {
 }
 """Options of Kafka's console tools (kafka-console-consumer.sh, …) and what replaces them."""
 
-LOG_PREFIX = "aiokafkawire: "
+MISSING_TOPIC = "topic '"
+"""Start of the error about a topic that does not exist, and of the reason in its log line."""
 
 
 def expand_mode(arguments: list[str]) -> list[str]:
@@ -99,29 +98,6 @@ class CommandGroup(SuggestingGroup):
         return command
 
 
-class LogFormatter(logging.Formatter):
-    """Formatter of log lines on stderr; erases the progress line first."""
-
-    last_line: ClassVar[str] = ""
-
-    def format(self, record: logging.LogRecord) -> str:
-        before = ERASE_LINE if sys.stderr.isatty() else ""
-        # Log lines start with the client_id, which defaults to the program's name.
-        LogFormatter.last_line = f"{LOG_PREFIX}{super().format(record).removeprefix(LOG_PREFIX)}"
-        return before + LogFormatter.last_line
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        # Clients choose the names of groups and members that a broker logs.
-        return printable(super().formatMessage(record))
-
-
-class StderrHandler(logging.Handler):
-    """Log handler that writes to stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print_stderr(self.format(record))
-
-
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -131,11 +107,8 @@ class StderrHandler(logging.Handler):
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
     """Kafka client for the shell, with an embedded broker for tests."""
-    LogFormatter.last_line = ""
     # Shows warnings, for example when no broker is reachable.
-    handler = StderrHandler()
-    handler.setFormatter(LogFormatter())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    log_to_stderr()
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -198,8 +171,16 @@ def _report_error(error: Exception) -> int:
     text, reason = explain(error), one_line(str(error.__cause__ or error))
     if reason and reason in LogFormatter.last_line:
         # The last log line has already reported this reason for an earlier attempt.
-        text = f"given up{text.removeprefix(reason)}"
+        text = f"{_given_up()}{text.removeprefix(reason)}"
+    elif text.startswith(MISSING_TOPIC):
+        problem, _, cause = text.partition(", and ")
+        if cause and problem in LogFormatter.last_line:
+            text = f"{_given_up()}: {cause}"
     return _report(text, FAILED)
+
+
+def _given_up() -> str:
+    return f"given up after {elapsed_s():.1f} s"
 
 
 def _report(text: str, code: int) -> int:

@@ -28,7 +28,7 @@ from aiokafkawire.config import (
     make_config,
     option_hint,
     parse_bootstrap_servers,
-    unknown_option_hint,
+    unknown_option_text,
 )
 from aiokafkawire.config.java_properties import (
     SAME_VALUES,
@@ -262,8 +262,8 @@ def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> di
             continue
         name = given_name.replace(".", "_")
         if name not in hints:
-            advice = unknown_option_hint(name, config_class) or f"; there are {', '.join(hints)}"
-            raise InvalidOption(f"unknown option {name!r}{advice}")
+            others = f"; there are {', '.join(hints)}"
+            raise InvalidOption(unknown_option_text(name, config_class, others))
         options[name] = _convert(name, text, hints[name])
     options |= convert_security_properties(properties)
     _warn_of_secrets(config_class, options)

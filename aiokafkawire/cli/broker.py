@@ -14,7 +14,13 @@ import click
 
 from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions, BrokerTls
 from aiokafkawire.cli.arguments import parse_assignments
-from aiokafkawire.cli.common_options import assignments_option, backend_option, quiet_option
+from aiokafkawire.cli.common_options import (
+    IntegerRange,
+    assignments_option,
+    backend_option,
+    quiet_option,
+)
+from aiokafkawire.cli.log_lines import show_log_times
 from aiokafkawire.cli.run_loop import Interruption, run_command
 from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
 from aiokafkawire.cli.streams import OutputStream
@@ -34,14 +40,14 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 @click.command(short_help="Run the embedded broker.")
 @click.option(
     "--port",
-    type=click.IntRange(0, LAST_PORT),
+    type=IntegerRange(0, LAST_PORT),
     default=9092,
     show_default=True,
     help="Port of the first node; other nodes use the next ports. 0 picks free ports.",
 )
 @click.option(
     "--nodes",
-    type=click.IntRange(1, 64),
+    type=IntegerRange(1, 64),
     default=1,
     show_default=True,
     help="Number of nodes.",
@@ -56,7 +62,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 )
 @click.option(
     "--partitions",
-    type=click.IntRange(1, 10_000),
+    type=IntegerRange(1, 10_000),
     default=1,
     show_default=True,
     help="Partitions of an auto-created topic.",
@@ -81,7 +87,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 @click.option("--racks", metavar="RACK,…", help="Rack of each node.")
 @click.option(
     "--kafka07-port",
-    type=click.IntRange(0, LAST_PORT),
+    type=IntegerRange(0, LAST_PORT),
     help="Also serve Kafka 0.7 on this port, with separate logs. 0 picks a free port.",
 )
 @click.option("--tls", is_flag=True, help="Encrypt, with a certificate made for this run.")
@@ -168,6 +174,7 @@ def broker(
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.getLogger("aiokafkawire.broker").setLevel(level)
+        show_log_times()
     topic_specs = [parse_topic(text) for text in topics]
     options: BrokerOptions = {
         "auto_create_topics": auto_create,

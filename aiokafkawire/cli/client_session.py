@@ -146,6 +146,12 @@ class AdminCommand(NamedTuple):
 
     options: dict[str, Any]
     backend: str
+    quiet: bool = False
+
+    def note_empty(self, what: str) -> None:
+        """Report on stderr that a list is empty: stdout has no line then."""
+        if not self.quiet:
+            print_stderr(f"% no {what}")
 
     def execute(
         self, work: SessionWork, *, all_topics: bool = False, has_output: bool = True
@@ -188,6 +194,6 @@ def admin_command(function: Callable[..., int]) -> Callable[..., int]:
         for value in others.values():
             require_utf8(value)
         options = admin_options(brokers, assignments, config)
-        return function(AdminCommand(options, backend), **others)
+        return function(AdminCommand(options, backend, quiet), **others)
 
     return client_arguments(ClientConfig)(command)

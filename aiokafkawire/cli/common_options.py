@@ -16,6 +16,7 @@ from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 
 __all__ = (
     "DEFAULT_TIMEOUT_MS",
+    "IntegerRange",
     "SuggestingGroup",
     "assignments_option",
     "backend_option",
@@ -35,6 +36,12 @@ EXAMPLES: dict[type[ClientConfig], str] = {
 }
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class IntegerRange(click.IntRange):
+    """Parameter type of whole numbers in a range, with the error text of click's `INT`."""
+
+    name = "integer"
 
 
 class SuggestingGroup(click.Group):

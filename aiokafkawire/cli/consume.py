@@ -20,7 +20,12 @@ from aiokafkawire.cli.arguments import (
     require_one_topic,
     require_utf8,
 )
-from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments, kcat_json_option
+from aiokafkawire.cli.common_options import (
+    DEFAULT_TIMEOUT_MS,
+    IntegerRange,
+    client_arguments,
+    kcat_json_option,
+)
 from aiokafkawire.cli.consume_plan import ConsumePlan, Reader
 from aiokafkawire.cli.formats import NULL, RecordFormatter, compile_format, default_formatter
 from aiokafkawire.cli.json_lines import to_json
@@ -47,7 +52,7 @@ RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
     "-p",
     "--partition",
     "partitions",
-    type=click.IntRange(min=0),
+    type=IntegerRange(min=0),
     multiple=True,
     help="Partition. May be repeated.  [default: all]",
 )
@@ -62,7 +67,7 @@ RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
     " beginning or end, for partitions without a committed offset."
     "  [default: beginning; end with -G]",
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Maximum number of records.")
+@click.option("-c", "--count", type=IntegerRange(min=1), help="Maximum number of records.")
 @click.option(
     "-e",
     "--exit",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.formats import RecordFormatter
+from aiokafkawire.cli.log_lines import hide_missing_topics
 from aiokafkawire.cli.progress import ERASE_LINE, Progress
 from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.cli.streams import OutputStream
@@ -97,6 +98,8 @@ class Reader(RebalanceListener):
                 raise CommandFailed(text)
             # The group picks up the topic when it is created.
             self._note(f"% {text} yet")
+        if not self._plan.quiet:
+            hide_missing_topics([name for name in self._plan.topics if name not in known])
         topics = () if pattern else self._plan.topics
         self._consumer.subscribe(topics, pattern=pattern, listener=self)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from aiokafkawire.cli.common_options import IntegerRange
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.frames import (
     DecodedFrame,
@@ -32,7 +33,7 @@ MAX_INPUT_BYTES = 256 * 2**20
 
 @click.command(short_help="Print frames of Kafka's protocol as JSON.")
 @click.option("--api", "api_name", metavar="NAME", help="API of a response, by name or key.")
-@click.option("--version", type=click.IntRange(min=0), help="API version of a response.")
+@click.option("--version", type=IntegerRange(min=0), help="API version of a response.")
 @click.option("--response", is_flag=True, help="The frames are responses.")
 @click.option("--body", is_flag=True, help="The messages have no header.")
 @click.option(

@@ -16,7 +16,7 @@ from aiokafkawire.cli.client_session import (
     print_results,
     require_topics,
 )
-from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
 from aiokafkawire.cli.consume_plan import format_partitions
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.group_requests import GroupDescription
@@ -43,6 +43,8 @@ def list_command(admin: AdminCommand, *, as_json: bool) -> int:
 
     async def show(session: ClientSession) -> Errors:
         listed, failed = await requests.list_groups(session)
+        if not listed and not failed and not as_json:
+            admin.note_empty("groups")
         lines = [
             json_line(listing_to_dict(group)) if as_json else f"{group.group_id}\n"
             for group in listed
@@ -105,7 +107,7 @@ def delete_command(
     "-p",
     "--partition",
     "partitions",
-    type=click.IntRange(min=0),
+    type=IntegerRange(min=0),
     multiple=True,
     help="Partition. May be repeated.  [default: all]",
 )

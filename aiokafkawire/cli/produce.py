@@ -22,7 +22,7 @@ from aiokafkawire.cli.arguments import (
     require_one_topic,
     require_utf8,
 )
-from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments
+from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, IntegerRange, client_arguments
 from aiokafkawire.cli.error_text import CommandFailed, explain, one_line
 from aiokafkawire.cli.json_lines import InputRecord, InvalidLine, from_json
 from aiokafkawire.cli.progress import Progress
@@ -91,7 +91,7 @@ class InputFormat:
 @click.option(
     "-p",
     "--partition",
-    type=click.IntRange(min=ANY_PARTITION),
+    type=IntegerRange(min=ANY_PARTITION),
     help="Partition; by default from the line of JSON, else by key. -1: always by key.",
 )
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Delimiter between key and value.")
@@ -102,7 +102,7 @@ class InputFormat:
 )
 @click.option("-Z", "--null", is_flag=True, help="Send empty keys and values as null.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression codec.")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Maximum number of records.")
+@click.option("-c", "--count", type=IntegerRange(min=1), help="Maximum number of records.")
 @click.option("-l", "--lines", is_flag=True, help="Send each line of the files as a record.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line; see docs/cli.md.")
 @click.argument(

@@ -15,7 +15,7 @@ from aiokafkawire.cli.client_session import (
     require_topics,
     response_error,
 )
-from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.common_options import IntegerRange, SuggestingGroup, json_option
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.cluster import ToAnyNode, ToController, TopicMetadata
 from aiokafkawire.connection import VersionedRequest
@@ -79,6 +79,8 @@ def list_command(
             for topic in shown
             if internal or not topic.is_internal
         ]
+        if not lines and not as_json:
+            admin.note_empty("topics")
         await print_results("".join(lines))
         return []
 
@@ -124,13 +126,13 @@ def describe_command(
 @click.option(
     "-p",
     "--partitions",
-    type=click.IntRange(min=1),
+    type=IntegerRange(min=1),
     help="Partitions of each topic.  [default: set by the brokers]",
 )
 @click.option(
     "-r",
     "--replicas",
-    type=click.IntRange(min=1, max=32_767),
+    type=IntegerRange(min=1, max=32_767),
     help="Replicas of each partition.  [default: set by the brokers]",
 )
 @click.option(
@@ -182,7 +184,7 @@ def delete_command(
 @topics.command("add-partitions", short_help="Add partitions to a topic.")
 @admin_command
 @click.argument("name", metavar="TOPIC")
-@click.argument("total", type=click.IntRange(min=1))
+@click.argument("total", type=IntegerRange(min=1))
 def add_partitions_command(
     admin: AdminCommand,
     *,

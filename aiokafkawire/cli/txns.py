@@ -109,6 +109,8 @@ def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...])
                 for transaction in transactions
             ]
             await print_results(format_table(heads, rows))
+        elif not failed:
+            admin.note_empty(f"transactions in {' or '.join(states)}" if states else "transactions")
         return failed
 
     return admin.execute(show)

@@ -28,7 +28,7 @@ from aiokafkawire.config.options import (
     SecurityProtocol,
     list_options,
     make_config,
-    unknown_option_hint,
+    unknown_option_text,
 )
 from aiokafkawire.config.secret import Secret, is_encodable
 
@@ -61,5 +61,5 @@ __all__ = (
     "parse_address",
     "parse_bootstrap_servers",
     "reset_duration_ms",
-    "unknown_option_hint",
+    "unknown_option_text",
 )

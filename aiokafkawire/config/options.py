@@ -44,7 +44,7 @@ __all__ = (
     "SecurityProtocol",
     "list_options",
     "make_config",
-    "unknown_option_hint",
+    "unknown_option_text",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -567,10 +567,26 @@ def make_config(config_class: type[_Config], options: Mapping[str, Any]) -> _Con
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{unknown_option_hint(name, config_class)}")
+            raise InvalidOption(unknown_option_text(name, config_class))
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: pass 'host:port' or a list of them")
     return config_class(**options)
+
+
+def unknown_option_text(name: str, config_class: type[Any], others: str = "") -> str:
+    """Return the error message about an option that `config_class` lacks.
+
+    Args:
+        name: The option.
+        config_class: Declares the options of the client.
+        others: End of the text if there is no hint.
+    """
+    hint = unknown_option_hint(name, config_class)
+    of_client = "; it is a "
+    if hint.startswith(of_client):
+        client = config_class.__name__.removesuffix("Config").lower()
+        return f"{name!r} is a {hint.removeprefix(of_client)}, not one of a {client}"
+    return f"unknown option {name!r}{hint or others}"
 
 
 def unknown_option_hint(name: str, config_class: type[Any]) -> str:

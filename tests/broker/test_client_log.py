@@ -81,7 +81,7 @@ async def test_group_events_are_logged(caplog: pytest.LogCaptureFixture) -> None
     assert [each for each in lines(caplog, logging.INFO) if each.startswith("Group")] == [
         f"Group g: member {member} joined, client 'raw' at 127.0.0.1",
         "Group g: CompletingRebalance, generation 1",
-        f"Group g: generation 1 is stable: 1 members, leader {member}, assignor range",
+        f"Group g: generation 1 is stable: 1 member, leader {member}, assignor range",
         f"Group g: member {member} left",
         "Group g: Empty, generation 2",
     ]

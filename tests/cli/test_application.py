@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from aiokafkawire import __version__
 from aiokafkawire.cli import application as module
 from aiokafkawire.cli import main
-from aiokafkawire.cli.application import COMMANDS, LogFormatter, application, run
+from aiokafkawire.cli.application import COMMANDS, application, run
 from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.log_lines import LogFormatter
 from aiokafkawire.errors import InvalidOption, NoBrokerAvailable
 
 from .shell import aiokafkawire
@@ -77,7 +78,9 @@ def test_the_version() -> None:
     [
         (["brokr"], "No such command 'brokr'. Did you mean 'broker'?"),
         (["broker", "--prot", "5"], "--port"),
-        (["broker", "--port", "many"], "'--port'"),
+        (["broker", "--port", "many"], "'--port': 'many' is not a valid integer; see"),
+        (["consume", "t", "-c", "abc"], "'-c' / '--count': 'abc' is not a valid integer; see"),
+        (["consume", "t", "-c", "0"], "0 is not in the range x>=1; see"),
         (["broker", "--backend", "twisted"], "'--backend'"),
         (
             ["consume", "t", "--from-beginning"],

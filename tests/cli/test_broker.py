@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 from pathlib import Path
@@ -65,7 +66,11 @@ def test_verbose_shows_clients_topics_and_groups() -> None:
     assert "connected" in err
     assert "disconnected" in err
     assert "Group billing: member " in err
-    assert "Group billing: generation 1 is stable: 1 members" in err
+    assert "Group billing: generation 1 is stable: 1 member, leader" in err
+    lines = [line for line in err.splitlines() if not line.startswith("%")]
+    time = r"aiokafkawire: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S"
+    assert lines
+    assert [line for line in lines if not re.match(time, line)] == []
 
 
 def test_a_port_in_use_is_one_line(cli: Cli) -> None:

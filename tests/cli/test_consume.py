@@ -12,6 +12,7 @@ import pytest
 from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind
 from aiokafkawire.cli.consume import parse_offsets
 from aiokafkawire.cli.run_loop import BACKENDS
+from aiokafkawire.cluster.refresh_schedule import MISSING_TOPIC_LOG_AFTER_S
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
@@ -370,8 +371,11 @@ def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None
             "% topic later does not exist yet\n",
             "% no topic matches ^later- yet\n",
         }
+        # Longer than the client waits until it logs a missing topic.
+        time.sleep(MISSING_TOPIC_LOG_AFTER_S + 2)
         assert interrupt(process) < SECOND
         assert process.returncode == 130
+        assert "does not exist" not in end(process)[1].decode()
 
 
 def test_an_outage_is_reported_while_it_lasts() -> None:

@@ -9,6 +9,7 @@ from aiokafkawire.cli.groups import group_text
 from aiokafkawire.types import TopicPartition
 
 from .conftest import Cli
+from .shell import serving
 
 slow = pytest.mark.slow
 
@@ -26,6 +27,15 @@ def make(cli: Cli, servers: str, topic: str, group: str) -> None:
 
 
 @slow
+@slow
+def test_empty_lists_say_so(cli: Cli) -> None:
+    with serving() as (addresses, _):
+        for command in ("groups", "topics"):
+            assert cli(command, "list", "-b", addresses) == (0, b"", f"% no {command}\n")
+            assert cli(command, "list", "-b", addresses, "-q") == (0, b"", "")
+            assert cli(command, "list", "-b", addresses, "--json") == (0, b"", "")
+
+
 def test_a_group_is_listed_described_and_deleted(cli: Cli, servers: str):
     make(cli, servers, "billed", "billing")
     assert b"billing\n" in cli("groups", "list", "-b", servers)[1]

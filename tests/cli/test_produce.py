@@ -242,7 +242,9 @@ def test_a_failure_that_was_reported_is_not_said_again() -> None:
     assert f"no broker of bootstrap_servers could be used: 127.0.0.1:{port}" in first
     assert "connection refused" in first
     assert first.endswith("retrying")
-    assert last == "aiokafkawire: given up; check -b and that the broker is running"
+    assert re.fullmatch(
+        r"aiokafkawire: given up after [0-9]+\.\d s; check -b and that the broker is running", last
+    )
 
 
 def test_a_name_that_does_not_exist(cli: Cli, lines: Lines) -> None:
@@ -270,6 +272,19 @@ def test_a_topic_that_may_not_be_made(cli: Cli, lines: Lines) -> None:
     assert code == 1
     assert "'t' does not exist" in err
     assert "1 of 1 records was not delivered" in err
+
+
+def test_a_missing_topic_is_reported_once(lines: Lines) -> None:
+    with serving("--no-auto-create") as (addresses, _):
+        given = ("-b", addresses, "-t", "t", "-X", "max_block_ms=3500", "-l", lines(b"x"))
+        done = aiokafkawire("produce", *given)
+    assert done.returncode == 1
+    first, last = done.stderr.decode().splitlines()
+    assert "topic 't' does not exist or is not available" in first
+    assert re.match(
+        r"aiokafkawire: given up after [34]\.\d s: no broker created it before the deadline", last
+    )
+    assert "does not exist" not in last
 
 
 def wait_for_a_record(servers: str, topic: str) -> None:

@@ -95,7 +95,11 @@ async def test_brokers_before_3_0_do_not_support_it():
 
 @slow
 def test_the_commands(cli: Cli, servers: str):
-    assert cli("txns", "list", "-b", servers) == (0, b"", "")
+    assert cli("txns", "list", "-b", servers) == (0, b"", "% no transactions\n")
+    states = ("-s", "Ongoing", "-s", "PrepareCommit")
+    line = "% no transactions in Ongoing or PrepareCommit\n"
+    assert cli("txns", "list", "-b", servers, *states) == (0, b"", line)
+    assert cli("txns", "list", "-b", servers, *states, "-q") == (0, b"", "")
     assert cli("txns", "list", "-b", servers, "--json", "-s", "Ongoing") == (0, b"", "")
     code, out, err = cli("txns", "describe", "-b", servers, "nobody")
     assert (code, out, err.count("\n")) == (1, b"", 1)

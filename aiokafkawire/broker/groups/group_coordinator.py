@@ -153,10 +153,11 @@ class GroupCoordinator:
             return
         if group.state is GroupState.STABLE:
             log(
-                "Group %s: generation %d is stable: %d members, leader %s, assignor %s",
+                "Group %s: generation %d is stable: %d %s, leader %s, assignor %s",
                 name,
                 group.generation,
                 len(group.members),
+                "member" if len(group.members) == 1 else "members",
                 group.leader,
                 group.protocol,
             )
