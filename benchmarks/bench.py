@@ -19,7 +19,9 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.load import BATCH_BYTES, LINGER_MS, PARTITIONS, VALUE
-from tests.brokers.kafka import Kafka
+from tests.brokers.kafka import Kafka, Node
+from tests.brokers.process import HOST, free_ports
+from tests.brokers.security.pki import Pki
 
 SIDE_TIMEOUT_SECONDS = 180.0
 FILL_TIMEOUT_SECONDS = 120.0
@@ -50,10 +52,38 @@ class Result:
     about: str = ""
 
 
+class TlsKafka(Kafka):
+    """A broker with another listener, for clients over TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pki = Pki(folder)
+        (self._tls_port,) = free_ports(1)
+        super().__init__(
+            directory=folder, properties=BROKER_PROPERTIES, java_options=BROKER_JAVA_OPTIONS
+        )
+
+    @property
+    def tls_address(self) -> str:
+        return f"localhost:{self._tls_port}"
+
+    def _settings(self, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+        settings = super()._settings(node, nodes)
+        for name, host in (("listeners", HOST), ("advertised.listeners", "localhost")):
+            settings[name] += f",SSL://{host}:{self._tls_port}"
+        settings["listener.security.protocol.map"] = (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+        )
+        return settings | {
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.pki.server.pem_store),
+        }
+
+
 class Bench:
     """A running broker, the cores, and the topic that consumers read."""
 
-    def __init__(self, kafka: Kafka, core: int | None, compression: str = "none") -> None:
+    def __init__(self, kafka: TlsKafka, core: int | None, compression: str = "none") -> None:
         self._kafka = kafka
         self._core = core
         self._compression = compression
@@ -93,10 +123,14 @@ class Bench:
         *,
         profile: bool = False,
         loop: str = "asyncio",
+        tls: bool = False,
     ) -> Result:
         """Run one side in a new process."""
         command = [sys.executable, "-m", "benchmarks.side", client, action]
-        command += [self.bootstrap_servers, topic, str(messages), "--loop", loop]
+        servers = self._kafka.tls_address if tls else self.bootstrap_servers
+        command += [servers, topic, str(messages), "--loop", loop]
+        if tls:
+            command += ["--authority", str(self._kafka.pki.authority)]
         command += ["--compression", self._compression]
         if self._core is not None:
             command += ["--core", str(self._core)]
@@ -176,11 +210,7 @@ def running(compression: str = "none") -> Iterator[Bench]:
     """Start a broker and yield a bench on it."""
     broker_core, client_core = cores()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()) as directory:
-        kafka = Kafka(
-            directory=Path(directory),
-            properties=BROKER_PROPERTIES,
-            java_options=BROKER_JAVA_OPTIONS,
-        )
+        kafka = TlsKafka(Path(directory))
         try:
             pinned(kafka.start, broker_core)
             yield Bench(kafka, client_core, compression)

@@ -33,11 +33,15 @@ class Incomplete(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The broker and topic of one side; `latencies_s` collects the latency of each message."""
+    """The broker and topic of one side; `latencies_s` collects the latency of each message.
+
+    `authority` is the PEM file that a client over TLS trusts; None without TLS.
+    """
 
     bootstrap_servers: str
     topic: str
     compression: str = "none"
+    authority: str | None = None
     latencies_s: list[float] = field(default_factory=list)
 
 

@@ -22,6 +22,7 @@ class Actor:
         use: How the client is used, if one name is not enough.
         share: Share of the row's messages, so that slow clients also take only seconds.
         loop: The event loop.
+        tls: Whether the client connects with TLS.
     """
 
     client: str
@@ -29,6 +30,7 @@ class Actor:
     use: str = ""
     share: float = 1.0
     loop: str = "asyncio"
+    tls: bool = False
 
     @property
     def name(self) -> str:
@@ -77,8 +79,8 @@ class Row:
         return replace(self, messages=self.messages // 4)
 
 
-def _ours(action: str, use: str, loop: str = "asyncio") -> Actor:
-    return Actor(OURS, action, use, loop=loop)
+def _ours(action: str, use: str, loop: str = "asyncio", *, tls: bool = False) -> Actor:
+    return Actor(OURS, action, use, loop=loop, tls=tls)
 
 
 ROWS: Mapping[str, Row] = {
@@ -193,6 +195,52 @@ ROWS: Mapping[str, Row] = {
                 Aim(f"{OURS} asyncio", "p50", 4.2, "aiokafka", 1.0),
                 Aim(f"{OURS} asyncio", "cpu", 55, "aiokafka", 55 / 119),
             ),
+            waits=True,
+        ),
+        Row(
+            "tls-produce",
+            "produce over TLS",
+            False,
+            800_000,
+            (
+                _ours("send_nowait", "TLS", tls=True),
+                _ours("send_nowait", "plaintext"),
+                Actor("confluent-kafka", "produce", "TLS", tls=True),
+                Actor("aiokafka", "send", "TLS", share=0.4, tls=True),
+            ),
+            (
+                Aim(f"{OURS} TLS", "cpu", beside=f"{OURS} plaintext", ratio=1.15),
+                Aim(f"{OURS} TLS", "cpu", beside="confluent-kafka TLS", ratio=0.9),
+            ),
+        ),
+        Row(
+            "tls-consume",
+            "consume in lists over TLS",
+            True,
+            2_000_000,
+            (
+                _ours("getmany", "TLS", tls=True),
+                _ours("getmany", "plaintext"),
+                Actor("confluent-kafka", "consume", "TLS", share=0.5, tls=True),
+                Actor("aiokafka", "getmany", "TLS", share=0.5, tls=True),
+            ),
+            (
+                Aim(f"{OURS} TLS", "cpu", beside=f"{OURS} plaintext", ratio=1.15),
+                Aim(f"{OURS} TLS", "cpu", beside="confluent-kafka TLS", ratio=0.9),
+            ),
+        ),
+        Row(
+            "tls-one-at-a-time",
+            "one send at a time over TLS, linger 0",
+            False,
+            12_000,
+            (
+                _ours("one-at-a-time", "TLS", tls=True),
+                _ours("one-at-a-time", "plaintext"),
+                Actor("confluent-kafka", "one-at-a-time", "TLS", tls=True),
+                Actor("aiokafka", "one-at-a-time", "TLS", share=0.6, tls=True),
+            ),
+            (Aim(f"{OURS} TLS", "p50", beside=f"{OURS} plaintext", ratio=1.15),),
             waits=True,
         ),
     )

@@ -116,12 +116,13 @@ def main() -> None:
         "--broker", type=int, metavar="PID", help="process of the broker, to report its CPU"
     )
     parser.add_argument("--compression", default="none")
+    parser.add_argument("--authority", metavar="FILE", help="connect with TLS and trust this")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
-    setup = Setup(options.bootstrap, options.topic, options.compression)
+    setup = Setup(options.bootstrap, options.topic, options.compression, options.authority)
     client = importlib.import_module(f"benchmarks.clients.{CLIENTS[options.client]}")
     if options.client == "Java":
         found = client.measure(setup, options.action, options.messages)

@@ -30,7 +30,9 @@ QUICK_WARM_UP = 150_000
 def measure(bench: Bench, row: Row, actor: Actor, *, profile: bool = False) -> Result:
     messages = int(row.messages * actor.share)
     run = bench.consumed if row.reads else bench.produced
-    return run(actor.client, actor.action, messages, loop=actor.loop, profile=profile)
+    return run(
+        actor.client, actor.action, messages, loop=actor.loop, tls=actor.tls, profile=profile
+    )
 
 
 def rounds(bench: Bench, row: Row, actors: Sequence[Actor], pairs: int) -> Found:

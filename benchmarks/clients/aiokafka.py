@@ -69,6 +69,7 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
         auto_offset_reset="earliest",
         check_crcs=True,
         max_partition_fetch_bytes=FETCH_BYTES,
+        **common.tls_options(setup),
     )
     await opened.start()
     try:

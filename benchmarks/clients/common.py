@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -25,6 +26,14 @@ TICK_S = 0.001
 """Requests due within this time start together: event loops round shorter sleeps differently."""
 
 
+def tls_options(setup: Setup) -> dict[str, Any]:
+    """Return options of TLS that aiokafka and aiokafkawire name alike."""
+    if setup.authority is None:
+        return {}
+    context = ssl.create_default_context(cafile=setup.authority)
+    return {"security_protocol": "SSL", "ssl_context": context}
+
+
 def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
     """Return options that aiokafka, kafka-python and aiokafkawire name alike."""
     return {
@@ -32,6 +41,7 @@ def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
         "acks": "all",
         "enable_idempotence": True,
         "linger_ms": linger_ms,
+        **tls_options(setup),
     }
 
 

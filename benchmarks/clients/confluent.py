@@ -55,7 +55,14 @@ def options(setup: Setup, linger_ms: int) -> dict[str, Any]:
         "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
         "queue.buffering.max.messages": 1_000_000,
         "compression.type": setup.compression,
+        **tls_options(setup),
     }
+
+
+def tls_options(setup: Setup) -> dict[str, Any]:
+    if setup.authority is None:
+        return {}
+    return {"security.protocol": "SSL", "ssl.ca.location": setup.authority}
 
 
 class DeliveryCounter:
@@ -161,6 +168,7 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
             "max.partition.fetch.bytes": FETCH_BYTES,
             # The default pauses for 1 s whenever the queue is full, and leaves the core idle.
             "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+            **tls_options(setup),
         }
     )
     opened.assign([TopicPartition(setup.topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])

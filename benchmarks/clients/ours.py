@@ -93,6 +93,7 @@ async def consumer(setup: Setup, max_records: int = MAX_RECORDS) -> AsyncIterato
         auto_offset_reset="earliest",
         max_poll_records=max_records,
         max_partition_fetch_bytes=FETCH_BYTES,
+        **common.tls_options(setup),
     ) as opened:
         opened.assign(common.partitions(setup, TopicPartition))
         yield opened
