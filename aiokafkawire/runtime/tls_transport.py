@@ -109,15 +109,19 @@ class TlsTransport:
     async def receive_until_eof(
         self, get_buffer: Callable[[], memoryview], on_received: Callable[[int], None]
     ) -> None:
+        incoming, stream = self._incoming, self._ssl
+
         def decrypt_all() -> None:
             # SSL_read returns one TLS record at a time, at most 16 KiB.
             while count := self._decrypt(get_buffer()):
                 on_received(count)
+                if not (incoming.pending or stream.pending()):
+                    return  # instead of a costly SSLWantReadError
             if count == 0:
                 raise _CloseNotify
 
         def on_ciphertext(count: int) -> None:
-            self._incoming.write(self._ciphertext[:count])
+            incoming.write(self._ciphertext[:count])
             decrypt_all()
 
         # What arrives after close_notify is not TLS any more.
@@ -128,7 +132,12 @@ class TlsTransport:
     def send_nowait(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         if self._unsent:
             return [FLUSH, *buffers]
-        plaintext = _pieces(buffers)
+        joined = _join(buffers)
+        if 0 < len(joined) <= ENCRYPTED_PIECE_BYTES:
+            self._ssl.write(joined)
+            self._unsent = self._transport.send_nowait([self._outgoing.read()])
+            return [FLUSH] if self._unsent else ()
+        plaintext = _pieces(joined)
         for number, piece in enumerate(plaintext):
             self._ssl.write(piece)
             self._unsent = self._transport.send_nowait([self._outgoing.read()])
@@ -140,7 +149,7 @@ class TlsTransport:
         self._sending = True
         try:
             await self._flush()
-            for piece in _pieces(buffers):
+            for piece in _pieces(_join(buffers)):
                 self._ssl.write(piece)
                 await self._flush()
         finally:
@@ -218,9 +227,13 @@ async def connect_tls(
     return made
 
 
-def _pieces(buffers: Sequence[Buffer]) -> list[memoryview]:
-    """Join small buffers and cut large ones: each piece costs a TLS record or more."""
-    joined = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+def _join(buffers: Sequence[Buffer]) -> Buffer:
+    """Join buffers: each would cost a TLS record."""
+    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
+
+
+def _pieces(joined: Buffer) -> list[memoryview]:
+    """Cut a large buffer: what the system does not take is kept in encrypted form."""
     whole = memoryview(joined)
     return [
         whole[start : start + ENCRYPTED_PIECE_BYTES]
