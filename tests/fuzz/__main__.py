@@ -18,6 +18,7 @@ import tracemalloc
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 from tests.fuzz.kept import keep, kept
@@ -93,21 +94,26 @@ def check(name: str, inputs: Iterable[bytes]) -> int:
         tracemalloc.stop()
 
 
-def blind(name: str, seconds: int) -> str:
-    """Without atheris: mutate what there is."""
-    rng, runs = random.Random(name), 0
+def blind(name: str, seconds: int, max_bytes: float = inf) -> str:
+    """Mutate what there is, without guidance; return a summary. Raises `Broken`."""
+    rng, runs, size = random.Random(name), 0, 0
     good = [*kept(name), *(raw for raw in beginnings(name) if len(raw) <= MAX_BYTES)]
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        tried(name, mutate(rng, rng.choice(good), good))
-        runs += 1
-    return f"{name}: {runs:,} mutated inputs; {check(name, good):,} good ones, within the bounds"
+    began = time.monotonic()
+    while (took := time.monotonic() - began) < seconds and size < max_bytes:
+        raw = mutate(rng, rng.choice(good), good)
+        tried(name, raw)
+        runs, size = runs + 1, size + len(raw)
+    return (
+        f"{name}: {runs:,} mutated inputs of {size:,} bytes in {took:.0f} s;"
+        f" {check(name, good):,} good ones, within the bounds"
+    )
 
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.fuzz", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"these of {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=int, default=60, help="for each")
+    parser.add_argument("--bytes", type=int, help="mutate blindly, up to these bytes for each")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--keep", action="store_true", help="rebuild the kept corpus")
     asked = parser.parse_args(given)
@@ -115,11 +121,13 @@ def main(given: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}")
     guides = is_there()
-    if not guides:
+    if not guides and not asked.bytes:
         print("atheris is not installed: inputs are mutated blindly")
 
     def one(name: str) -> str:
-        return fuzz(name, asked.seconds, keeps=asked.keep) if guides else blind(name, asked.seconds)
+        if asked.bytes or not guides:
+            return blind(name, asked.seconds, asked.bytes or inf)
+        return fuzz(name, asked.seconds, keeps=asked.keep)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         for report_line in pool.map(one, asked.names or TARGETS):

@@ -22,6 +22,7 @@ from aiokafkawire.wire import consumer_protocol, kafka07, proposal
 from aiokafkawire.wire.api import APIS, ApiKey
 from aiokafkawire.wire.frame import MIN_FRAME_BYTES, FrameReader
 from aiokafkawire.wire.header import decode_request, decode_response
+from tests.fuzz.security_targets import SECURITY_TARGETS, Refused, security_beginnings
 from tests.records.record_data import with_crc
 from tests.records.vectors import load, unbase64
 from tests.wire import vectors
@@ -37,7 +38,7 @@ MAX_FRAME_BYTES = 256
 MAX_PEAK_BYTES = 4 << 20
 """What reading one input may take at any time."""
 
-REFUSALS = (MalformedFrame, MalformedMessage, UnsupportedVersion, CorruptRecord)
+REFUSALS = (MalformedFrame, MalformedMessage, UnsupportedVersion, CorruptRecord, Refused)
 
 _LENGTH = Struct(">i")
 
@@ -169,6 +170,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "others": others,
     "streams": streams,
     "batches": batches,
+    **SECURITY_TARGETS,
 }
 
 
@@ -198,7 +200,9 @@ def bounded(name: str, raw: bytes) -> bool:
 
 def beginnings(name: str) -> Iterator[bytes]:
     """Golden vectors to begin with."""
-    if name == "batches":
+    if name in SECURITY_TARGETS:
+        yield from security_beginnings(name)
+    elif name == "batches":
         for vector in load("records"):
             data = unbase64(vector["bytes"])
             if data is not None:

@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.runtime.tls_transport import TlsTransport
+from aiokafkawire.security import ScramServer
 from tests.fuzz import __main__ as command
 from tests.fuzz import targets
 from tests.fuzz.kept import FOLDER, keep, kept
+from tests.fuzz.security_targets import SECURITY_TARGETS
 from tests.fuzz.targets import MAX_BYTES, OTHERS, TARGETS, Broken, beginnings, bounded, tried
+from tests.wire.fuzz import mutate
 
 MAX_CORPUS_BYTES = 300 * 1_024
 
@@ -73,7 +77,12 @@ def test_frames_split_differently_are_reported(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_input_has_its_reader() -> None:
     assert not tried("others", bytes((len(OTHERS),)))
-    assert all(tried(name, b"") or name == "requests" for name in TARGETS)
+    assert all(
+        tried(name, b"") or name == "requests" for name in TARGETS.keys() - SECURITY_TARGETS.keys()
+    )
+    assert {name for name in SECURITY_TARGETS if tried(name, b"")} == {
+        *("plain_client", "oauthbearer_client", "tls_client", "tls_server")
+    }
     with pytest.raises(KafkaError):
         targets.requests(b"")
 
@@ -87,9 +96,56 @@ def test_a_corpus_is_kept_as_text(tmp_path: Path) -> None:
 
 def test_without_guidance_inputs_are_mutated() -> None:
     random.seed(1)
-    assert re.fullmatch(
-        r"streams: [\d,]+ mutated inputs; \d+ good ones, .*", command.blind("streams", 0)
-    )
+    said = command.blind("streams", 60, 500)
+    found = re.fullmatch(r"streams: \d+ mutated inputs of (\d+) bytes in 0 s; \d+ good .*", said)
+    assert found is not None
+    assert int(found[1]) >= 500
+
+
+@pytest.mark.parametrize("name", SECURITY_TARGETS)
+@pytest.mark.usefixtures("_traced")
+def test_mutated_tokens_and_ciphertext_are_read_or_refused(name: str) -> None:
+    rng = random.Random(name)
+    good = [*kept(name), *beginnings(name)]
+    count = 100 if name.startswith("tls") else 400
+    assert False in {bounded(name, mutate(rng, rng.choice(good), good)) for _ in range(count)}
+
+
+def test_a_server_that_admits_a_stranger_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def admit(server: ScramServer, _: str) -> bytes:
+        server.principal = "bob"
+        return b""
+
+    (good,) = beginnings("scram_server")
+    monkeypatch.setattr(ScramServer, "_check", admit)
+    assert tried("scram_server", good)
+    with pytest.raises(Broken, match="scram_server admits 'bob'"):
+        tried("scram_server", good[:-8] + b"AAAAAAA=")
+
+
+def test_a_client_that_accepts_a_stranger_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    (good,) = beginnings("scram_client")
+    wrong = good[:-8] + b"AAAAAAA="
+    assert not tried("scram_client", wrong)
+    monkeypatch.setattr("aiokafkawire.security.scram.hmac.compare_digest", lambda *_: True)
+    with pytest.raises(Broken, match="the client accepts"):
+        tried("scram_client", wrong)
+
+
+@pytest.mark.parametrize("name", ["tls_client", "tls_server"])
+def test_data_that_the_peer_has_not_sent_is_reported(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decrypt = TlsTransport._decrypt
+
+    def forge(transport: TlsTransport, buffer: memoryview) -> int | None:
+        count = decrypt(transport, buffer)
+        buffer[0] = 7
+        return count
+
+    monkeypatch.setattr(TlsTransport, "_decrypt", forge)
+    with pytest.raises(Broken, match="bytes that the peer has not sent"):
+        tried(name, next(beginnings(name)))
 
 
 @pytest.mark.slow
