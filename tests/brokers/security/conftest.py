@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.brokers.fixtures import what_real_kafka_needs
+from tests.brokers.kafka import DEFAULT_VERSION
 from tests.brokers.security.servers import SecureKafka, SecureServers
 
 NewTopic = Callable[[SecureKafka], str]
@@ -26,7 +27,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServers]
 def kafka(servers: SecureServers) -> SecureKafka:
     """Kafka 4.3.0 with all listeners."""
     with what_real_kafka_needs():
-        return servers.get("4.3.0")
+        return servers.get(DEFAULT_VERSION)
 
 
 @pytest.fixture

@@ -15,10 +15,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.brokers.kafka import JAVA_OPTIONS, Kafka, Node, StartFailed
+from tests.brokers.kafka import DEFAULT_VERSION, JAVA_OPTIONS, Kafka, Node, StartFailed
 from tests.brokers.process import HOST, free_ports
-from tests.brokers.releases import RELEASES, Mode, Release, tail
+from tests.brokers.releases import RELEASES, Mode, Release, Unavailable, tail
 from tests.brokers.security.identity_provider import AUDIENCE, IdentityProvider
+from tests.brokers.security.kdc import REALM, SERVICE, Kdc
 from tests.brokers.security.pki import STORE_PASSWORD, Certificate, Pki
 
 PLAIN_USERS = {
@@ -43,6 +44,7 @@ ADVERTISED_HOST = "localhost"
 """A name rather than an address: clients verify the name that brokers advertise."""
 
 USERS_WITHIN_S = 30.0
+TOOL_WITHIN_S = 60.0
 
 FIRST_WITH_SCRAM = (0, 10, 2)
 FIRST_WITH_PLAIN_PEM_KEYS = (3, 0)
@@ -58,6 +60,7 @@ _MODULE = {
     "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule",
     "OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
 }
 _ALLOWED_URLS = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
 _JWKS_VALIDATOR = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -80,17 +83,29 @@ class SecureKafka(Kafka):
         version: Release of Kafka.
         pki: Certificates of the server.
         provider: Running identity provider, whose tokens the OIDC listeners take.
+        kdc: Running KDC; None for no listeners with GSSAPI.
         folder: Existing folder for settings that the broker reads.
     """
 
-    def __init__(self, version: str, *, pki: Pki, provider: IdentityProvider, folder: Path) -> None:
+    def __init__(
+        self,
+        version: str,
+        *,
+        pki: Pki,
+        provider: IdentityProvider,
+        kdc: Kdc | None,
+        folder: Path,
+    ) -> None:
         self._pki = pki
         self._folder = folder
-        self.listeners = {
-            each.name: each for each in _listeners_of(RELEASES[version], pki, provider)
-        }
+        listeners = _listeners_of(RELEASES[version], pki, provider)
+        if kdc is not None and version == DEFAULT_VERSION:
+            listeners += _kerberos_listeners(kdc)
+        self.listeners = {each.name: each for each in listeners}
         self._ports: dict[str, int] = {}
         options = [*JAVA_OPTIONS, f"{_ALLOWED_URLS}={provider.jwks_url}"]
+        if kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={kdc.config}")
         if RELEASES[version].number < FIRST_WITH_LISTENER_SETTINGS:
             login = folder / "jaas.conf"
             login.write_text(_login_file(RELEASES[version]), encoding="utf-8")
@@ -104,14 +119,31 @@ class SecureKafka(Kafka):
             return self.bootstrap_servers
         return f"{ADVERTISED_HOST}:{self._ports[listener]}"
 
-    def port(self, listener: str) -> int:
-        return self._ports[listener]
-
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What the listeners together offer, in the order in which it is first named."""
+        """Mechanisms of all listeners, in the order in which they are first named."""
         every = (name for each in self.listeners.values() for name in each.mechanisms)
         return tuple(dict.fromkeys(every))
+
+    def run_tool(self, *arguments: str) -> str:
+        """Run a command-line tool of this release and return what it printed.
+
+        Raises:
+            StartFailed: It exited with an error.
+        """
+        done = run(
+            [*self._command(), *arguments],
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=STDOUT,
+            text=True,
+            cwd=self.nodes[0].directory,
+            timeout=TOOL_WITHIN_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise StartFailed(f"{arguments[0]} failed: {tail(done.stdout)}")
+        return done.stdout
 
     def start(self) -> None:
         """Start, and create the users of SCRAM where they do not exist."""
@@ -170,21 +202,9 @@ class SecureKafka(Kafka):
             f"{mechanism}=[iterations={SCRAM_ITERATIONS[mechanism]},password={password}]"
             for mechanism in SCRAM
         )
-        tool = [*self._command(), "kafka.admin.ConfigCommand"]
-        tool += ["--zookeeper", f"{HOST}:{self.nodes[0].controller_port}", "--alter"]
-        tool += ["--entity-type", "users", "--entity-name", user, "--add-config", config]
-        done = run(
-            tool,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
-            text=True,
-            cwd=self.nodes[0].directory,
-            timeout=USERS_WITHIN_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise StartFailed(f"{user} could not be stored: {tail(done.stdout)}")
+        where = ("--zookeeper", f"{HOST}:{self.nodes[0].controller_port}", "--alter")
+        entity = ("--entity-type", "users", "--entity-name", user, "--add-config", config)
+        self.run_tool("kafka.admin.ConfigCommand", *where, *entity)
 
 
 class SecureServers:
@@ -200,13 +220,22 @@ class SecureServers:
         self._current: SecureKafka | None = None
         self.pki = Pki(folder)
         self.provider = self._stack.enter_context(IdentityProvider())
+        self.kdc: Kdc | None = None
+        self.no_kdc = ""
+        """Why there is no KDC, if there is none."""
+        try:
+            self.kdc = self._stack.enter_context(Kdc(folder))
+        except Unavailable as lack:
+            self.no_kdc = str(lack)
 
     def get(self, version: str) -> SecureKafka:
         """Return the running broker of a release, after any other one was stopped."""
         if self._current is not None and self._current.release.version == version:
             return self._current
         self._stop()
-        kafka = SecureKafka(version, pki=self.pki, provider=self.provider, folder=self._folder)
+        kafka = SecureKafka(
+            version, pki=self.pki, provider=self.provider, kdc=self.kdc, folder=self._folder
+        )
         self._current = kafka.__enter__()
         return kafka
 
@@ -223,7 +252,7 @@ class SecureServers:
 
 
 def _listeners_of(release: Release, pki: Pki, provider: IdentityProvider) -> list[Listener]:
-    if release.version != "4.3.0":
+    if release.version != DEFAULT_VERSION:
         mechanisms: tuple[str, ...] = ("PLAIN",)
         if release.number >= FIRST_WITH_SCRAM:
             mechanisms += SCRAM
@@ -272,11 +301,30 @@ def _listeners_of(release: Release, pki: Pki, provider: IdentityProvider) -> lis
     ]
 
 
+def _kerberos_listeners(kdc: Kdc) -> list[Listener]:
+    settings = {"sasl.kerberos.service.name": SERVICE.split("/", maxsplit=1)[0]}
+    settings["gssapi.sasl.jaas.config"] = kerberos_login(kdc, SERVICE)
+    return [
+        Listener("KERBEROS", "SASL_PLAINTEXT", ("GSSAPI",), settings),
+        Listener("KERBEROS_TLS", "SASL_SSL", ("GSSAPI",), settings),
+    ]
+
+
+def kerberos_login(kdc: Kdc, principal: str) -> str:
+    """Return the JAAS setting of a broker or a Java client that has the keys of a principal."""
+    return (
+        f"{_MODULE['GSSAPI']} required useKeyTab=true storeKey=true"
+        f' keyTab="{kdc.keytab(principal)}" principal="{principal}@{REALM}";'
+    )
+
+
 def _listener_settings(listener: Listener) -> dict[str, str]:
     settings = dict(listener.settings)
     if listener.mechanisms:
         settings["sasl.enabled.mechanisms"] = ",".join(listener.mechanisms)
     for mechanism in listener.mechanisms:
+        if mechanism == "GSSAPI":
+            continue
         login = f"{_MODULE[mechanism]} required{_login_options(mechanism, listener)};"
         settings[f"{mechanism.lower()}.sasl.jaas.config"] = _latin_1(login)
     prefix = f"listener.name.{listener.name.lower()}."
