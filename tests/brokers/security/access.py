@@ -1,4 +1,4 @@
-"""How a client gets in at a listener, in the words of each client library."""
+"""Access of a client to a listener, as options of each client library."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ COMBINATIONS: Mapping[str, Callable[[SecureServers], Combination]] = {
 
 OLDER_RELEASES = ("3.9.1", "2.8.2", "1.1.1", "0.11.0.3", "0.10.2.2", "0.10.0.1")
 OLDER_IN_SHORT = ("0.10.2.2",)
-"""What the short form runs of them: a release without SaslAuthenticate."""
+"""Those in the short form: a release without SaslAuthenticate."""
 
 
 def combinations_of(servers: SecureServers, kafka: SecureKafka) -> dict[str, Combination]:

@@ -5,12 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
+from tests.brokers.security.cases import OLDER_IN_SHORT, OLDER_RELEASES
 
 WITHIN_S = 30.0
+ON_ASYNCIO = pytest.mark.parametrize(
+    "anyio_backend", [pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio")]
+)
+"""For tests of brokers, which would see the same on each event loop."""
+
+OLDER = pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(each, marks=() if each in OLDER_IN_SHORT else pytest.mark.slow)
+        for each in OLDER_RELEASES
+    ],
+)
 MEMBER: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
 
 

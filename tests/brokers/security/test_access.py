@@ -9,14 +9,12 @@ import pytest
 from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.security.cases import (
     COMBINATIONS,
-    OLDER_IN_SHORT,
-    OLDER_RELEASES,
     combinations_of,
 )
 from tests.brokers.security.conftest import NewTopic
 from tests.brokers.security.pki import KEY_PASSWORD
 from tests.brokers.security.servers import SecureKafka, SecureServers
-from tests.brokers.security.support import use_all
+from tests.brokers.security.support import OLDER, ON_ASYNCIO, use_all
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)
@@ -86,16 +84,8 @@ async def test_a_password_is_asked_for_by_each_connection(
     assert asked >= 3
 
 
-@pytest.mark.parametrize(
-    "anyio_backend", [pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio")]
-)
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(each, marks=() if each in OLDER_IN_SHORT else pytest.mark.slow)
-        for each in OLDER_RELEASES
-    ],
-)
+@ON_ASYNCIO
+@OLDER
 async def test_older_releases(servers: SecureServers, new_topic: NewTopic, version: str):
     with what_real_kafka_needs():
         kafka = servers.get(version)

@@ -7,13 +7,12 @@ import pytest
 from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.security.cases import (
     COMBINATIONS,
-    OLDER_IN_SHORT,
-    OLDER_RELEASES,
     combinations_of,
 )
 from tests.brokers.security.conftest import NewTopic
 from tests.brokers.security.peers import PEERS, confluent_round_trip
 from tests.brokers.security.servers import SecureKafka, SecureServers
+from tests.brokers.security.support import OLDER
 
 # kafka-python leaks sockets of connection attempts.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -39,13 +38,7 @@ def test_other_clients_get_in(
     assert PEERS[peer](kafka.address(listener), access, topic, b"value") == b"value"
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(each, marks=() if each in OLDER_IN_SHORT else pytest.mark.slow)
-        for each in OLDER_RELEASES
-    ],
-)
+@OLDER
 def test_another_client_gets_in_to_older_releases(
     servers: SecureServers, new_topic: NewTopic, version: str
 ):
