@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import random
 import re
@@ -394,13 +395,23 @@ class ClusterState:
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic with its records.
 
+        On a full disk, the records are deleted first, because the state needs space as well.
+
         Raises:
             StorageError: The topic was not deleted.
         """
         kept = dict(self.topics)
         self._remove_topic(topic)
         try:
-            self.save()
+            try:
+                self.save()
+            except StorageError as error:
+                if not _is_disk_full(error):
+                    raise
+                for partition in topic.partitions:
+                    # A topic that stays keeps its offsets.
+                    partition.log.truncate_fully_and_start_at(partition.log.end_offset)
+                self.save()
         except StorageError:
             self.topics.clear()
             self.topics.update(kept)
@@ -607,6 +618,11 @@ class ClusterState:
             partition.leader_epoch = max(int(entry["leader_epoch"]), partition.log.latest_epoch) + 1
             partition.isr = list(partition.replicas)
         self._add_topic(topic)
+
+
+def _is_disk_full(error: StorageError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def check_topic_name(name: str) -> None:

@@ -161,6 +161,23 @@ async def test_room_that_comes_in_time_is_no_loss(small_disk: Path) -> None:
         assert len(acknowledged.at) == 30
 
 
+async def test_a_topic_can_be_deleted_to_make_room(small_disk: Path) -> None:
+    async with Broker(data_dir=small_disk / "data") as broker:
+        for topic in ("t", "other"):
+            await broker.create_topic(topic, 1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await producer.send_and_wait("other", value=b"kept", partition=0)
+            await Acknowledged(4 * KIB).send(producer, 20)
+            fill(small_disk / "ballast")
+            await broker.delete_topic("t")
+            assert list(broker.topics) == ["other"]
+            for _ in range(5):
+                await producer.send_and_wait("other", value=b"x" * KIB, partition=0)
+    async with Broker(data_dir=small_disk / "data") as broker:
+        assert list(broker.topics) == ["other"]
+        assert broker.end_offset("other", 0) == 6
+
+
 async def test_commits_and_transactions_go_on_when_there_is_room(small_disk: Path) -> None:
     async with Broker(data_dir=small_disk / "data") as broker:
         await broker.create_topic("t", 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafkawire import Producer
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import AppendOnlyFile, Files
@@ -320,6 +321,24 @@ async def test_a_broker_that_cannot_save_gives_its_directory_back(
     failing.operations = []
     async with failing_broker(monkeypatch, tmp_path, failing) as broker:
         assert broker.topics == {"t": 1}
+
+
+async def test_a_topic_that_cannot_be_deleted_on_a_full_disk_keeps_its_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing()
+    async with failing_broker(monkeypatch, tmp_path, failing) as broker:
+        await broker.create_topic("t")
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", value=b"v", partition=0)
+            failing.operations = ["write"]
+            with pytest.raises(BrokerError):
+                await broker.delete_topic("t")
+            failing.operations = []
+            assert (await producer.send_and_wait("t", value=b"v", partition=0)).offset == 3
+        await broker.delete_topic("t")
+        assert broker.topics == {}
 
 
 async def test_the_directory_is_given_back_whatever_fails_at_the_end(
