@@ -6,12 +6,17 @@ from pathlib import Path
 
 from tests.behaviour.features import FEATURES, MATRIX, table
 from tests.brokers.releases import RELEASES
+from tests.brokers.security.cases import table as security_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 
 def test_feature_table_is_up_to_date() -> None:
     assert table(MATRIX) in PAGE.read_text(encoding="utf-8")
+
+
+def test_security_table_is_up_to_date() -> None:
+    assert security_table() in PAGE.read_text(encoding="utf-8")
 
 
 def test_command_lists_every_tested_release() -> None:

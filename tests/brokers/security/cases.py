@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from tests.brokers.kafka import DEFAULT_VERSION
+from tests.brokers.releases import RELEASES
 from tests.brokers.security.access import Access
 from tests.brokers.security.identity_provider import unsecured_token
 from tests.brokers.security.servers import (
+    FIRST_WITH_OAUTHBEARER,
+    FIRST_WITH_REASONS,
+    FIRST_WITH_REAUTHENTICATION,
+    FIRST_WITH_SCRAM,
     PLAIN_USERS,
     SCRAM,
     SCRAM_USERS,
@@ -106,3 +112,25 @@ def combinations_of(servers: SecureServers, kafka: SecureKafka) -> dict[str, Com
             arguments = () if mechanism == "OAUTHBEARER" else (mechanism,)
             found[f"{mechanism}, {listener}"] = access(servers, listener, *arguments)
     return found
+
+
+def table() -> str:
+    """Return the table of docs/compatibility.md: what the tests use on each release."""
+    releases = [*reversed(OLDER_RELEASES), DEFAULT_VERSION]
+    first: dict[str, tuple[int, ...]] = {
+        "TLS": (0, 10),
+        "PLAIN": (0, 10),
+        "SCRAM-SHA-256, SCRAM-SHA-512": FIRST_WITH_SCRAM,
+        "a reason for a refusal": FIRST_WITH_REASONS,
+        "OAUTHBEARER": FIRST_WITH_OAUTHBEARER,
+        "re-authentication (KIP-368)": FIRST_WITH_REAUTHENTICATION,
+    }
+    rows = [["", *releases], ["---", *[":-:"] * len(releases)]]
+    for feature, since in first.items():
+        has = (RELEASES[each].number >= since for each in releases)
+        rows.append([feature, *("yes" if each else "–" for each in has)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    print(table())

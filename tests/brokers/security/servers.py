@@ -51,6 +51,10 @@ FIRST_WITH_PLAIN_PEM_KEYS = (3, 0)
 """2.7 and 2.8 take PEM stores with encrypted keys alone."""
 FIRST_WITH_CREDENTIALS_API = (2, 7)
 FIRST_WITH_OAUTHBEARER = (2, 0)
+FIRST_WITH_REASONS = (1, 0)
+"""Before, a broker closes the connection to refuse credentials."""
+
+FIRST_WITH_REAUTHENTICATION = (2, 2)
 FIRST_WITH_LISTENER_SETTINGS = (2, 0)
 """Before, the mechanisms are set for all listeners, in a JAAS file."""
 
@@ -159,7 +163,8 @@ class SecureKafka(Kafka):
         advertised = [f"{name}://{ADVERTISED_HOST}:{port}" for name, port in self._ports.items()]
         settings["listeners"] = ",".join((settings["listeners"], *bound))
         settings["advertised.listeners"] = ",".join((settings["advertised.listeners"], *advertised))
-        if self.release.mode is Mode.KRAFT:
+        named = any(each.name != each.protocol for each in self.listeners.values())
+        if named or self.release.mode is Mode.KRAFT:
             protocols = {each.name: each.protocol for each in self.listeners.values()}
             protocols |= {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
             settings["listener.security.protocol.map"] = ",".join(
@@ -258,11 +263,14 @@ def _listeners_of(release: Release, pki: Pki, provider: IdentityProvider) -> lis
             mechanisms += SCRAM
         if release.number >= FIRST_WITH_OAUTHBEARER:
             mechanisms += ("OAUTHBEARER",)
-        return [
+        listeners = [
             Listener("SSL", "SSL"),
             Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT", mechanisms),
             Listener("SASL_SSL", "SASL_SSL", mechanisms),
         ]
+        if release.number >= FIRST_WITH_REAUTHENTICATION:
+            listeners.append(Listener("SHORT", "SASL_PLAINTEXT", PASSWORDS, _short_sessions()))
+        return listeners
     certified = {"ssl.client.auth": "required"}
     stores = {
         "ssl.keystore.type": "PKCS12",
@@ -280,10 +288,7 @@ def _listeners_of(release: Release, pki: Pki, provider: IdentityProvider) -> lis
         "oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
         "oauthbearer.sasl.oauthbearer.expected.issuer": provider.issuer,
     }
-    short = {
-        f"{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_LIFETIME_MS)
-        for mechanism in (*PASSWORDS, "OAUTHBEARER")
-    }
+    short = _short_sessions()
     return [
         Listener("SSL", "SSL"),
         Listener("MTLS", "SSL", settings=certified),
@@ -299,6 +304,13 @@ def _listeners_of(release: Release, pki: Pki, provider: IdentityProvider) -> lis
         Listener("SHORT", "SASL_PLAINTEXT", (*PASSWORDS, "OAUTHBEARER"), short | oidc),
         Listener("SHORT_TLS", "SASL_SSL", PASSWORDS, short),
     ]
+
+
+def _short_sessions() -> dict[str, str]:
+    return {
+        f"{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_LIFETIME_MS)
+        for mechanism in (*PASSWORDS, "OAUTHBEARER")
+    }
 
 
 def _kerberos_listeners(kdc: Kdc) -> list[Listener]:

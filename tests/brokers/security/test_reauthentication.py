@@ -16,9 +16,21 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
-from tests.brokers.security.cases import COMBINATIONS, PRINCIPAL, token_access
-from tests.brokers.security.servers import SESSION_LIFETIME_MS, SecureKafka, SecureServers
-from tests.brokers.security.support import MEMBER, WITHIN_S
+from tests.brokers.fixtures import what_real_kafka_needs
+from tests.brokers.releases import RELEASES
+from tests.brokers.security.cases import COMBINATIONS, OLDER_RELEASES, PRINCIPAL, token_access
+from tests.brokers.security.conftest import NewTopic
+from tests.brokers.security.servers import (
+    FIRST_WITH_REAUTHENTICATION,
+    SESSION_LIFETIME_MS,
+    SecureKafka,
+    SecureServers,
+)
+from tests.brokers.security.support import MEMBER, ON_ASYNCIO, WITHIN_S
+
+RENEWING_RELEASES = [
+    each for each in OLDER_RELEASES if RELEASES[each].number >= FIRST_WITH_REAUTHENTICATION
+]
 
 LOAD_S = 10.0
 LONG_LOAD_S = 30.0
@@ -110,6 +122,20 @@ async def test_load_goes_on_for_long(servers: SecureServers, kafka: SecureKafka,
     load = Load(kafka.address(listener), topic, access.options())
     await load.run(LONG_LOAD_S)
     load.assert_undisturbed(sessions=int(LONG_LOAD_S / SESSION_S))
+
+
+@pytest.mark.slow
+@ON_ASYNCIO
+@pytest.mark.parametrize("version", RENEWING_RELEASES)
+async def test_load_goes_on_with_older_releases(
+    servers: SecureServers, new_topic: NewTopic, version: str
+):
+    with what_real_kafka_needs():
+        kafka = servers.get(version)
+    listener, access = COMBINATIONS["SCRAM-SHA-256, short sessions"](servers)
+    load = Load(kafka.address(listener), new_topic(kafka), access.options())
+    await load.run(LOAD_S)
+    load.assert_undisturbed(sessions=int(LOAD_S / SESSION_S))
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from tests.brokers.security.cases import (
     token_access,
 )
 from tests.brokers.security.identity_provider import unsecured_token
-from tests.brokers.security.servers import SCRAM, SecureKafka, SecureServers
+from tests.brokers.security.servers import FIRST_WITH_REASONS, SCRAM, SecureKafka, SecureServers
 from tests.brokers.security.support import OLDER, ON_ASYNCIO
 
 Client = Producer | Consumer
@@ -273,7 +273,7 @@ async def test_a_listener_of_another_kind_is_named(
 async def test_older_releases_refuse_too(servers: SecureServers, version: str):
     with what_real_kafka_needs():
         kafka = servers.get(version)
-    gives_reason = kafka.release.number >= (1, 0)
+    gives_reason = kafka.release.number >= FIRST_WITH_REASONS
     for mechanism in ("PLAIN", *SCRAM):
         if mechanism not in kafka.mechanisms:
             continue
