@@ -168,9 +168,11 @@ KAFKA_NAMES = {
     "sasl_username": "sasl.jaas.config",
     "ssl_cadata": "ssl.truststore.certificates",
     "ssl_cafile": "ssl.truststore.location",
+    "ssl_certdata": "ssl.keystore.certificate.chain",
     "ssl_certfile": "ssl.keystore.location",
     "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
     "ssl_context": "ssl.engine.factory.class",
+    "ssl_keydata": "ssl.keystore.key",
     "ssl_password": "ssl.key.password",
 }
 """Options whose name differs from Kafka's in more than underscores for dots."""

@@ -30,6 +30,7 @@ __all__ = (
 DEFAULT_PORT = 9092
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PEM_MARK = "-----BEGIN "
 TOKEN_PROVIDER = "sasl_oauth_token_provider"
 MAX_TEXT_BYTES = 32_767
 """Maximum size of a string in Kafka's protocol."""
@@ -169,9 +170,10 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
             raise InvalidOption(f"{name} must be True or False, not {value!r:.80}")
     elif "secret" in declared:
         check_secret(name, value, may_be_callable=declared["may_be_callable"])
+        if declared["pem"]:
+            _check_pem(name, value.reveal() if isinstance(value, Secret) else value)
     elif "pem" in declared:
-        if not isinstance(value, str) or "-----BEGIN " not in value or not value.isascii():
-            raise InvalidOption(f"{name} must be text in PEM format; a file is ssl_cafile")
+        _check_pem(name, value)
     elif "instance" in declared:
         if not isinstance(value, declared["instance"]):
             expected = declared["instance"].__name__
@@ -229,6 +231,13 @@ def check_secret(name: str, value: Any, *, may_be_callable: bool) -> None:
         raise InvalidOption(f"{name} must not be empty; omit it for none")
     if isinstance(value, str) and not is_encodable(value):
         raise InvalidOption(f"{name} must be UTF-8 text: it has a lone surrogate")
+
+
+def _check_pem(name: str, value: Any) -> None:
+    """Raise `InvalidOption`, without the value, unless it is text in PEM format."""
+    if not isinstance(value, str) or PEM_MARK not in value or not value.isascii():
+        of_file = name.replace("data", "file")
+        raise InvalidOption(f"{name} must be text in PEM format; a file is {of_file}")
 
 
 def _is_encodable(text: str) -> bool:

@@ -31,8 +31,12 @@ SAME_VALUES: Mapping[str, str] = {
     "ssl.ca.location": "ssl_cafile",
     "ssl.ca.pem": "ssl_cadata",
     "ssl.certificate.location": "ssl_certfile",
+    "ssl.certificate.pem": "ssl_certdata",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
+    "ssl.key.pem": "ssl_keydata",
+    "ssl.keystore.certificate.chain": "ssl_certdata",
+    "ssl.keystore.key": "ssl_keydata",
     "ssl.truststore.certificates": "ssl_cadata",
 }
 """Properties whose values are those of an option."""
@@ -133,15 +137,25 @@ def _truststore(given: Mapping[str, str]) -> dict[str, str]:
     return {"ssl_cafile": path}
 
 
-def _keystore(given: Mapping[str, str]) -> dict[str, str]:
+def _keystore(given: Mapping[str, str]) -> dict[str, str | None]:
     store, path = STORES[1], given.get("ssl.keystore.location")
     if path is None:
         return {}
     kind = _store_type(given, store)
-    if kind != PEM:
+    if kind == JKS:
         raise InvalidOption(_conversion(store, kind, path, ""))
-    _refuse_password(given, store)
-    return {"ssl_certfile": path}
+    if kind == PEM:
+        _refuse_password(given, store)
+        return {"ssl_certfile": path}
+    options: dict[str, str | None] = {"ssl_keystore_location": path}
+    password = given.get("ssl.keystore.password")
+    if given.get("ssl.key.password", password) != password:
+        raise InvalidOption(
+            f"ssl.key.password must equal ssl.keystore.password for a {PKCS12} file"
+        )
+    if password:
+        options["ssl_keystore_password"] = password
+    return {**options, "ssl_password": None}
 
 
 def _store_type(given: Mapping[str, str], store: str) -> str:

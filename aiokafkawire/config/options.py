@@ -77,8 +77,8 @@ def _switch(default: bool | None, meaning: str) -> Any:
     return _option(default, meaning, switch=True)
 
 
-def _secret(*, meaning: str, callable: bool = False) -> Any:
-    return _option(None, meaning, secret=True, may_be_callable=callable)
+def _secret(*, meaning: str, callable: bool = False, pem: bool = False) -> Any:
+    return _option(None, meaning, secret=True, may_be_callable=callable, pem=pem)
 
 
 def _option(default: Any, meaning: str, **checks: Any) -> Any:
@@ -184,7 +184,23 @@ class ClientConfig:
         " in the same file.",
     )
     ssl_keyfile: str | None = _text(None, meaning="PEM file of the client's private key.")
+    ssl_certdata: str | Secret | None = _secret(
+        meaning="The client's certificate and its chain as PEM text; with `ssl_keydata` or the key"
+        " in the same text.",
+        pem=True,
+    )
+    ssl_keydata: str | Secret | None = _secret(
+        meaning="The client's private key as PEM text.", pem=True
+    )
     ssl_password: str | Secret | None = _secret(meaning="Password of an encrypted private key.")
+    ssl_keystore_location: str | None = _text(
+        None,
+        meaning="PKCS12 file of the client's certificate, its chain and its key, instead of PEM."
+        " Needs `aiokafkawire[tls]`.",
+    )
+    ssl_keystore_password: str | Secret | None = _secret(
+        meaning="Password of `ssl_keystore_location`."
+    )
     ssl_check_hostname: bool = _switch(
         True, "Verify that the certificate of a broker is for its host name."
     )
@@ -501,7 +517,11 @@ class ClientOptions(TypedDict, total=False):
     ssl_cadata: str | None
     ssl_certfile: str | None
     ssl_keyfile: str | None
+    ssl_certdata: str | Secret | None
+    ssl_keydata: str | Secret | None
     ssl_password: str | Secret | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | Secret | None
     ssl_check_hostname: bool
     sasl_mechanism: SaslMechanism | None
     sasl_username: str | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafkawire.config.checks import address_scheme
+from aiokafkawire.config.checks import PEM_MARK, address_scheme
 from aiokafkawire.config.secret import Secret
 from aiokafkawire.errors import InvalidOption
 
@@ -18,10 +18,19 @@ OAUTHBEARER = "OAUTHBEARER"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 
-PEM_MARK = "-----BEGIN"
-
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-CONTEXT_PARTS = ("ssl_cafile", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password")
+CERTIFICATES = ("ssl_certfile", "ssl_certdata", "ssl_keystore_location")
+"""Options that give the client's certificate; at most one of them."""
+
+NEEDED = {
+    "ssl_keyfile": ("ssl_certfile",),
+    "ssl_keydata": ("ssl_certdata",),
+    "ssl_password": ("ssl_certfile", "ssl_certdata"),
+    "ssl_keystore_password": ("ssl_keystore_location",),
+}
+"""Options that have no use without another one, with those of which one is needed."""
+
+CONTEXT_PARTS = ("ssl_cafile", "ssl_cadata", *CERTIFICATES, *NEEDED)
 """Options that `ssl_context` replaces, beside `ssl_check_hostname`."""
 
 SASL_OPTIONS = (
@@ -78,11 +87,18 @@ def _check_tls(config: Any) -> None:
     for name in FILES:
         if PEM_MARK in (getattr(config, name) or ""):
             # Not with the value: it can be a private key.
-            instead = "; ssl_cadata takes the text" if name == "ssl_cafile" else ""
-            raise InvalidOption(f"{name} must be the path of a file, not PEM text{instead}")
-    for name in ("ssl_keyfile", "ssl_password"):
-        if name in given and "ssl_certfile" not in given:
-            raise InvalidOption(f"{name} needs ssl_certfile, the certificate of the key")
+            raise InvalidOption(
+                f"{name} must be the path of a file, not PEM text;"
+                f" {name.replace('file', 'data')} takes the text"
+            )
+    certificates = [name for name in CERTIFICATES if name in given]
+    if len(certificates) > 1:
+        raise InvalidOption(
+            f"{certificates[0]} contradicts {certificates[1]}: give one certificate"
+        )
+    for name, needed in NEEDED.items():
+        if name in given and not {*needed} & {*given}:
+            raise InvalidOption(f"{name} needs {' or '.join(needed)}")
 
 
 def _check_mechanism(config: Any) -> None:

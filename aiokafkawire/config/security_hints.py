@@ -42,12 +42,14 @@ RENAMED: Mapping[str, str] = {
     "ssl_ca_location": "ssl_cafile",
     "ssl_ca_pem": "ssl_cadata",
     "ssl_certificate_location": "ssl_certfile",
+    "ssl_certificate_pem": "ssl_certdata",
     "ssl_certificate_verify_cb": CONTEXT,
     "ssl_cipher_suites": CONTEXT,
     "ssl_crl_location": CONTEXT,
     "ssl_curves_list": CONTEXT,
     "ssl_key_location": "ssl_keyfile",
     "ssl_key_password": "ssl_password",
+    "ssl_key_pem": "ssl_keydata",
     "ssl_sigalgs_list": CONTEXT,
     # Java
     "sasl_login_callback_handler_class": PROVIDER,
@@ -56,6 +58,8 @@ RENAMED: Mapping[str, str] = {
     "ssl_enabled_protocols": CONTEXT,
     "ssl_endpoint_identification_algorithm": "ssl_check_hostname",
     "ssl_engine_factory_class": CONTEXT,
+    "ssl_keystore_certificate_chain": "ssl_certdata",
+    "ssl_keystore_key": "ssl_keydata",
     "ssl_protocol": CONTEXT,
     "ssl_truststore_certificates": "ssl_cadata",
     "ssl_truststore_location": "ssl_cafile",
@@ -110,12 +114,6 @@ ABSENT: Mapping[str, str] = {
     "ssl_truststore_type": STORE,
     "ssl_truststore_password": STORE,
     "ssl_keystore_type": STORE,
-    "ssl_keystore_location": STORE,
-    "ssl_keystore_password": STORE,
-    "ssl_keystore_certificate_chain": STORE,
-    "ssl_keystore_key": STORE,
-    "ssl_certificate_pem": STORE,
-    "ssl_key_pem": STORE,
 }
 """Options of other clients without a counterpart, with the reason or an alternative."""
 

@@ -6,8 +6,16 @@ import logging
 import ssl
 from pathlib import Path
 
-from aiokafkawire.config import ClientConfig
+from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.errors import InvalidOption, TlsError
+from aiokafkawire.security.pem import (
+    ENCRYPTED,
+    is_encrypted,
+    keystore_type,
+    load_pem_chain,
+    load_pkcs12_chain,
+    wrap_pem,
+)
 
 __all__ = ("ClientTls", "tls_error")
 
@@ -43,7 +51,12 @@ class ClientTls:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        files = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+        files = (
+            config.ssl_cafile,
+            config.ssl_certfile,
+            config.ssl_keyfile,
+            config.ssl_keystore_location,
+        )
         self._files = [Path(name) for name in files if name is not None]
         self._loaded_from: object = None
         self._context = config.ssl_context
@@ -83,30 +96,60 @@ class ClientTls:
     def _load(self) -> ssl.SSLContext:
         config = self._config
         try:
-            context = ssl.create_default_context(cafile=config.ssl_cafile, cadata=config.ssl_cadata)
+            authorities = None if config.ssl_cadata is None else wrap_pem(config.ssl_cadata)
+            context = ssl.create_default_context(cafile=config.ssl_cafile, cadata=authorities)
         except (OSError, ValueError) as error:
             option = "ssl_cadata" if config.ssl_cafile is None else "ssl_cafile"
             raise _unusable(option, config.ssl_cafile, error, "certificates") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = config.ssl_check_hostname
         if config.ssl_certfile is not None:
-            try:
-                context.load_cert_chain(
-                    config.ssl_certfile, config.ssl_keyfile, self._reveal_password
-                )
-            except (OSError, ValueError) as error:
-                name = config.ssl_keyfile or config.ssl_certfile
-                for path in self._files:
-                    if not path.is_file():
-                        name = str(path)
-                option = "ssl_keyfile" if name == config.ssl_keyfile else "ssl_certfile"
-                raise _unusable(option, name, error, "a certificate and its key") from None
+            self._load_certificate_files(context, config.ssl_certfile)
+        elif config.ssl_certdata is not None:
+            self._load_certificate_text(context, config.ssl_certdata)
+        elif config.ssl_keystore_location is not None:
+            password = _secret(config.ssl_keystore_password)
+            load_pkcs12_chain(context, config.ssl_keystore_location, password)
         return context
+
+    def _load_certificate_files(self, context: ssl.SSLContext, certfile: str) -> None:
+        keyfile = self._config.ssl_keyfile
+        try:
+            context.load_cert_chain(certfile, keyfile, self._reveal_password)
+        except (OSError, ValueError) as error:
+            name = keyfile or certfile
+            for path in self._files:
+                if not path.is_file():
+                    name = str(path)
+            option = "ssl_keyfile" if name == keyfile else "ssl_certfile"
+            if isinstance(error, ssl.SSLError) and is_encrypted(name):
+                raise self._wrong_password(f"{option} {name!r}", error) from None
+            raise _unusable(option, name, error, "a certificate and its key") from None
+
+    def _load_certificate_text(self, context: ssl.SSLContext, certificate: str | Secret) -> None:
+        texts = [_secret(certificate), _secret(self._config.ssl_keydata)]
+        pem = "".join(wrap_pem(text.reveal()) for text in texts if text is not None)
+        try:
+            load_pem_chain(context, Secret(pem), _secret(self._config.ssl_password))
+        except ssl.SSLError as error:
+            option = "ssl_certdata" if self._config.ssl_keydata is None else "ssl_keydata"
+            if ENCRYPTED in pem:
+                raise self._wrong_password(option, error) from None
+            raise _unusable(option, None, error, "a certificate and its key") from None
+
+    def _wrong_password(self, what: str, error: ssl.SSLError) -> InvalidOption:
+        """Return the error of an encrypted key; OpenSSL gives no reason for many of them."""
+        reason = "the key is encrypted, and ssl_password is not its password"
+        if self._config.ssl_password is None:
+            reason = "the key is encrypted: ssl_password is missing"
+        elif error.reason == "KEY_VALUES_MISMATCH":
+            reason = "the key belongs to another certificate"
+        return InvalidOption(f"{what} cannot be used: {reason}")
 
     def _reveal_password(self) -> str:
         """Return the password of the key. Without this, OpenSSL would ask on the terminal."""
-        password = self._config.ssl_password
-        return "" if password is None else str(getattr(password, "reveal", lambda: password)())
+        password = _secret(self._config.ssl_password)
+        return "" if password is None else password.reveal()
 
     def _file_states(self) -> object:
         states = []
@@ -120,14 +163,19 @@ class ClientTls:
         return states
 
 
+def _secret(value: str | Secret | None) -> Secret | None:
+    return Secret(value) if isinstance(value, str) else value
+
+
 def _unusable(option: str, value: str | None, error: Exception, content: str) -> InvalidOption:
-    shown = "" if value is None else f" {value!r}"
-    if isinstance(error, ssl.SSLError):
+    shown, form = ("", "text") if value is None else (f" {value!r}", "file")
+    keystore = None if value is None else keystore_type(value)
+    if keystore is not None:
+        reason = f"it is a {keystore} file, not PEM; docs/security.md says how to convert it"
+    elif isinstance(error, ssl.SSLError):
         reason = {
             "KEY_VALUES_MISMATCH": "the key belongs to another certificate",
-            "BAD_DECRYPT": "the key is encrypted, and ssl_password is not its password",
-            "BAD_PASSWORD_READ": "the key is encrypted: ssl_password is missing",
-        }.get(error.reason or "", f"no PEM file with {content} ({error.reason or error})")
+        }.get(error.reason or "", f"no PEM {form} with {content} ({error.reason or error})")
     else:
         reason = getattr(error, "strerror", None) or str(error)
     return InvalidOption(f"{option}{shown} cannot be used: {reason}")

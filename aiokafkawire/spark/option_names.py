@@ -33,8 +33,10 @@ RENAMED_OPTIONS = {
 SECURITY_NAMES = {
     "ssl_cadata": "ssl.truststore.certificates",
     "ssl_cafile": "ssl.truststore.location",
+    "ssl_certdata": "ssl.keystore.certificate.chain",
     "ssl_certfile": "ssl.keystore.location",
     "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "ssl_keydata": "ssl.keystore.key",
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }

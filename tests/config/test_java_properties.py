@@ -121,11 +121,30 @@ SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
                 "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
                 "ssl.protocol": "TLSv1.3",
                 "ssl.truststore.type": "PEM",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": "-----BEGIN CERTIFICATE-----",
+                "ssl.keystore.key": "-----BEGIN PRIVATE KEY-----",
             },
             {
                 "security_protocol": "SSL",
+                "ssl_certdata": "-----BEGIN CERTIFICATE-----",
+                "ssl_keydata": "-----BEGIN PRIVATE KEY-----",
                 "ssl_cadata": "-----BEGIN CERTIFICATE-----",
                 "ssl_check_hostname": False,
+            },
+        ),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl.keystore.location": "client.p12",
+                "ssl.keystore.password": SECRET,
+                "ssl.key.password": SECRET,
+            },
+            {
+                "security_protocol": "SSL",
+                "ssl_keystore_location": "client.p12",
+                "ssl_keystore_password": SECRET,
+                "ssl_password": None,
             },
         ),
     ],
@@ -157,6 +176,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         "ssl.truststore.location is a PKCS12 file, which cannot be read here. Convert it to PEM:"
         " openssl pkcs12 -in trust.p12 -nokeys -out trust.pem; then set ssl.truststore.type=PEM and"
         " ssl.truststore.location=trust.pem",
+    ),
+    (
+        {"ssl.keystore.location": "k.pfx", "ssl.key.password": SECRET},
+        "ssl.key.password must equal ssl.keystore.password for a PKCS12 file",
     ),
     (
         {"ssl.truststore.location": "trusted"},

@@ -62,6 +62,9 @@ ACCEPTED: list[dict[str, Any]] = [
     SSL | {"ssl_cafile": "ca.pem", "ssl_cadata": PEM},
     SSL | {"ssl_certfile": "both.pem", "ssl_password": SECRET},
     SSL | {"ssl_certfile": "a.pem", "ssl_keyfile": "a.key", "ssl_password": Secret(SECRET)},
+    SSL | {"ssl_certdata": PEM + KEY, "ssl_password": SECRET},
+    SSL | {"ssl_certdata": PEM, "ssl_keydata": Secret(KEY)},
+    SSL | {"ssl_keystore_location": "a.p12", "ssl_keystore_password": SECRET},
     SSL | {"ssl_check_hostname": False},
     SSL | {"ssl_context": ssl.create_default_context()},
     SSL | {"bootstrap_servers": ["SSL://a:1", "ssl://b:2", "c:3"]},
@@ -137,11 +140,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (SSL | {"ssl_context": "tls"}, "ssl_context must be an SSLContext, not 'tls'"),
     (
         SSL | {"ssl_keyfile": "a.key"},
-        "ssl_keyfile needs ssl_certfile, the certificate of the key",
+        "ssl_keyfile needs ssl_certfile",
     ),
     (
         SSL | {"ssl_password": SECRET},
-        "ssl_password needs ssl_certfile, the certificate of the key",
+        "ssl_password needs ssl_certfile or ssl_certdata",
     ),
     (
         SSL | {"ssl_cafile": PEM},
@@ -149,7 +152,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         SSL | {"ssl_certfile": "a.pem", "ssl_keyfile": KEY},
-        "ssl_keyfile must be the path of a file, not PEM text",
+        "ssl_keyfile must be the path of a file, not PEM text; ssl_keydata takes the text",
     ),
     (SSL | {"ssl_keyfile": KEY.encode()}, "ssl_keyfile must be a string, not bytes"),
     (SSL | {"ssl_cafile": ""}, "ssl_cafile must not be empty; omit it for none"),
@@ -168,6 +171,27 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         SSL | {"ssl_certfile": "a", "ssl_password": f"{SECRET}\udce9"},
         "ssl_password must be UTF-8 text: it has a lone surrogate",
+    ),
+    (
+        SSL | {"ssl_certfile": "a.pem", "ssl_certdata": PEM},
+        "ssl_certfile contradicts ssl_certdata: give one certificate",
+    ),
+    (
+        SSL | {"ssl_keystore_location": "a.p12", "ssl_certdata": PEM},
+        "ssl_certdata contradicts ssl_keystore_location: give one certificate",
+    ),
+    (SSL | {"ssl_certfile": "a.pem", "ssl_keydata": KEY}, "ssl_keydata needs ssl_certdata"),
+    (
+        SSL | {"ssl_certfile": "a.pem", "ssl_keystore_password": SECRET},
+        "ssl_keystore_password needs ssl_keystore_location",
+    ),
+    (
+        SSL | {"ssl_certdata": PEM, "ssl_keydata": SECRET},
+        "ssl_keydata must be text in PEM format; a file is ssl_keyfile",
+    ),
+    (
+        SSL | {"ssl_certdata": KEY.encode()},
+        "ssl_certdata must be a string, not bytes",
     ),
     # SASL
     (
@@ -274,11 +298,18 @@ def test_a_refused_combination_has_this_text(options: dict[str, Any], text: str)
 
 def test_each_option_is_refused_for_a_protocol_that_ignores_it() -> None:
     """An ignored option would hide that a connection is not encrypted or not authenticated."""
-    values = ACCEPTED[-1] | SCRAM | dict.fromkeys(("ssl_cafile", "ssl_keyfile"), "x")
+    values = (
+        ACCEPTED[-1]
+        | SCRAM
+        | dict.fromkeys(("ssl_cafile", "ssl_keyfile", "ssl_keystore_location"), "x")
+    )
     values |= {
         "ssl_context": ssl.create_default_context(),
         "ssl_cadata": PEM,
+        "ssl_certdata": PEM,
+        "ssl_keydata": KEY,
         "ssl_password": SECRET,
+        "ssl_keystore_password": SECRET,
         "ssl_check_hostname": False,
         "sasl_token_auth": True,
         "sasl_oauth_token_provider": provide_token,
@@ -301,6 +332,8 @@ WITH_SECRETS: list[dict[str, Any]] = [
     PLAIN,
     SCRAM | {"ssl_certfile": "a.pem", "ssl_password": SECRET},
     SCRAM | {"sasl_password": Secret(SECRET)},
+    SCRAM | {"ssl_certdata": PEM, "ssl_keydata": KEY},
+    SCRAM | {"ssl_keystore_location": "a.p12", "ssl_keystore_password": SECRET},
     PLAIN | {"sasl_password": read_password},
 ]
 
