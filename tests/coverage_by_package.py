@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHECKED = ("wire", "records", "connection", "group", "producer", "consumer")
+CHECKED = ("wire", "records", "connection", "group", "producer", "consumer", "oauth")
 """Subpackages that must have `LEAST_PERCENT`; the others are only shown."""
 LEAST_PERCENT = 90.0
 PACKAGE = "aiokafkawire"

@@ -148,10 +148,14 @@ def _parse_error(
         is_temporary = status not in UNAUTHORIZED
     else:
         kind = shown(response.content_type.partition(";")[0].strip(), 50) or "no content type"
-        text = (
-            f"responded with status {status} and {kind} of {len(response.body)} bytes, not JSON:"
-            " check token_endpoint_url, and what answers at that address"
+        is_down = status in SERVER_ERRORS or status in OVERLOADED
+        advice = (
+            "it is down or overloaded"
+            if is_down
+            else "check token_endpoint_url, and what answers at that address"
         )
+        size = len(response.body)
+        text = f"responded with status {status} and {kind} of {size} bytes, not JSON: {advice}"
         is_temporary = status not in UNAUTHORIZED
     return Failure(
         text,
