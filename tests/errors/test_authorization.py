@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire import Consumer, GroupMetadata, Producer, TopicPartition
 from aiokafkawire.broker import Acl, Broker
-from aiokafkawire.errors import AuthorizationFailed, BrokerError, TransactionFailed
+from aiokafkawire.errors import AuthorizationFailed, BrokerError, KafkaError, TransactionFailed
 from aiokafkawire.wire import ErrorCode, error_for
 
 ME = "User:ANONYMOUS"
@@ -141,6 +141,34 @@ async def test_a_forbidden_topic_in_a_transaction(broker: Broker) -> None:
         broker.add_acls(WRITES_T)
         async with producer.transaction():
             await producer.send_and_wait("t", b"v")
+
+
+@pytest.mark.parametrize("topics", [("t", "seen"), ("seen", "t")])
+@pytest.mark.parametrize("as_of", ["2.8", None])
+async def test_the_error_of_a_transaction_names_the_forbidden_topic(
+    as_of: str | None, topics: tuple[str, str]
+) -> None:
+    """The code of the others, OPERATION_NOT_ATTEMPTED, says nothing."""
+    acls = [WRITES_T, WRITES_X, acl("Describe", topic="seen")]
+    async with Broker(as_of=as_of, acls=acls) as broker:
+        for topic in topics:
+            await broker.create_topic(topic)
+        async with Producer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="x", linger_ms=20
+        ) as producer:
+            for topic in topics:
+                await producer.partitions_for(topic)
+            await producer.begin_transaction()
+            deliveries = {topic: producer.send_nowait(topic, b"v") for topic in topics}
+            with anyio.fail_after(WITHIN_S), pytest.raises(KafkaError) as refused:
+                await deliveries["seen"]
+            with pytest.raises(TransactionFailed) as failed:
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+    for error in (refused.value, failed.value):
+        cause = error if isinstance(error, AuthorizationFailed) else error.__cause__
+        assert isinstance(cause, AuthorizationFailed)
+        assert shown(cause) == ("topic", "seen", "Write")
 
 
 @pytest.mark.parametrize(
