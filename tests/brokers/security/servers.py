@@ -173,6 +173,8 @@ class SecureKafka(Kafka):
             settings["inter.broker.listener.name"] = "PLAINTEXT"
         settings |= _stores(self.release, self._pki.server, self._pki)
         settings["sasl.enabled.mechanisms"] = ",".join(self.mechanisms)
+        if self.release.version == DEFAULT_VERSION:
+            settings["delegation.token.secret.key"] = "a-secret-key"
         if self.release.number >= FIRST_WITH_LISTENER_SETTINGS:
             for each in self.listeners.values():
                 settings |= _listener_settings(each)
