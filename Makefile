@@ -15,6 +15,9 @@ ACTIONLINT := .cache/actionlint/$(ACTIONLINT_VERSION)/actionlint
 # More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
 APART := -n 3 --dist loadfile
 TOUCH_RECORDS := tests/records tests/producer tests/consumer tests/behaviour
+# A group, transactions, and clients that start and stop: what may depend on the connections.
+TOUCH_CONNECTIONS := $(addprefix tests/behaviour/test_,clients groups lifecycle producing security transactions)
+SECURE := --security-protocol SASL_SSL
 # Targets beside each other, for the same reason: each one's output comes whole, at its end.
 BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 
@@ -22,7 +25,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-security test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
+.PHONY: help demo test test-secure kafka test-brokers test-security test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -51,6 +54,10 @@ test: $(READY) ## All tests but those on real Kafka, with the coverage of each f
 	AIOKAFKAWIRE_PURE_PYTHON=1 $(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
 	@$(BIN)/python -m tests.coverage_by_package .coverage.json
 	$(PYTEST) $(TOUCH_RECORDS) $(APART) -q
+	$(PYTEST) $(TOUCH_CONNECTIONS:=.py) $(SECURE) -m "not slow" $(APART) -q
+
+test-secure: $(READY) ## The tests of behaviour with TLS and SCRAM (MECHANISM=PLAIN, KAFKA=4.3.0)
+	$(PYTEST) tests/behaviour $(SECURE) $(MECHANISM:%=--sasl-mechanism %) $(if $(KAFKA),--on $(KAFKA),$(APART))
 
 kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2": of these releases)
 	@for version in $(or $(KAFKA),4.3.0); do \

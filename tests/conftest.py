@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import sniffio
@@ -21,6 +21,8 @@ from anyio import pytest_plugin as anyio_plugin
 from hypothesis import settings
 
 from aiokafkawire._about import about, compiled_kernel
+from aiokafkawire.config import SecurityProtocol
+from aiokafkawire.security import SCRAM_HASHES
 from tests.brokers.releases import RELEASES
 from tests.records.kernels import kernel_hash
 
@@ -66,6 +68,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the tests of behaviour run on: the embedded broker, real Kafka of one node, "
         "or (on asyncio alone) of three nodes, of an older release, or the embedded broker with "
         "nodes that replicate",
+    )
+    parser.addoption(
+        "--security-protocol",
+        choices=get_args(SecurityProtocol),
+        default="PLAINTEXT",
+        help="listener that the tests of behaviour connect to",
+    )
+    parser.addoption(
+        "--sasl-mechanism",
+        choices=("PLAIN", *SCRAM_HASHES),
+        default="SCRAM-SHA-512",
+        help="SASL mechanism of the tests of behaviour",
     )
     if not ANYIO_HAS_MODES:
         parser.addini("anyio_mode", "as later releases of anyio have it")

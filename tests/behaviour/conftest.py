@@ -3,6 +3,7 @@
 `--on kafka` and `--on kafka3` are one and three nodes of the newest release, `--on 0.9.0.1` is one
 node of that one. What a release lacks is skipped with the reason (see `features.py`).
 `--on replicated` is the embedded broker as 2.8, with nodes that have logs of their own.
+`--security-protocol` and `--sasl-mechanism` choose the listener (see `security.py`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.node_api_versions import parse_api_version
-from tests.behaviour import workers
+from tests.behaviour import security, workers
 from tests.behaviour.features import not_applicable, release_wanted
-from tests.brokers.fixtures import session_kafka
-from tests.brokers.kafka import DEFAULT_VERSION
+from tests.brokers.fixtures import session_kafka, what_real_kafka_needs
+from tests.brokers.kafka import DEFAULT_VERSION, Kafka
 from tests.brokers.releases import RELEASES
 from tests.conftest import NOT_APPLICABLE, backend_of
 
@@ -57,28 +58,59 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
     real = REAL.get(request.config.getoption("--on"))
     if real is not None:
         version, nodes = real
-        kafka = session_kafka(request.config, nodes, version)
+        if request.config.getoption("--security-protocol") == "PLAINTEXT":
+            kafka = session_kafka(request.config, nodes, version)
+            servers = kafka.bootstrap_servers
+        else:
+            kafka, servers = request.getfixturevalue("_secure_kafka")
 
         async def create(name: str, **wanted: object) -> None:
             make = partial(kafka.create_topic, name, replication_factor=nodes, **wanted)
             await to_thread.run_sync(make)
 
-        yield Cluster(kafka.bootstrap_servers, create)
+        yield Cluster(servers, create)
         return
     as_of = release_wanted(request.node)
-    if as_of is not None:
-        async with Broker(
-            as_of=as_of, group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS
-        ) as broker:
-            yield Cluster(broker.bootstrap_servers, broker.create_topic)
-        return
+    options: BrokerOptions = (
+        {"as_of": as_of}
+        if as_of is not None
+        else {"nodes": NODES, "default_partitions": 2}
+        | (REPLICATED if request.config.getoption("--on") == "replicated" else {})
+    )
     async with Broker(
-        nodes=NODES,
-        default_partitions=2,
         group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
-        **(REPLICATED if request.config.getoption("--on") == "replicated" else {}),
+        **options,
+        **security.broker_arguments(request.config),
     ) as broker:
-        yield Cluster(broker.bootstrap_servers, broker.create_topic)
+        with pytest.MonkeyPatch.context() as patch:
+            options = broker.client_options()
+            servers = options.pop("bootstrap_servers")
+            if options["security_protocol"] != "PLAINTEXT":
+                security.add_client_options(patch, options)
+            yield Cluster(servers, broker.create_topic)
+
+
+@pytest.fixture(scope="session")
+def _secure_kafka(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Kafka, str]]:
+    """Real Kafka and the address of its listener; all clients use its security."""
+    # Needs confluent-kafka, which not every Python has.
+    from tests.behaviour import secure_kafka
+
+    servers = secure_kafka.SecureServers(tmp_path_factory.mktemp("security"))
+    try:
+        version, _ = REAL[pytestconfig.getoption("--on")]
+        with what_real_kafka_needs():
+            kafka = servers.get(version)
+        listener = secure_kafka.listener_of(kafka, pytestconfig)
+        with pytest.MonkeyPatch.context() as patch:
+            security.add_client_options(
+                patch, secure_kafka.client_options(servers, listener, pytestconfig)
+            )
+            yield kafka, kafka.address(listener)
+    finally:
+        servers.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,6 +161,17 @@ def group_id() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    on = config.getoption("--on")
+    if on not in REAL or config.getoption("--security-protocol") == "PLAINTEXT":
+        return
+    version, nodes = REAL[on]
+    if nodes > 1:
+        raise pytest.UsageError(f"--on {on} has a PLAINTEXT listener alone")
+    if reason := security.not_secured(config, version):
+        raise pytest.UsageError(reason)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Except on one node of the newest release, run on one event loop only.
 
@@ -149,5 +192,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             elif reason is not None:
                 item.stash[NOT_APPLICABLE] = reason
                 item.add_marker(pytest.mark.skip(reason=reason))
+    else:
+        left_out.update(
+            item
+            for item in ours
+            if (release := release_wanted(item)) and security.not_secured(config, release)
+        )
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

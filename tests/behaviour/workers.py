@@ -3,12 +3,14 @@
     python -m tests.behaviour.workers BACKEND BOOTSTRAP_SERVERS TOPIC GROUP_ID PAUSE_S
 
 prints `<partition> <first offset> <next offset>` for each batch once it is committed, and pauses
-after it. What its `api_version` is stands in the environment variable TEST_API_VERSION.
+after it. Its `api_version` is that of the environment variable TEST_API_VERSION, and more options
+are in TEST_CLIENT_OPTIONS.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -30,6 +32,9 @@ from tests.behaviour.support import MEMBER, WITHIN_S
 from tests.conftest import BACKENDS
 
 API_VERSION = "TEST_API_VERSION"
+
+CLIENT_OPTIONS = "TEST_CLIENT_OPTIONS"
+"""Options in JSON, such as those of TLS."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -190,6 +195,7 @@ async def _main(bootstrap_servers: str, topic: str, group_id: str, pause_s: str)
         max_poll_records=10,
         api_version=os.environ.get(API_VERSION),
         **MEMBER,
+        **json.loads(os.environ.get(CLIENT_OPTIONS, "{}")),
     ) as consumer:
         async for batch in consumer.batches():
             try:
