@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 import anyio
 import pytest
 
+from aiokafkawire import AuthorizationFailed, Consumer, Producer, TopicPartition
 from aiokafkawire.broker import Acl, Broker
 from aiokafkawire.broker.acls import AclBindingFilter
 from aiokafkawire.broker.client_log import error_codes
@@ -434,3 +435,97 @@ async def test_the_same_requests_are_refused(kafka: AclKafka) -> None:
     for codes in real.values():
         assert codes[0]
         assert not codes[-1]
+
+
+# --- clients -------------------------------------------------------------------------------------
+
+T0 = TopicPartition("t", 0)
+Call = Callable[[Mapping[str, Any]], Awaitable[object]]
+
+
+async def send(options: Mapping[str, Any]) -> None:
+    async with Producer(**options, enable_idempotence=False) as producer:
+        await producer.send_and_wait("t", b"v")
+
+
+async def send_idempotently(options: Mapping[str, Any]) -> None:
+    async with Producer(**options) as producer:
+        await producer.send_and_wait("t", b"v")
+
+
+async def transact(options: Mapping[str, Any]) -> None:
+    async with Producer(**options, transactional_id="x") as producer, producer.transaction():
+        await producer.send_and_wait("t", b"v")
+
+
+async def read(options: Mapping[str, Any]) -> None:
+    async with Consumer("t", **options) as consumer:
+        await consumer.getone()
+
+
+async def read_assigned(options: Mapping[str, Any]) -> None:
+    async with Consumer(**options) as consumer:
+        consumer.assign(T0)
+        await consumer.getone()
+
+
+async def read_in_group(options: Mapping[str, Any]) -> None:
+    async with Consumer("t", **options, group_id="g") as consumer:
+        await consumer.getone()
+
+
+async def commit_offset(options: Mapping[str, Any]) -> None:
+    async with Consumer(**options, group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign(T0)
+        await consumer.commit({T0: 1})
+
+
+async def find_offsets(options: Mapping[str, Any]) -> None:
+    async with Consumer(**options) as consumer:
+        await consumer.end_offsets(T0)
+
+
+CALLS: list[tuple[Call, list[Acl], tuple[str, str | None, str]]] = [
+    (send, [], ("topic", "t", "Describe")),
+    (send, [of_topic("Read")], ("topic", "t", "Write")),
+    (send_idempotently, [of_topic("Read")], ("cluster", None, "IdempotentWrite")),
+    (transact, [of_topic("Write")], ("transactional_id", "x", "Describe")),
+    (
+        transact,
+        [of_topic("Write"), transactional("Describe")],
+        ("transactional_id", "x", "Write"),
+    ),
+    (read, [], ("topic", "t", "Describe")),
+    (read, [of_topic("Describe")], ("topic", "t", "Read")),
+    (read_assigned, [], ("topic", "t", "Describe")),
+    (read_assigned, [of_topic("Describe")], ("topic", "t", "Read")),
+    (read_in_group, [of_topic("Read")], ("group", "g", "Describe")),
+    (read_in_group, [of_topic("Read"), group("Describe")], ("group", "g", "Read")),
+    (read_in_group, [group("Read")], ("topic", "t", "Describe")),
+    (commit_offset, [of_topic("Read"), group("Describe")], ("group", "g", "Read")),
+    (commit_offset, [of_topic("Describe"), group("Read")], ("topic", "t", "Read")),
+    (find_offsets, [], ("topic", "t", "Describe")),
+]
+
+
+@pytest.mark.parametrize("is_real", [True, False], ids=["real", "embedded"])
+async def test_clients_name_the_missing_permission(kafka: AclKafka, is_real: bool) -> None:
+    async with Broker(sasl=PASSWORDS, acls=[], super_users=["User:root"]) as broker:
+        address = Address(HOST, kafka.sasl_port) if is_real else broker.nodes[1]
+        options = {
+            "bootstrap_servers": str(address),
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "alice",
+            "sasl_password": PASSWORDS["alice"],
+        }
+        with anyio.fail_after(TIMEOUT_S):
+            async with logged_in(address, "root") as root:
+                await create_all(root)
+                for call, acls, expected in CALLS:
+                    await set_acls(root, acls)
+                    with pytest.raises(AuthorizationFailed) as refused:
+                        await call(options)
+                    error = refused.value
+                    found = error.resource_type, error.resource_name, error.operation
+                    assert found == expected, call.__name__
