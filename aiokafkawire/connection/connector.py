@@ -235,6 +235,9 @@ class Connector:
             if mechanism is None:
                 return
             reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
+            if not self._supervisor.is_running:
+                # The client was closed while the broker answered.
+                raise ClientClosed("the client is closed")
         except BaseException:
             _discard(channel)
             raise

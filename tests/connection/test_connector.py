@@ -9,10 +9,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection import BrokerClient, NodeApiVersions
+from aiokafkawire.connection import BrokerClient, Handshake, NodeApiVersions
+from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connector import Connector
 from aiokafkawire.errors import ClientClosed, ConnectionFailed
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor, Transport
+from aiokafkawire.security import ClientMechanism, PlainClient, Secret
 from aiokafkawire.wire import ApiKey
 
 from .scripted import ScriptedBroker, ServerConnection, closed_address, hosted, make_config, serve
@@ -158,3 +160,36 @@ async def test_a_client_that_stops_while_connecting_leaves_no_connection():
         with anyio.fail_after(20):
             while not server.accepted or server.open:
                 await anyio.lowlevel.checkpoint()
+
+
+class StoppingHandshake(Handshake):
+    """The client stops just as the broker has accepted it, for a session that ends."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    async def new_mechanism(self) -> ClientMechanism:
+        return PlainClient("alice", Secret("secret"))
+
+    async def authenticate(
+        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
+    ) -> float:
+        self._supervisor.abort()
+        return anyio.current_time() + 60
+
+
+async def test_a_client_that_stops_while_it_authenticates_is_closed():
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    async with serve(kafka()) as server:
+        made = Connector(
+            server.address,
+            "1 at test",
+            make_config(**QUICK),
+            runtime=RealRuntime(),
+            supervisor=supervisor,
+            handshake=StoppingHandshake(supervisor),
+        )
+        with pytest.raises(ClientClosed):
+            await made.connect(None, 10, 1)
+        await supervisor.stop()
