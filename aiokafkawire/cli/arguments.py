@@ -32,6 +32,8 @@ from aiokafkawire.config import (
 )
 from aiokafkawire.config.java_properties import (
     SAME_VALUES,
+    SECRET_PROPERTIES,
+    OAuthSettings,
     convert_security_properties,
     is_security_property,
 )
@@ -265,9 +267,22 @@ def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> di
             others = f"; there are {', '.join(hints)}"
             raise InvalidOption(unknown_option_text(name, config_class, others))
         options[name] = _convert(name, text, hints[name])
-    options |= convert_security_properties(properties)
+    options |= convert_security_properties(properties, _make_token_provider)
     _warn_of_secrets(config_class, options)
+    for name in sorted(SECRET_PROPERTIES & {*properties}):
+        if options.get("sasl_oauth_token_provider") is not None:
+            logger.warning(
+                "%s of -X is visible to other users of this machine, in the list of processes:"
+                " write it to the file of --config",
+                name,
+            )
     return options
+
+
+def _make_token_provider(settings: OAuthSettings) -> Any:
+    from aiokafkawire.oauth.properties import make_token_provider  # noqa: PLC0415 - it is rare
+
+    return make_token_provider(settings)
 
 
 def _warn_of_secrets(config_class: type[Any], options: Mapping[str, Any]) -> None:
@@ -329,7 +344,7 @@ def _convert_properties(path: Path, properties: Mapping[str, FileOption]) -> dic
     places = {name: option.place for name, option in properties.items()}
     try:
         options = convert_security_properties(
-            {name: option.value for name, option in properties.items()}
+            {name: option.value for name, option in properties.items()}, _make_token_provider
         )
     except InvalidOption as error:
         name = str(error).partition(" ")[0].rstrip(":")

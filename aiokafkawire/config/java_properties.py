@@ -6,14 +6,22 @@ Files for `--config` and options of Spark have them. Names are Kafka's, with dot
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from aiokafkawire.config.jaas import LoginModule, parse_jaas
+from aiokafkawire.config.secret import Secret
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("SAME_VALUES", "convert_security_properties", "is_security_property")
+__all__ = (
+    "SAME_VALUES",
+    "SECRET_PROPERTIES",
+    "OAuthSettings",
+    "convert_security_properties",
+    "is_security_property",
+)
 
 PROTOCOL = "security.protocol"
 JAAS = "sasl.jaas.config"
@@ -21,6 +29,20 @@ TLS_VERSIONS = "ssl.enabled.protocols"
 CHECK_HOST = "ssl.endpoint.identification.algorithm"
 VERIFY = "enable.ssl.certificate.verification"
 HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
+CLIENT_SECRET = (
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.client.secret",
+)
+SCOPE = "sasl.oauthbearer.scope"
+EXTENSIONS = "sasl.oauthbearer.extensions"
+URLENCODE = "sasl.oauthbearer.header.urlencode"
+METHOD = "sasl.oauthbearer.method"
+
+SECRET_PROPERTIES = frozenset({JAAS, *CLIENT_SECRET})
+"""Properties without an option of the same value that hold a secret."""
 
 SAME_VALUES: Mapping[str, str] = {
     PROTOCOL: "security_protocol",
@@ -64,6 +86,13 @@ OTHERS = frozenset(
         VERIFY,
         *HANDLERS,
         "ssl.protocol",
+        TOKEN_URL,
+        *CLIENT_ID,
+        *CLIENT_SECRET,
+        SCOPE,
+        EXTENSIONS,
+        URLENCODE,
+        METHOD,
         *(f"{store}.{part}" for store in STORES for part in STORE_PARTS),
     }
 )
@@ -91,11 +120,34 @@ LOGIN_CLASSES = {
     "IAMClientCallbackHandler": MSK_IAM,
     "IAMLoginModule": MSK_IAM,
     "Krb5LoginModule": "Kerberos (GSSAPI) is not supported yet",
-    "OAuthBearerLoginModule": (
-        "OAUTHBEARER needs sasl_oauth_token_provider, a Python function; see docs/security.md"
-    ),
 }
 """Login modules and callback handlers that cannot be used, with the reason."""
+
+
+OAUTHBEARER = "OAUTHBEARER"
+OAUTH_MODULE = "OAuthBearerLoginModule"
+OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """Where OAUTHBEARER tokens come from.
+
+    Attributes:
+        url: Token endpoint, or `file:` with the path of a file that has the token.
+        client_id: Id of the client; None for a file.
+        client_secret: Its secret; None for a file.
+        scope: Scopes, separated by spaces.
+        extensions: SASL extensions, as pairs.
+        is_encoded: Whether id and secret are URL-encoded in the request's header.
+    """
+
+    url: str
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    is_encoded: bool = False
 
 
 def is_security_property(name: str) -> bool:
@@ -103,11 +155,14 @@ def is_security_property(name: str) -> bool:
     return name in SAME_VALUES or name in OTHERS or name.startswith(UNUSED)
 
 
-def convert_security_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+def convert_security_properties(
+    properties: Mapping[str, str], make_provider: Callable[[OAuthSettings], Any]
+) -> dict[str, Any]:
     """Convert properties to options. The values can be secrets.
 
     Args:
         properties: Values by name; each name is one of `is_security_property`.
+        make_provider: Returns the token provider for OAUTHBEARER.
 
     Raises:
         InvalidOption: A value cannot be converted. The text begins with the name of the property
@@ -122,7 +177,12 @@ def convert_security_properties(properties: Mapping[str, str]) -> dict[str, Any]
     options |= _truststore(given)
     options |= _keystore(given)
     options |= _tls(given)
-    options |= _login(given)
+    module = parse_jaas(given[JAAS]) if JAAS in given else None
+    options |= _login(given, module)
+    # The mechanism may come from elsewhere, such as the environment.
+    default = OAUTHBEARER if TOKEN_URL in given else None
+    if options.get("sasl_mechanism", default) == OAUTHBEARER:
+        options["sasl_oauth_token_provider"] = make_provider(_oauth(given, module))
     return options
 
 
@@ -211,17 +271,58 @@ def _tls(given: Mapping[str, str]) -> dict[str, bool]:
     return {} if algorithm == "https" else {"ssl_check_hostname": False}
 
 
-def _login(given: Mapping[str, str]) -> dict[str, Any]:
+def _login(given: Mapping[str, str], module: LoginModule | None) -> dict[str, Any]:
     for name in HANDLERS:
-        if name in given:
+        if name in given and given[name].rpartition(".")[2] != OAUTH_HANDLER:
             _refuse_class(name, given[name])
-    if JAAS not in given:
+    if module is None or module.short_name == OAUTH_MODULE:
         return {}
-    module = parse_jaas(given[JAAS])
     if module.short_name in {"PlainLoginModule", "ScramLoginModule"}:
         return _password_login(module)
     _refuse_class(JAAS, module.name)
     return {}
+
+
+def _oauth(given: Mapping[str, str], module: LoginModule | None) -> OAuthSettings:
+    """Return the settings of OAUTHBEARER: Java's, in two ways, or librdkafka's."""
+    of_jaas = {} if module is None else module.options
+    if given.get(METHOD, "oidc").lower() != "oidc":
+        raise InvalidOption(f"{METHOD} must be oidc")
+    url = given.get(TOKEN_URL)
+    if not url:
+        raise InvalidOption(f"{TOKEN_URL} is missing: sasl.mechanism {OAUTHBEARER} needs it")
+    extensions = _extensions(given.get(EXTENSIONS, ""))
+    extensions |= {
+        name.removeprefix("extension_"): value
+        for name, value in of_jaas.items()
+        if name.startswith("extension_")
+    }
+    pairs = tuple(sorted(extensions.items()))
+    if url.startswith("file:"):
+        return OAuthSettings(url, extensions=pairs)
+    client_id = _first_of(given, CLIENT_ID) or of_jaas.get("clientId")
+    secret = _first_of(given, CLIENT_SECRET) or of_jaas.get("clientSecret")
+    for name, value in ((CLIENT_ID[0], client_id), (CLIENT_SECRET[0], secret)):
+        if not value:
+            raise InvalidOption(f"{name} is missing: {TOKEN_URL} needs it")
+    return OAuthSettings(
+        url,
+        client_id,
+        None if secret is None else Secret(secret),
+        given.get(SCOPE) or of_jaas.get("scope") or None,
+        pairs,
+        given.get(URLENCODE, "false").lower() == "true",
+    )
+
+
+def _extensions(text: str) -> dict[str, str]:
+    """Parse librdkafka's `name=value,name=value`."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _first_of(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((given[name] for name in names if given.get(name)), None)
 
 
 def _refuse_class(name: str, java_class: str) -> None:

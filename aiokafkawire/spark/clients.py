@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from aiokafkawire import blocking
 from aiokafkawire.config import ClientConfig, Secret
 
 from .option_names import reword_errors
+from .security_options import TaskTokenProvider
 
 __all__ = ("MAX_IDLE_CLIENTS", "borrow_client", "start_client")
 
@@ -38,7 +39,7 @@ class _Client(Protocol):
 
 _ClientT = TypeVar("_ClientT", bound=_Client)
 
-_Key = tuple[type[Any], frozenset[tuple[str, Secret | str]]]
+_Key = tuple[type[Any], frozenset[tuple[str, Hashable]]]
 
 _lock = threading.Lock()
 _idle: OrderedDict[_Key, Any] = OrderedDict()
@@ -71,9 +72,9 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
     _return_to_cache(key, client)  # type: ignore[arg-type]
 
 
-def _identity(value: Any) -> Secret | str:
+def _identity(value: Any) -> Hashable:
     """Return what distinguishes a value; all secrets have the same `repr`."""
-    return value if isinstance(value, Secret) else repr(value)
+    return value if isinstance(value, Secret | TaskTokenProvider) else repr(value)
 
 
 def start_client(client: _Client) -> None:

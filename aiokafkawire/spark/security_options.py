@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.config.java_properties import (
+    OAuthSettings,
     convert_security_properties,
     is_security_property,
 )
@@ -39,6 +40,42 @@ class TaskSecret(Secret):
         return TaskSecret, (self.reveal(),)
 
 
+class TaskTokenProvider:
+    """A token provider for OAUTHBEARER that each process makes when it first needs a token."""
+
+    def __init__(self, settings: OAuthSettings) -> None:
+        secret = settings.client_secret
+        if secret is not None:
+            settings = dataclasses.replace(settings, client_secret=TaskSecret(secret.reveal()))
+        self._settings = settings
+        self._provider: Any = None
+
+    @property
+    def ask_each_time(self) -> bool:
+        """True for a file, which another program renews."""
+        return self._settings.url.startswith("file:")
+
+    async def __call__(self) -> Any:
+        if self._provider is None:
+            # It takes long to import.
+            from aiokafkawire.oauth.properties import make_token_provider  # noqa: PLC0415
+
+            self._provider = make_token_provider(self._settings)
+        return await self._provider()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskTokenProvider) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash(self._settings)
+
+    def __repr__(self) -> str:
+        return f"TaskTokenProvider({self._settings.url!r})"
+
+    def __reduce__(self) -> Any:
+        return TaskTokenProvider, (self._settings,)
+
+
 def security_options(kafka: Mapping[str, str]) -> dict[str, Any]:
     """Convert the properties of TLS and SASL to options of the client.
 
@@ -50,7 +87,7 @@ def security_options(kafka: Mapping[str, str]) -> dict[str, Any]:
     """
     given = {name: value for name, value in kafka.items() if is_security_property(name)}
     try:
-        return convert_security_properties(given)
+        return convert_security_properties(given, TaskTokenProvider)
     except InvalidOption as error:
         raise InvalidOption(_PROPERTY.sub(rf"{KAFKA_PREFIX}\g<0>", str(error))) from None
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aiokafkawire.broker import BrokerSasl
 from aiokafkawire.cli.arguments import client_options, parse_assignments
 from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.testing import KafkaBroker
 
 from .conftest import Cli
 from .shell import aiokafkawire, running
@@ -441,3 +445,66 @@ def test_a_static_member_of_an_application_is_not_fenced(servers: str, write: Wr
             members = json.loads(aiokafkawire(*described).stdout)["members"]
             names = {member["group_instance_id"] for member in members}
             assert names == {"of-an-application", None}
+
+
+# --- commands on brokers with TLS and SASL ---
+
+TOKEN_HEADER = {"alg": "none"}
+
+
+def unsecured_token(**claims: object) -> str:
+    def part(content: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    return f"{part(TOKEN_HEADER)}.{part(claims)}."
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Addresses by protocol, and the file of the authority as `ca`."""
+    sasl = BrokerSasl(users={"alice": SECRET}, mechanisms=["SCRAM-SHA-512", "OAUTHBEARER"])
+    with KafkaBroker(tls=True, sasl=sasl, listeners=["SASL_SSL"]) as broker:
+        authority = tmp_path / "ca.pem"
+        assert broker.authority is not None
+        broker.authority.write(authority)
+        yield {"servers": broker.bootstrap_servers, "ca": str(authority)}
+
+
+def test_commands_authenticate_as_the_file_says(secure: dict[str, str], cli: Cli, write: Write):
+    text = JAVA.replace("/etc/kafka/ca.pem", secure["ca"]).replace(
+        "SASL_SSL://h:9093", f"SASL_SSL://{secure['servers']}"
+    )
+    path = str(write(text))
+    assert cli("topics", "create", "t", "-F", path)[0] == 0
+    code, out, err = cli("topics", "list", "-F", path)
+    assert (code, out, err) == (0, b"t\n", "")
+    code, out, err = cli("topics", "list", "-F", path, "-X", "sasl_username=bob")
+    assert (code, out) == (1, b"")
+    assert "SCRAM-SHA-512: the broker refused the credentials" in err
+    assert SECRET not in err
+
+
+def test_commands_authenticate_with_tokens_of_a_file(
+    secure: dict[str, str], cli: Cli, write: Write, tmp_path: Path
+):
+    token = tmp_path / "token"
+    now = int(time.time())
+    token.write_text(unsecured_token(sub="alice", iat=now, exp=now + 600), encoding="utf-8")
+    path = str(
+        write(
+            f"bootstrap.servers={secure['servers']}\nsecurity.protocol=SASL_SSL\n"
+            f"ssl.ca.location={secure['ca']}\nsasl.mechanism=OAUTHBEARER\n"
+            f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+        )
+    )
+    assert cli("topics", "list", "-F", path) == (0, b"", "% no topics\n")
+
+
+def test_a_client_secret_on_the_command_line_is_warned_of(caplog: pytest.LogCaptureFixture):
+    given = ["security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"]
+    given += ["sasl.oauthbearer.token.endpoint.url=https://idp.example.com/token"]
+    given += ["sasl.oauthbearer.client.id=c", f"sasl.oauthbearer.client.secret={SECRET}"]
+    options = client_options(ClientConfig, given, {"bootstrap_servers": "h:1"})
+    assert "idp.example.com" in repr(options["sasl_oauth_token_provider"])
+    assert SECRET not in repr(options)
+    assert "sasl.oauthbearer.client.secret of -X is visible to other users" in caplog.text

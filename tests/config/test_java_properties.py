@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.config import ClientConfig, make_config
+from aiokafkawire.config import ClientConfig, Secret, make_config
 from aiokafkawire.config.java_properties import (
+    OAuthSettings,
     convert_security_properties,
     is_security_property,
 )
@@ -151,8 +152,70 @@ SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
 )
 def test_properties_are_converted(properties: dict[str, str], options: dict[str, Any]) -> None:
     assert all(map(is_security_property, properties))
-    assert convert_security_properties(properties) == options
+    assert convert_security_properties(properties, pytest.fail) == options
     make_config(ClientConfig, {"bootstrap_servers": "h:1", **options})
+
+
+URL = "https://idp.example.com/token"
+OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("properties", "settings"),
+    [
+        # Java to 4.0
+        (
+            {
+                "sasl.oauthbearer.token.endpoint.url": URL,
+                "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer"
+                ".secured.OAuthBearerLoginCallbackHandler",
+                "sasl.jaas.config": f'{MODULE} required clientId="c" clientSecret="{SECRET}"'
+                ' scope="a b" extension_logicalCluster="lkc-1";',
+            },
+            OAuthSettings(URL, "c", Secret(SECRET), "a b", (("logicalCluster", "lkc-1"),)),
+        ),
+        # Java from 4.1
+        (
+            {
+                "sasl.oauthbearer.token.endpoint.url": URL,
+                "sasl.oauthbearer.client.credentials.client.id": "c",
+                "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+                "sasl.oauthbearer.scope": "a",
+                "sasl.oauthbearer.header.urlencode": "true",
+                "sasl.jaas.config": f"{MODULE} required;",
+            },
+            OAuthSettings(URL, "c", Secret(SECRET), "a", (), True),
+        ),
+        # librdkafka
+        (
+            {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": URL,
+                "sasl.oauthbearer.client.id": "c",
+                "sasl.oauthbearer.client.secret": SECRET,
+                "sasl.oauthbearer.extensions": "b=2,a=1",
+            },
+            OAuthSettings(URL, "c", Secret(SECRET), None, (("a", "1"), ("b", "2"))),
+        ),
+        (
+            {"sasl.oauthbearer.token.endpoint.url": "file:///var/run/token"},
+            OAuthSettings("file:///var/run/token"),
+        ),
+    ],
+)
+def test_properties_of_oauthbearer_are_converted(
+    properties: dict[str, str], settings: OAuthSettings
+) -> None:
+    given = OAUTH | properties
+    assert all(map(is_security_property, given))
+    converted = convert_security_properties(given, lambda found: found)
+    assert converted == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": settings,
+    }
+    assert SECRET not in repr(converted)
 
 
 REFUSED: list[tuple[dict[str, str], str]] = [
@@ -238,6 +301,20 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         "sasl.client.callback.handler.class has the class 'Handler': Java code cannot run here",
     ),
     (
+        OAUTH,
+        "sasl.oauthbearer.token.endpoint.url is missing: sasl.mechanism OAUTHBEARER needs it",
+    ),
+    (
+        OAUTH
+        | {
+            "sasl.oauthbearer.token.endpoint.url": URL,
+            "sasl.jaas.config": f'{MODULE} required clientSecret="{SECRET}";',
+        },
+        "sasl.oauthbearer.client.credentials.client.id is missing:"
+        " sasl.oauthbearer.token.endpoint.url needs it",
+    ),
+    (OAUTH | {"sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method must be oidc"),
+    (
         {"sasl.jaas.config": SECRET},
         'sasl.jaas.config is not of the form LoginModule required name="value" … ;',
     ),
@@ -249,6 +326,6 @@ def test_a_property_that_cannot_be_converted_is_named(
     properties: dict[str, str], text: str
 ) -> None:
     with pytest.raises(InvalidOption) as refused:
-        convert_security_properties(properties)
+        convert_security_properties(properties, pytest.fail)
     assert str(refused.value) == text
     assert SECRET not in "".join(traceback.format_exception(refused.value))

@@ -247,6 +247,25 @@ def test_settings_of_tls_and_sasl(parse):
     assert SECRET not in f"{there} {there!r} {there.client!r}"
 
 
+def test_settings_of_oauthbearer():
+    def parse(secret):
+        given = {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.token.endpoint.url": "https://idp.example.com/token",
+            "kafka.sasl.jaas.config": "org.x.OAuthBearerLoginModule required clientId=c"
+            f' clientSecret="{secret}";',
+        }
+        return read(**given).client
+
+    client = parse(SECRET)
+    assert SECRET not in f"{client!r}"
+    there = pickle.loads(cloudpickle.dumps(client))
+    assert there == client
+    assert hash(there["sasl_oauth_token_provider"]) == hash(client["sasl_oauth_token_provider"])
+    assert client != parse("another")
+
+
 def test_an_error_about_tls_and_sasl_shows_no_secret():
     for change in (
         {"kafka.sasl.jaas.config": f'org.x.PlainLoginModule required password="{SECRET}";'},
