@@ -131,7 +131,7 @@ OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Where OAUTHBEARER tokens come from.
+    """Source of OAUTHBEARER tokens.
 
     Attributes:
         url: Token endpoint, or `file:` with the path of a file that has the token.

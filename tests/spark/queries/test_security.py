@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aiokafkawire.broker import BrokerSasl
 from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
-from tests.spark.kafka import create
+from tests.spark.kafka import create, fill
 
 SECRET = "only-the-tests-know-this-secret"
 
 
 @pytest.fixture(scope="module")
 def secure() -> Iterator[ThreadedBroker]:
+    sasl = BrokerSasl(users={"alice": SECRET}, mechanisms=["SCRAM-SHA-512", "OAUTHBEARER"])
     listeners = ["PLAINTEXT", "SASL_SSL"]
-    with threaded_broker(tls=True, sasl={"alice": SECRET}, listeners=listeners) as threaded:
+    with threaded_broker(tls=True, sasl=sasl, listeners=listeners) as threaded:
         yield threaded
 
 
@@ -73,6 +78,23 @@ def test_queries_are_authenticated(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def test_queries_take_a_token_from_a_file(
+    spark: Any, secure: ThreadedBroker, options: dict[str, str], tmp_path: Path
+) -> None:
+    fill(secure, "by-token", ["one", "two"])
+    token, now = tmp_path / "token", int(time.time())
+    claims = json.dumps({"sub": "alice", "iat": now, "exp": now + 600}).encode()
+    parts = [base64.urlsafe_b64encode(part).decode() for part in (b'{"alg":"none"}', claims)]
+    token.write_text(".".join([*(part.rstrip("=") for part in parts), ""]), encoding="utf-8")
+    given = options | {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": token.as_uri(),
+    }
+    del given["kafka.sasl.jaas.config"]
+    frame = spark.read.format("aiokafkawire").options(**given).option("subscribe", "by-token")
+    assert frame.load().count() == 2
 
 
 def test_a_wrong_password_fails_the_query(spark: Any, options: dict[str, str]) -> None:
