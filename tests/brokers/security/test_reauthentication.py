@@ -155,6 +155,28 @@ async def test_load_goes_on_when_tokens_end(servers: SecureServers, kafka: Secur
 
 
 @pytest.mark.slow
+async def test_transactions_go_on(servers: SecureServers, kafka: SecureKafka, topic: str):
+    listener, access = COMBINATIONS["SCRAM-SHA-512, TLS, short sessions"](servers)
+    options = {"bootstrap_servers": kafka.address(listener), **access.options()}
+    sent = 0
+    with anyio.fail_after(LOAD_S + WITHIN_S):
+        async with Producer(transactional_id=topic, **options) as producer:
+            end = anyio.current_time() + LOAD_S
+            while anyio.current_time() < end:
+                async with producer.transaction():
+                    for _ in range(RECORDS_PER_TICK):
+                        await producer.send(topic, b"%d" % sent, partition=0)
+                        sent += 1
+            metrics = producer.metrics()
+        committed = {"isolation_level": "read_committed", **MEMBER, **options}
+        async with Consumer(topic, **committed) as consumer:
+            found = [(await consumer.getone()).value for _ in range(sent)]
+    assert found == [b"%d" % number for number in range(sent)]
+    assert metrics["connections_lost_total"] == 0
+    assert metrics["reauthentications_total"] >= int(LOAD_S / SESSION_S)
+
+
+@pytest.mark.slow
 async def test_idle_connections_stay_usable(servers: SecureServers, kafka: SecureKafka, topic: str):
     listener, access = COMBINATIONS["SCRAM-SHA-256, short sessions"](servers)
     options = {"bootstrap_servers": kafka.address(listener), **access.options()}
