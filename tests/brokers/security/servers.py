@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, run
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -43,7 +45,8 @@ SESSION_LIFETIME_MS = 4_000
 ADVERTISED_HOST = "localhost"
 """A name rather than an address: clients verify the name that brokers advertise."""
 
-USERS_WITHIN_S = 30.0
+USERS_WITHIN_S = 60.0
+REQUEST_WITHIN_S = 5.0
 TOOL_WITHIN_S = 60.0
 
 FIRST_WITH_SCRAM = (0, 10, 2)
@@ -181,27 +184,35 @@ class SecureKafka(Kafka):
         return settings
 
     def _create_scram_users(self) -> None:
-        if self.release.number >= FIRST_WITH_CREDENTIALS_API:
-            admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-            for mechanism in SCRAM:
-                # One request for both: "cannot be altered twice in the same request".
-                info = ScramCredentialInfo(
-                    ScramMechanism[mechanism.replace("-", "_")], SCRAM_ITERATIONS[mechanism]
-                )
-                changes = [
-                    UserScramCredentialUpsertion(user, info, password.encode())
-                    for user, password in SCRAM_USERS.items()
-                ]
-                answers = admin.alter_user_scram_credentials(
-                    changes, request_timeout=USERS_WITHIN_S
-                )
-                for answer in answers.values():
-                    answer.result(USERS_WITHIN_S)
+        if self.release.number < FIRST_WITH_CREDENTIALS_API:
+            for user, password in SCRAM_USERS.items():
+                # The tool cannot quote a comma.
+                if "," not in user:
+                    self._store_scram_user(user, password)
             return
-        for user, password in SCRAM_USERS.items():
-            # The tool cannot quote a comma.
-            if "," not in user:
-                self._store_scram_user(user, password)
+        for mechanism in SCRAM:
+            end = time.monotonic() + USERS_WITHIN_S
+            while True:
+                try:
+                    self._upsert_scram_users(mechanism)
+                    break
+                except (TimeoutError, KafkaException) as error:
+                    # A broker that has just started may leave a request unanswered.
+                    if time.monotonic() > end:
+                        raise StartFailed(f"no users of {mechanism}: {error}") from error
+
+    def _upsert_scram_users(self, mechanism: str) -> None:
+        """Create the users of one mechanism; both in one request are refused as duplicates."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        kind = ScramMechanism[mechanism.replace("-", "_")]
+        info = ScramCredentialInfo(kind, SCRAM_ITERATIONS[mechanism])
+        changes = [
+            UserScramCredentialUpsertion(user, info, password.encode())
+            for user, password in SCRAM_USERS.items()
+        ]
+        answers = admin.alter_user_scram_credentials(changes, request_timeout=REQUEST_WITHIN_S)
+        for answer in answers.values():
+            answer.result(REQUEST_WITHIN_S)
 
     def _store_scram_user(self, user: str, password: str) -> None:
         """Store a user in ZooKeeper with Kafka's own tool."""
