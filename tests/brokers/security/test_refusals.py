@@ -250,10 +250,16 @@ async def test_records_fail_at_once_if_the_client_connects_in_background(
 ):
     listener, access = by_password("SASL", "PLAIN", password=WRONG_PASSWORD)(servers)
     options = {"bootstrap_servers": kafka.address(listener), **access.options()}
-    with anyio.fail_after(AT_ONCE_S):
+
+    async def send() -> None:
         async with Producer(connect_on_start=False, **options) as producer:
-            with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
-                await producer.send_and_wait("topic", b"value")
+            await producer.send_and_wait("topic", b"value")
+
+    with (
+        anyio.fail_after(AT_ONCE_S),
+        pytest.raises(AuthenticationFailed, match="Invalid username or password"),
+    ):
+        await send()
 
 
 @pytest.mark.slow
