@@ -37,7 +37,6 @@ MAX_TEXT_BYTES = 32_767
 
 CHOICE_HINTS: Mapping[str, str] = {
     "AWS-MSK-IAM": "use 'OAUTHBEARER', which MSK has on the same port; see docs/security.md",
-    "GSSAPI": "Kerberos is not supported yet",
     "TLS": "did you mean 'SSL'?",
 }
 """What to use instead of values that other clients have."""

@@ -49,6 +49,7 @@ SAME_VALUES: Mapping[str, str] = {
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.password": "sasl_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.username": "sasl_username",
     "ssl.ca.location": "ssl_cafile",
     "ssl.ca.pem": "ssl_cadata",
@@ -73,7 +74,7 @@ UNUSED = (
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 )
-"""Properties, or their beginnings, that change nothing here. GSSAPI is refused as a mechanism."""
+"""Properties, or their beginnings, that change nothing here."""
 
 STORES = ("ssl.truststore", "ssl.keystore")
 STORE_PARTS = ("type", "location", "password")
@@ -119,7 +120,9 @@ MSK_IAM = (
 LOGIN_CLASSES = {
     "IAMClientCallbackHandler": MSK_IAM,
     "IAMLoginModule": MSK_IAM,
-    "Krb5LoginModule": "Kerberos (GSSAPI) is not supported yet",
+    "Krb5LoginModule": (
+        "omit it: GSSAPI uses the tickets of kinit, or the keytab in KRB5_CLIENT_KTNAME"
+    ),
 }
 """Login modules and callback handlers that cannot be used, with the reason."""
 

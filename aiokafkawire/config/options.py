@@ -53,7 +53,7 @@ Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 SecretOrCallable = str | Secret | Callable[[], Awaitable[str]]
 
 _Config = TypeVar("_Config", bound="ClientConfig")
@@ -224,6 +224,14 @@ class ClientConfig:
         None,
         "Async function that returns an `OAuthBearerToken` for OAUTHBEARER.",
         callable=True,
+    )
+
+    sasl_kerberos_service_name: str = _text(
+        "kafka", meaning="Service in the Kerberos principal of the brokers, for GSSAPI."
+    )
+    sasl_kerberos_domain_name: str | None = _text(
+        None,
+        meaning="Host in the Kerberos principal of the brokers. Default: the name of each broker.",
     )
 
     def __post_init__(self) -> None:
@@ -528,6 +536,8 @@ class ClientOptions(TypedDict, total=False):
     sasl_password: SecretOrCallable | None
     sasl_token_auth: bool
     sasl_oauth_token_provider: Callable[[], Awaitable[Any]] | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
 
 
 class ProducerOptions(ClientOptions, total=False):

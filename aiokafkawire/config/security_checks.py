@@ -15,8 +15,10 @@ __all__ = ("check_security",)
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
+GSSAPI = "GSSAPI"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
 
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 CERTIFICATES = ("ssl_certfile", "ssl_certdata", "ssl_keystore_location")
@@ -39,7 +41,9 @@ SASL_OPTIONS = (
     "sasl_password",
     "sasl_token_auth",
     "sasl_oauth_token_provider",
+    "sasl_kerberos_domain_name",
 )
+DEFAULT_SERVICE = "kafka"
 
 
 def check_security(config: Any) -> None:
@@ -50,6 +54,8 @@ def check_security(config: Any) -> None:
         _reject_unused(_tls_options(config), protocol, "'SSL' or 'SASL_SSL'")
     if not config.uses_sasl:
         given = [name for name in SASL_OPTIONS if getattr(config, name)]
+        if config.sasl_kerberos_service_name != DEFAULT_SERVICE:
+            given.append("sasl_kerberos_service_name")
         _reject_unused(given, protocol, "'SASL_SSL' or 'SASL_PLAINTEXT'")
     _check_tls(config)
     if config.uses_sasl:
@@ -106,12 +112,18 @@ def _check_mechanism(config: Any) -> None:
     if mechanism is None:
         raise InvalidOption(
             f"security_protocol {config.security_protocol!r} needs sasl_mechanism, one of"
-            f" {_names(*PASSWORD_MECHANISMS, OAUTHBEARER)}; the brokers must have it enabled"
+            f" {_names(*MECHANISMS)}; the brokers must have it enabled"
         )
     if mechanism == OAUTHBEARER:
         _check_oauthbearer(config)
+    elif mechanism == GSSAPI:
+        _check_gssapi(config)
     else:
         _check_password(config)
+    if mechanism != GSSAPI and config.sasl_kerberos_domain_name is not None:
+        raise InvalidOption(
+            f"sasl_kerberos_domain_name needs sasl_mechanism {GSSAPI!r}, not {mechanism!r}"
+        )
     if config.sasl_token_auth and mechanism not in SCRAM_MECHANISMS:
         raise InvalidOption(
             "sasl_token_auth needs sasl_mechanism 'SCRAM-SHA-256' or 'SCRAM-SHA-512',"
@@ -152,6 +164,15 @@ def _check_oauthbearer(config: Any) -> None:
             f"sasl_mechanism {OAUTHBEARER!r} needs sasl_oauth_token_provider, an async function"
             " that returns an OAuthBearerToken"
         )
+
+
+def _check_gssapi(config: Any) -> None:
+    for name in ("sasl_username", "sasl_password", "sasl_oauth_token_provider"):
+        if getattr(config, name) is not None:
+            raise InvalidOption(
+                f"{name} is not for sasl_mechanism {GSSAPI!r}, whose ticket names the user: run"
+                " kinit, or set KRB5_CLIENT_KTNAME to a keytab"
+            )
 
 
 def _names(*values: str) -> str:

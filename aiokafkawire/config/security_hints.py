@@ -12,7 +12,7 @@ __all__ = ("ABSENT", "FAMILIES", "NOTES", "RENAMED")
 CONTEXT = "ssl_context"
 PROVIDER = "sasl_oauth_token_provider"
 
-KERBEROS = "Kerberos (GSSAPI) is not supported yet"
+KERBEROS = "the client uses the tickets of kinit, or the keytab in KRB5_CLIENT_KTNAME"
 LOGIN = (
     "set sasl_username and sasl_password, which can be an async function, or"
     " sasl_oauth_token_provider"

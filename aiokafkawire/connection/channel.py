@@ -367,11 +367,15 @@ class Channel:
             raise ConnectionLost(self._error.reason, broker=self.name)
         self._expected_token = answer = Future[bytes]()
         usual_min_bytes, self._frame_reader.min_frame_bytes = self._frame_reader.min_frame_bytes, 0
-        self._send_buffers([TOKEN_LENGTH.pack(len(token)) + token])
+        self.send_token(token)
         try:
             return await answer.wait()
         finally:
             self._frame_reader.min_frame_bytes = usual_min_bytes
+
+    def send_token(self, token: bytes) -> None:
+        """Send a SASL token that the broker does not answer; see `exchange_token`."""
+        self._send_buffers([TOKEN_LENGTH.pack(len(token)) + token])
 
     async def wait_closed_until(self, deadline: float) -> bool:
         """Wait until the connection is closed, or the deadline; return whether it is closed."""

@@ -231,7 +231,7 @@ class Connector:
     async def _authenticate(self, channel: Channel) -> None:
         """Authenticate a new connection, and again before its session ends (KIP-368)."""
         try:
-            mechanism = await self._handshake.new_mechanism()
+            mechanism = await self._handshake.new_mechanism(self.address)
             if mechanism is None:
                 return
             reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
@@ -254,7 +254,7 @@ class Connector:
             if await channel.wait_closed_until(reauthenticate_at):
                 return
             try:
-                mechanism = await self._handshake.new_mechanism()
+                mechanism = await self._handshake.new_mechanism(self.address)
                 assert mechanism is not None
                 # The broker rejects other requests between those of an authentication.
                 channel.hold_requests()

@@ -56,15 +56,19 @@ class Handshake:
         del address
         return transport
 
-    async def new_mechanism(self) -> ClientMechanism | None:
+    async def new_mechanism(self, address: Address) -> ClientMechanism | None:
         """Return the mechanism of one authentication; None without SASL.
 
         Asks the application for its credentials, which may take a while.
+
+        Args:
+            address: Address with the host name, before resolution.
 
         Raises:
             AuthenticationFailed: There are no usable credentials.
             ConnectionFailed: A function of the application failed.
         """
+        del address
         return None
 
     async def authenticate(
@@ -128,8 +132,8 @@ class SecureHandshake(Handshake):
         except OSError as error:
             raise self._closed_in_handshake(error) from error
 
-    async def new_mechanism(self) -> ClientMechanism | None:
-        return None if self._mechanisms is None else await self._mechanisms.new()
+    async def new_mechanism(self, address: Address) -> ClientMechanism | None:
+        return None if self._mechanisms is None else await self._mechanisms.new(address.host)
 
     async def authenticate(
         self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
@@ -150,7 +154,7 @@ class SecureHandshake(Handshake):
     ) -> float:
         await self._choose_mechanism(channel, mechanism, 1, renew=renew)
         version = channel.api_versions.latest_usable_version(ApiKey.SASL_AUTHENTICATE)
-        token: bytes | None = mechanism.first()
+        token: bytes | None = await self._first(mechanism)
         sent_at, lifetime_ms = 0.0, 0
         while token is not None:
             sent_at = self._runtime.clock.now()
@@ -169,11 +173,16 @@ class SecureHandshake(Handshake):
     async def _authenticate_without_requests(
         self, channel: Channel, mechanism: ClientMechanism
     ) -> float:
-        """Exchange tokens as Kafka 0.10 and 0.11 do; they close the connection to refuse."""
-        await self._choose_mechanism(channel, mechanism, 0)
-        token: bytes | None = mechanism.first()
+        """Exchange tokens as Kafka 0.9 to 0.11 do; they close the connection to refuse."""
+        if ApiKey.SASL_HANDSHAKE in channel.api_versions.ranges or mechanism.name != "GSSAPI":
+            await self._choose_mechanism(channel, mechanism, 0)
+        # Kafka 0.9 has GSSAPI alone, and expects its tokens at once.
+        token: bytes | None = await self._first(mechanism)
         while token is not None:
             try:
+                if not mechanism.is_answered:
+                    channel.send_token(token)
+                    break
                 answer = await channel.exchange_token(token)
             except ConnectionLost as error:
                 raise AuthenticationFailed(
@@ -209,6 +218,11 @@ class SecureHandshake(Handshake):
             )
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="SaslHandshake")
+
+    async def _first(self, mechanism: ClientMechanism) -> bytes:
+        if mechanism.first_blocks:
+            return await self._runtime.offload(mechanism.first)
+        return mechanism.first()
 
     async def _next(self, mechanism: ClientMechanism, token: bytes) -> bytes | None:
         if mechanism.blocks(token):

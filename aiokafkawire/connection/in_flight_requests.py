@@ -392,16 +392,17 @@ class InFlightRequests(Generic[T]):
     def close(self) -> list[InFlightRequest[T]]:
         """Remove all requests; return those whose callers are waiting, oldest first."""
         # mutation: queued-requests-hang-after-disconnect
-        waiting = [request for request in self._all() if request.state <= RequestState.SENT]
+        waiting = [
+            request
+            for request in (*self._awaiting_response, *self.one_way, *self._ahead, *self.queued)
+            if request.state <= RequestState.SENT
+        ]
         self._awaiting_response.clear()
         self.one_way.clear()
         self._ahead.clear()
         self.queued.clear()
         self._deadlines.clear()
         return waiting
-
-    def _all(self) -> list[InFlightRequest[T]]:
-        return [*self._awaiting_response, *self.one_way, *self._ahead, *self.queued]
 
     def _remove_queued(self, request: InFlightRequest[T]) -> None:
         (self._ahead if request in self._ahead else self.queued).remove(request)

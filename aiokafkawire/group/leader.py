@@ -215,19 +215,19 @@ def subscribed_topics(members: Sequence[MemberSubscription]) -> list[str]:
 
 
 def replica_racks(
-    metadata: MetadataSnapshot, topics: Iterable[str]
+    metadata: MetadataSnapshot, names: Iterable[str]
 ) -> dict[TopicPartition, tuple[str, ...]]:
     """Return the replicas' racks per partition; empty if no rack is known."""
     racks = {id: node.rack for id, node in metadata.nodes.items() if node.rack}
     if not racks:
         return {}
     return {
-        TopicPartition(topic, number): tuple(
+        TopicPartition(name, number): tuple(
             dict.fromkeys(racks[node] for node in partition.replicas if node in racks)
         )
-        for topic in topics
-        if topic in metadata.topics
-        for number, partition in metadata.topics[topic].partitions.items()
+        for name in names
+        if name in metadata.topics
+        for number, partition in metadata.topics[name].partitions.items()
     }
 
 

@@ -5,6 +5,7 @@ This package does no I/O, but for the files of `ClientTls`.
 
 from aiokafkawire.config import Secret
 from aiokafkawire.security.client_mechanisms import ClientMechanisms
+from aiokafkawire.security.gssapi import GssapiClient
 from aiokafkawire.security.mechanism import ClientMechanism, CredentialsRefused, ServerMechanism
 from aiokafkawire.security.oauthbearer import (
     OAuthBearerClient,
@@ -29,6 +30,7 @@ __all__ = (
     "ClientMechanisms",
     "ClientTls",
     "CredentialsRefused",
+    "GssapiClient",
     "OAuthBearerClient",
     "OAuthBearerServer",
     "OAuthBearerToken",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
 from aiokafkawire.runtime import Runtime, Supervisor
+from aiokafkawire.security.gssapi import GssapiClient, kerberos_context, require_gssapi
 from aiokafkawire.security.mechanism import ClientMechanism
 from aiokafkawire.security.oauthbearer import OAuthBearerClient
 from aiokafkawire.security.plain import PlainClient
@@ -27,18 +28,25 @@ class ClientMechanisms:
         assert config.sasl_mechanism is not None
         self.name = config.sasl_mechanism
         self._config = config
-        self._nonce = runtime.nonce
+        self._runtime = runtime
         provider = config.sasl_oauth_token_provider
         self._tokens = None if provider is None else TokenCache(provider, runtime, supervisor)
         self._salted_passwords = SaltedPasswords()
+        if self.name == "GSSAPI":
+            require_gssapi()
 
-    async def new(self) -> ClientMechanism:
+    async def new(self, host: str) -> ClientMechanism:
         """Return a mechanism for one authentication. Calls functions of the application.
+
+        Args:
+            host: Name of the broker, which its Kerberos principal has.
 
         Raises:
             AuthenticationFailed: There are no usable credentials.
             ConnectionFailed: A function of the application failed.
         """
+        if self.name == "GSSAPI":
+            return await self._runtime.offload(lambda: self._gssapi(host))
         if self._tokens is not None:
             return OAuthBearerClient(await self._tokens.get())
         username, password = self._config.sasl_username, await self._password()
@@ -50,7 +58,7 @@ class ClientMechanisms:
                 self.name,
                 username,
                 password,
-                self._nonce(),
+                self._runtime.nonce(),
                 self._salted_passwords,
                 token_auth=self._config.sasl_token_auth,
             )
@@ -61,6 +69,15 @@ class ClientMechanisms:
         """Do not use the credentials of a refused authentication again, if others can be had."""
         if self._tokens is not None and isinstance(mechanism, OAuthBearerClient):
             self._tokens.discard(mechanism.token)
+
+    def _gssapi(self, host: str) -> GssapiClient:
+        config = self._config
+        service = config.sasl_kerberos_service_name
+        try:
+            context = kerberos_context(service, config.sasl_kerberos_domain_name or host)
+        except OSError as error:
+            raise AuthenticationFailed(f"GSSAPI: {error}") from error
+        return GssapiClient(context)
 
     async def _password(self) -> Secret:
         password = self._config.sasl_password

@@ -350,7 +350,7 @@ async def test_a_final_error_ends_the_wait_for_a_topic():
     class Refusing(Handshake):
         refused = False
 
-        async def new_mechanism(self) -> None:
+        async def new_mechanism(self, _: Address) -> None:
             if self.refused:
                 raise AuthenticationFailed("wrong password")
 

@@ -258,7 +258,7 @@ async def test_listeners_are_called_for_leader_updates():
 
 async def test_rejected_credentials_end_the_start_at_once():
     class Refused(Handshake):
-        async def new_mechanism(self) -> None:
+        async def new_mechanism(self, _: Address) -> None:
             raise AuthenticationFailed("wrong password")
 
     async with scripted_cluster(1) as scripted, hosted() as (runtime, supervisor):

@@ -73,6 +73,7 @@ SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
                 "sasl_username": "alice",
                 "sasl_password": SECRET,
                 "sasl_token_auth": True,
+                "sasl_kerberos_service_name": "kafka",
             },
         ),
         # A repackaged class, as on Databricks.
@@ -285,7 +286,8 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"sasl.jaas.config": f'com.sun.Krb5LoginModule required a="{SECRET}";'},
-        "sasl.jaas.config has the class 'Krb5LoginModule': Kerberos (GSSAPI) is not supported yet",
+        "sasl.jaas.config has the class 'Krb5LoginModule': omit it: GSSAPI uses the tickets of"
+        " kinit, or the keytab in KRB5_CLIENT_KTNAME",
     ),
     (
         {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},

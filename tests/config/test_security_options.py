@@ -209,23 +209,27 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"security_protocol": "SASL_SSL"},
         "security_protocol 'SASL_SSL' needs sasl_mechanism, one of 'PLAIN', 'SCRAM-SHA-256',"
-        " 'SCRAM-SHA-512', 'OAUTHBEARER'; the brokers must have it enabled",
+        " 'SCRAM-SHA-512', 'OAUTHBEARER', 'GSSAPI'; the brokers must have it enabled",
     ),
     (
         PLAIN | {"sasl_mechanism": "scram-sha-256"},
         "sasl_mechanism must be one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER',"
-        " not 'scram-sha-256'; did you mean 'SCRAM-SHA-256'?",
+        " 'GSSAPI', not 'scram-sha-256'; did you mean 'SCRAM-SHA-256'?",
     ),
     (
         PLAIN | {"sasl_mechanism": "AWS_MSK_IAM"},
         "sasl_mechanism must be one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER',"
-        " not 'AWS_MSK_IAM'; use 'OAUTHBEARER', which MSK has on the same port; see"
+        " 'GSSAPI', not 'AWS_MSK_IAM'; use 'OAUTHBEARER', which MSK has on the same port; see"
         " docs/security.md",
     ),
     (
         PLAIN | {"sasl_mechanism": "GSSAPI"},
-        "sasl_mechanism must be one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER',"
-        " not 'GSSAPI'; Kerberos is not supported yet",
+        "sasl_username is not for sasl_mechanism 'GSSAPI', whose ticket names the user: run kinit,"
+        " or set KRB5_CLIENT_KTNAME to a keytab",
+    ),
+    (
+        PLAIN | {"sasl_kerberos_domain_name": "broker.example"},
+        "sasl_kerberos_domain_name needs sasl_mechanism 'GSSAPI', not 'PLAIN'",
     ),
     (
         without(PLAIN, "sasl_username"),
@@ -313,6 +317,8 @@ def test_each_option_is_refused_for_a_protocol_that_ignores_it() -> None:
         "ssl_check_hostname": False,
         "sasl_token_auth": True,
         "sasl_oauth_token_provider": provide_token,
+        "sasl_kerberos_service_name": "other",
+        "sasl_kerberos_domain_name": "broker.example",
     }
     for field in dataclasses.fields(ClientConfig):
         if field.name.startswith(("ssl_", "sasl_")):

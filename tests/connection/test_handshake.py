@@ -618,7 +618,7 @@ async def test_plaintext_does_nothing():
     async with hosted() as (runtime, supervisor):
         handshake = make_handshake(make_config(), runtime, supervisor)
     assert handshake is PLAINTEXT
-    assert await handshake.new_mechanism() is None
+    assert await handshake.new_mechanism(Address("h", 1)) is None
 
 
 async def test_a_listener_that_may_require_sasl_is_named():

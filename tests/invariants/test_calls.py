@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.config.options import ConsumerOptions, ProducerOptions
 from aiokafkawire.wire import ErrorCode
 from tests.invariants.events import (
     Acknowledged,
@@ -268,13 +267,6 @@ def test_requests_that_brokers_take_for_a_mistake(
     assert (
         builder.found(rejected_requests=(RejectedRequest(at, "stranger", "PRODUCE", code),)) == []
     )
-
-
-def test_no_option_holds_a_secret_yet() -> None:
-    """Once one does, scenarios have to give it, and name it in their promises."""
-    options = {*ProducerOptions.__annotations__, *ConsumerOptions.__annotations__}
-    words = ("password", "secret", "token", "credential", "jaas")
-    assert not [name for name in options if any(word in name for word in words)]
 
 
 SECRET = "correct horse"
