@@ -139,16 +139,16 @@ class GroupLeader:
             if numbers != logged_before.get(topics):
                 self._log_idle(topics, *numbers)
 
-    def _log_idle(self, topics: frozenset[str], idle: int, members: int, partitions: int) -> None:
-        names = ", ".join(sorted(topics)[:MAX_LISTED])
-        if len(topics) > MAX_LISTED:
-            names += f" and {len(topics) - MAX_LISTED:,} more"
+    def _log_idle(self, own: frozenset[str], idle: int, members: int, partitions: int) -> None:
+        names = ", ".join(sorted(own)[:MAX_LISTED])
+        if len(own) > MAX_LISTED:
+            names += f" and {len(own) - MAX_LISTED:,} more"
         logger.info(
             "Group %s: no partition for %s of %s members: %s only %s",
             self._group_id,
             f"{idle:,}",
             f"{members:,}",
-            f"topic {names} has" if len(topics) == 1 else f"topics {names} have",
+            f"topic {names} has" if len(own) == 1 else f"topics {names} have",
             count_partitions(range(partitions)),
             extra=log_fields(
                 self._fields,

@@ -33,13 +33,13 @@ class CredentialStore:
 
     def __init__(
         self,
-        users: Mapping[str, Secret] | None = None,
-        rng: random.Random | None = None,
+        users: Mapping[str, Secret] | None,
+        rng: random.Random,
         iterations: int = MIN_ITERATIONS,
     ) -> None:
         self.passwords: dict[str, Secret] = {}
         self._scram: dict[tuple[str, str], ScramCredential] = {}
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._iterations = iterations
         for user, password in (users or {}).items():
             self.set_password(user, password)
