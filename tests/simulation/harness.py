@@ -13,6 +13,7 @@ import anyio
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.security import Secret
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
 from tests.invariants.broker_observer import BrokerObserver
 from tests.invariants.checker import Violation
@@ -21,6 +22,7 @@ from tests.invariants.observed import Log, Observed
 from tests.invariants.recorder import Recorder
 from tests.simulation.faults import FAULTS
 from tests.simulation.plan import BROKER_HOST, Plan, Step
+from tests.simulation.security import PASSWORDS, USER
 from tests.simulation.unread_records import UnreadRecords
 
 __all__ = ("HEALED_WITHIN_S", "ConditionTimedOut", "Harness", "make_world")
@@ -57,8 +59,15 @@ class Harness:
         self.plan = plan
         self.recorder = Recorder(world.now)
         self.chance = world.rng("programme")
+        self.security = plan.security
+        self._passwords = iter(PASSWORDS)
+        self.password = next(self._passwords)
+        """Password of all clients, which `rotate_password` changes."""
         self.broker = Broker(
-            host=BROKER_HOST, runtime=world.runtime(BROKER_HOST), **dict(plan.broker)
+            host=BROKER_HOST,
+            runtime=world.runtime(BROKER_HOST),
+            **plan.security.broker_arguments(self.password),
+            **dict(plan.broker),
         )
         self.observed: Observed | None = None
         self.violations: list[Violation] = []
@@ -82,6 +91,26 @@ class Harness:
     def servers(self) -> str:
         """The bootstrap servers."""
         return self.broker.bootstrap_servers
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Options of every client: bootstrap servers, and those of security."""
+        options = {"bootstrap_servers": self.servers}
+        if self.security.protocol == "PLAINTEXT":
+            return options
+
+        async def password() -> str:
+            return self.password
+
+        options = self.broker.client_options()
+        if "sasl_password" in options:
+            options["sasl_password"] = password
+        return options
+
+    def rotate_password(self) -> None:
+        """Change the password at the broker, and let the application know it."""
+        self.password = next(self._passwords)
+        self.broker._running.credentials.set_password(USER, Secret(self.password))
 
     @property
     def node_ends(self) -> dict[int, str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.security import PLAINTEXT, Security
+
 __all__ = ("BROKER_HOST", "Plan", "PlannedClient", "Step")
 
 BROKER_HOST = "10.0.0.1"
@@ -49,8 +51,9 @@ class Plan:
 
     `broker`: arguments of `Broker` (nodes, as_of, …); `network`: fields of `NetworkOptions`;
     `topics`: number of partitions per topic; `options`: data of the scenario; `records`: total
-    number of sent records, as the scenario defines it. A scenario must run with any subset of its
-    clients and steps, and with fewer records, so that a failing run can be shrunk.
+    number of sent records, as the scenario defines it; `security`: that of all connections. A
+    scenario must run with any subset of its clients and steps, and with fewer records, so that a
+    failing run can be shrunk.
     """
 
     broker: Mapping[str, Any]
@@ -60,6 +63,7 @@ class Plan:
     records: int = 0
     clients: tuple[PlannedClient, ...] = ()
     steps: tuple[Step, ...] = ()
+    security: Security = PLAINTEXT
 
     def of(self, kind: str) -> list[PlannedClient]:
         """Return the clients of one kind."""
@@ -83,7 +87,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [
-            f"broker {dict(self.broker)}",
+            f"broker {dict(self.broker)}, {self.security}",
             f"network {dict(self.network)}",
             f"topics {dict(self.topics)}, {self.records} records, {dict(self.options)}",
             *(f"client {number}: {client}" for number, client in enumerate(self.clients)),

@@ -17,7 +17,8 @@ SEEDS: dict[Backend, int] = {"asyncio": 0, "trio": 1}
 
 
 SHORT = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "idle_day" else name for name in NAMES
+    pytest.param(name, marks=pytest.mark.slow) if name in {"idle_day", "sessions"} else name
+    for name in NAMES
 ]
 """A day has many heartbeats: it takes seconds."""
 

@@ -23,6 +23,8 @@ NAMES = (
     "byzantine",
     "idle_day",
     "corners",
+    "secure",
+    "sessions",
 )
 """Scenario names in the order in which seeds choose; each is also the module's name."""
 

@@ -89,9 +89,7 @@ next coordinator only knows its earlier life.
 def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: Any) -> Any:
     """Create a recorded consumer at a host."""
     consumer = with_runtime(
-        Consumer(
-            *topics, bootstrap_servers=harness.servers, client_id=name, **{**MEMBER, **options}
-        ),
+        Consumer(*topics, **harness.client_options, client_id=name, **{**MEMBER, **options}),
         harness.runtime(host),
     )
     return harness.recorder.consumer(consumer, name)
@@ -100,7 +98,7 @@ def a_consumer(harness: Harness, name: str, host: str, *topics: str, **options: 
 def a_producer(harness: Harness, name: str, host: str, **options: Any) -> Any:
     """Create a recorded producer at a host."""
     producer = with_runtime(
-        Producer(bootstrap_servers=harness.servers, client_id=name, **{**CLIENT, **options}),
+        Producer(**harness.client_options, client_id=name, **{**CLIENT, **options}),
         harness.runtime(host),
     )
     return harness.recorder.producer(producer, name)

@@ -179,7 +179,7 @@ class Leaver:
         name, kind = self.client.name, self.client.kind
         options: dict[str, Any] = {
             "client_id": name,
-            "bootstrap_servers": self.harness.servers,
+            **self.harness.client_options,
             "close_timeout_ms": int(CLOSE_TIMEOUT_S * 1_000),
         }
         if kind.endswith("producer"):

@@ -55,7 +55,7 @@ async def run(harness: Harness) -> None:
 async def send(harness: Harness, client: PlannedClient) -> None:
     rng = harness.rng(client.name)
     producer = with_runtime(
-        Producer(client_id=client.name, bootstrap_servers=harness.servers, **IMPATIENT),
+        Producer(client_id=client.name, **harness.client_options, **IMPATIENT),
         harness.runtime(client.host),
     )
     async with harness.recorder.producer(producer, client.name) as sender:
@@ -72,7 +72,7 @@ async def read(harness: Harness, client: PlannedClient) -> None:
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=harness.servers,
+            **harness.client_options,
             auto_offset_reset="earliest",
             **IMPATIENT,
         ),

@@ -347,7 +347,7 @@ class Sender:
             producer = with_runtime(
                 Producer(
                     client_id=name,
-                    bootstrap_servers=self.harness.servers,
+                    **self.harness.client_options,
                     **self.client.arguments["options"],
                 ),
                 self.harness.runtime(self.client.host),
@@ -432,7 +432,7 @@ async def read(harness: Harness, client: PlannedClient) -> None:
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=harness.servers,
+            **harness.client_options,
             auto_offset_reset="earliest",
             **options,
         ),

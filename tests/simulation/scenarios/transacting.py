@@ -170,7 +170,7 @@ class Process:
 
     def options(self) -> dict[str, Any]:
         return self.client.arguments["options"] | {
-            "bootstrap_servers": self.harness.servers,
+            **self.harness.client_options,
         }
 
     @property
@@ -366,7 +366,7 @@ async def take_over(processes: dict[str, Process], client: str) -> None:
 
 async def feed(harness: Harness, client: PlannedClient) -> None:
     producer = with_runtime(
-        Producer(client_id=client.name, bootstrap_servers=harness.servers, **IMPATIENT),
+        Producer(client_id=client.name, **harness.client_options, **IMPATIENT),
         harness.runtime(client.host),
     )
     rng = harness.rng(client.name)
@@ -385,7 +385,7 @@ async def read(harness: Harness, client: PlannedClient, over: anyio.Event) -> No
         Consumer(
             TOPIC,
             client_id=client.name,
-            bootstrap_servers=harness.servers,
+            **harness.client_options,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             **IMPATIENT,
