@@ -89,7 +89,7 @@ class BrokerState(Session):
     transaction_coordinator: TransactionCoordinator
     coordinator_loader: CoordinatorLoader
     releases: dict[int, Release]
-    credentials: CredentialStore = field(default_factory=CredentialStore)
+    credentials: CredentialStore
     addresses: dict[int, Address] = field(default_factory=dict)
     listener_addresses: dict[str, dict[int, Address]] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessionCache] = field(default_factory=dict)
