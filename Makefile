@@ -25,7 +25,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-secure kafka test-brokers test-security test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
+.PHONY: help demo test test-secure kafka test-brokers test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -77,6 +77,9 @@ on-%: $(READY)
 # In one process: there is one broker at a time.
 test-security: $(READY) ## TLS and SASL on real Kafka (SHORT=1: on 4.3 and 0.10.2 alone, on asyncio)
 	$(PYTEST) tests/brokers/security $(SHORT:%=-m "not slow")
+
+renewal: $(READY) ## Sessions of 4 s renewed under load on real Kafka (MINUTES=30)
+	$(BIN)/python -m tests.brokers.security.renewal $(MINUTES:%=--minutes %)
 
 test-spark: $(READY) ## Queries of PySpark on the embedded broker (needs Java 17 or later)
 	$(PYTEST) tests/spark/queries
