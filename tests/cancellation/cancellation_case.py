@@ -57,11 +57,11 @@ class CancellationCase:
         """Check after the last call: the client works, nothing is lost or duplicated."""
 
     def producer(self, **options: Any) -> Producer:
-        return Producer(bootstrap_servers=self.broker.bootstrap_servers, **options)
+        return Producer(**self.broker.client_options(), **options)
 
     def consumer(self, *topics: str, **options: Any) -> Consumer:
         options = QUICK | {"auto_offset_reset": "earliest"} | options
-        return Consumer(*topics, bootstrap_servers=self.broker.bootstrap_servers, **options)
+        return Consumer(*topics, **self.broker.client_options(), **options)
 
     def next_value(self) -> bytes:
         self.number += 1
