@@ -206,6 +206,11 @@ class Channel:
         return self._in_flight.last_one_way is not None
 
     @property
+    def oldest_unanswered(self) -> InFlightRequest[PendingResponse] | None:
+        """The request that the broker has to answer, or to read, next."""
+        return next(iter(self._in_flight.sent_requests()), None)
+
+    @property
     def next_correlation_id(self) -> int:
         """Correlation id of the next request."""
         return self._in_flight.next_correlation_id

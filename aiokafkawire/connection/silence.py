@@ -69,10 +69,9 @@ class SilenceDetector:
         before, self._oldest = self._oldest, {}
         self.since = math.inf
         for kind, channel in channels.items():
-            requests = channel._in_flight.sent_requests()
-            if kind is ConnectionKind.JOIN or not requests:
+            request = channel.oldest_unanswered
+            if kind is ConnectionKind.JOIN or request is None:
                 continue
-            request = requests[0]
             since, known = request.sent_at, before.get(kind)
             if is_late:
                 since = now

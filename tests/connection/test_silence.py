@@ -9,7 +9,7 @@ import pytest
 
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind
-from aiokafkawire.connection.in_flight_requests import InFlightRequests
+from aiokafkawire.connection.in_flight_requests import InFlightRequest, InFlightRequests
 from aiokafkawire.connection.silence import LATE_CHECK_S, SilenceDetector
 
 
@@ -25,6 +25,10 @@ class Connection:
         self._in_flight: InFlightRequests[Payload] = InFlightRequests(
             0.0, max_in_flight=5, request_timeout_s=30.0, max_idle_s=600.0
         )
+
+    @property
+    def oldest_unanswered(self) -> InFlightRequest[Payload] | None:
+        return next(iter(self._in_flight.sent_requests()), None)
 
     def send(self, now: float) -> None:
         request = self._in_flight.submit_and_take(Payload(self._api), now + 30.0, now)

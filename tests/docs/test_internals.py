@@ -107,6 +107,9 @@ async def rejoin(broker: KafkaBroker, trace: Trace) -> None:
             broker.on(ApiKey.HEARTBEAT, Answer(error_code=ErrorCode.REBALANCE_IN_PROGRESS), times=1)
             while not broker.requests.of(ApiKey.SYNC_GROUP)[1:]:
                 await consumer.getmany(timeout_ms=100)
+            # The broker has seen the request; the member may not have the response yet.
+            while not consumer.assignment():
+                await consumer.getmany(timeout_ms=100)
 
 
 async def commit(broker: KafkaBroker, trace: Trace) -> None:
