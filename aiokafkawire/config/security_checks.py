@@ -30,7 +30,7 @@ NEEDED = {
     "ssl_password": ("ssl_certfile", "ssl_certdata"),
     "ssl_keystore_password": ("ssl_keystore_location",),
 }
-"""Options that have no use without another one, with those of which one is needed."""
+"""Options that have no use alone. One of the others is needed with each."""
 
 CONTEXT_PARTS = ("ssl_cafile", "ssl_cadata", *CERTIFICATES, *NEEDED)
 """Options that `ssl_context` replaces, beside `ssl_check_hostname`."""

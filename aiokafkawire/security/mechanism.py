@@ -77,16 +77,16 @@ class ClientMechanism(abc.ABC):
 
     @property
     def first_blocks(self) -> bool:
-        """Whether `first` takes long enough to run in a thread."""
+        """True if `first` takes long enough to run in a thread."""
         return False
 
     @property
     def is_answered(self) -> bool:
-        """Whether a broker answers the last token if it gets it without a request."""
+        """True if a broker answers the last token when it gets it without a request."""
         return True
 
     def blocks(self, token: bytes) -> bool:
-        """Return whether `next(token)` takes long enough to run in a thread."""
+        """Return True if `next(token)` takes long enough to run in a thread."""
         return len(token) <= MAX_TOKEN_BYTES and self._blocks(token)
 
     @abc.abstractmethod

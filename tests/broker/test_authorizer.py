@@ -284,8 +284,8 @@ def test_filters(acl_filter: AclBindingFilter, expected: list[AclBinding]) -> No
         ({"group": "g"}, "an Acl needs exactly one resource .* not topic, group"),
         ({"topic": ""}, "topic must not be empty"),
         (
-            {"operation": "Raed"},
-            "operation is one of All, Read, .* not 'Raed'; did you mean 'Read'",
+            {"operation": "Reads"},
+            "operation is one of All, Read, .* not 'Reads'; did you mean 'Read'",
         ),
         ({"operation": "Any"}, "operation is one of"),
         ({"operation": 3}, "operation is one of All, .* not 3"),
