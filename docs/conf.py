@@ -42,6 +42,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|BatchFuture|Segment)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionContextManager)"),
+    (r"py:.*", r"(.*\.)?(AclBinding|TokenValidator|Mapping\[str)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
     # Errors that a docstring lists under "Raises": errors.md describes them.
     (r"py:exc", r"\w+"),

@@ -169,13 +169,13 @@ class Acl:
         Acl("User:*", "Describe", cluster=True)
 
     Attributes:
-        principal: Principal such as "User:alice". "User:*" is everyone.
+        principal: Principal such as `User:alice`. `User:*` is everyone.
         operation: Kafka's name of the operation, such as "Read", "DescribeConfigs" or "All".
-        topic: Name of a topic, "*" for every topic. Exactly one resource is given.
-        group: Name of a consumer group, "*" for every group.
-        transactional_id: Transactional id, "*" for every id.
-        delegation_token: Id of a delegation token, "*" for every token.
-        user: Principal whose delegation tokens are meant, "*" for everyone's.
+        topic: Name of a topic, `*` for every topic. Exactly one resource is given.
+        group: Name of a consumer group, `*` for every group.
+        transactional_id: Transactional id, `*` for every id.
+        delegation_token: Id of a delegation token, `*` for every token.
+        user: Principal whose delegation tokens are meant, `*` for everyone's.
         cluster: The resource is the cluster.
         prefixed: The name is a prefix of names.
         deny: Forbid the operation instead of allowing it. Takes precedence over every other ACL.
