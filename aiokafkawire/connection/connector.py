@@ -206,6 +206,7 @@ class Connector:
 
     async def _open_channel(self) -> Channel:
         """Open a connection, encrypted if it has to be."""
+        await self._runtime.take_turn()
         transport = await open_transport(self._runtime, self.address, UNKNOWN_HOST_ADVICE)
         try:
             transport = await self._handshake.wrap(transport, self.address)

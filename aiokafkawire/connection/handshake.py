@@ -124,7 +124,7 @@ class SecureHandshake(Handshake):
         if context is None:
             context = await self._runtime.offload(self._tls.load)
         try:
-            return await connect_tls(transport, context, address.host)
+            return await connect_tls(transport, context, address.host, self._runtime.take_turn)
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise self._closed_in_handshake(error) from error
         except ssl.SSLError as error:

@@ -162,6 +162,10 @@ class Runtime(Protocol):
         """Return a text of printable ASCII that nobody can predict."""
         ...
 
+    async def take_turn(self) -> None:
+        """Let one task at a time go on, so that work of about 1 ms in each does not add up."""
+        ...
+
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Resolve a host name. May be cancelled.
 

@@ -28,6 +28,7 @@ from aiokafkawire.runtime.sockets import (
     too_many_open_files,
 )
 from aiokafkawire.runtime.supervisor import get_loop_clock, running_on_trio
+from aiokafkawire.runtime.sync import checkpoint
 
 __all__ = ("COALESCED_WRITE_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
 
@@ -66,10 +67,15 @@ class RealRuntime:
         self.clock: Clock = RealClock()
         self.rng = rng if rng is not None else random.Random()
         self._resolver = Resolver()
+        self._turns = anyio.Lock()
         self._limiter = anyio.CapacityLimiter(MAX_OFFLOADED)
 
     def nonce(self) -> str:
         return secrets.token_urlsafe(NONCE_BYTES)
+
+    async def take_turn(self) -> None:
+        async with self._turns:
+            await checkpoint()
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         return await self._resolver.resolve(host, port)

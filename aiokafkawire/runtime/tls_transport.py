@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import anyio
 
 from aiokafkawire.runtime.interfaces import Buffer, Transport
+from aiokafkawire.runtime.sync import checkpoint
 
 __all__ = ("TlsTransport", "connect_tls")
 
@@ -76,10 +77,13 @@ class TlsTransport:
         """Return the peer's verified certificate as `ssl.SSLSocket.getpeercert` does."""
         return self._ssl.getpeercert()
 
-    async def handshake(self) -> None:
+    async def handshake(self, take_turn: Callable[[], Awaitable[None]] = checkpoint) -> None:
         """Negotiate keys and verify the peer.
 
         With TLS 1.3 a server refuses a client's certificate after this, with the first read.
+
+        Args:
+            take_turn: Awaited before each step, which takes about 1 ms.
 
         Raises:
             ssl.SSLError: The peer is not trusted, does not trust us, or does not speak TLS.
@@ -87,6 +91,7 @@ class TlsTransport:
         """
         while True:
             try:
+                await take_turn()
                 self._ssl.do_handshake()
                 break
             except ssl.SSLWantReadError:
@@ -198,7 +203,10 @@ class TlsTransport:
 
 
 async def connect_tls(
-    transport: Transport, context: ssl.SSLContext, server_hostname: str
+    transport: Transport,
+    context: ssl.SSLContext,
+    server_hostname: str,
+    take_turn: Callable[[], Awaitable[None]] = checkpoint,
 ) -> TlsTransport:
     """Return a TLS stream over a connected one, after the handshake; close that if it fails.
 
@@ -206,6 +214,7 @@ async def connect_tls(
         transport: The connected stream.
         context: Trusted authorities and the client's certificate.
         server_hostname: Host name or address that the certificate must have, as advertised.
+        take_turn: See `TlsTransport.handshake`.
 
     Raises:
         ssl.SSLError: See `TlsTransport.handshake`.
@@ -214,7 +223,7 @@ async def connect_tls(
     try:
         # A certificate has no final dot, which only ends the search of domains.
         made = TlsTransport(transport, context, server_hostname.removesuffix("."))
-        await made.handshake()
+        await made.handshake(take_turn)
     except BaseException as error:
         transport.abort()
         with anyio.CancelScope(shield=True):

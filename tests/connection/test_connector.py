@@ -168,7 +168,7 @@ class StoppingHandshake(Handshake):
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
 
-    async def new_mechanism(self) -> ClientMechanism:
+    async def new_mechanism(self, _: Address) -> ClientMechanism:
         return PlainClient("alice", Secret("secret"))
 
     async def authenticate(

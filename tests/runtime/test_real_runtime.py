@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.runtime import Address, RealRuntime, Transport, asyncio_transport
+from aiokafkawire.runtime import Address, RealRuntime, Transport, asyncio_transport, checkpoint
 from aiokafkawire.runtime.real_runtime import COALESCED_WRITE_BYTES
 from aiokafkawire.runtime.supervisor import get_call_soon_threadsafe, running_on_trio
 
@@ -326,3 +326,21 @@ async def test_closing_a_listener_wakes_accept():
         await listener.aclose()
         with anyio.fail_after(20):
             await ended.wait()
+
+
+async def test_tasks_that_take_turns_go_on_in_different_passes_of_the_loop():
+    runtime = RealRuntime()
+    passes, went = 0, list[int]()
+
+    async def go_on() -> None:
+        await runtime.take_turn()
+        went.append(passes)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(go_on)
+        while len(went) < 20:
+            passes += 1
+            await checkpoint()
+    # Within a pass, trio runs tasks in any order: two turns may fall between two counts.
+    assert len({*went}) >= 10
