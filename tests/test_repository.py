@@ -27,7 +27,9 @@ def pins(name: str) -> dict[str, str]:
 
 def test_the_lowest_versions_are_those_of_the_package():
     asked = [*PROJECT["dependencies"]]
-    for extra in PROJECT["optional-dependencies"].values():
+    for name, extra in PROJECT["optional-dependencies"].items():
+        if name == "gssapi":
+            continue  # It cannot be installed without the system's Kerberos library.
         asked += [one for one in extra if not one.startswith("aiokafkawire[")]
     bounds = {(one.name, str(one.specifier).removeprefix(">=")) for one in map(Requirement, asked)}
     assert bounds == set(pins("requirements-lowest.txt").items())

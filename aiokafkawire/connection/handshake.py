@@ -1,35 +1,17 @@
-"""Encryption (TLS) and authentication (SASL) of connections."""
+"""Encryption and authentication of connections: the interface, and none of both."""
 
 from __future__ import annotations
 
-import ssl
-
-import anyio
+from typing import TYPE_CHECKING
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel
-from aiokafkawire.errors import (
-    AuthenticationFailed,
-    ConnectionFailed,
-    ConnectionLost,
-    UnsupportedVersion,
-)
-from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport, connect_tls
-from aiokafkawire.security import ClientMechanism, ClientMechanisms, ClientTls, tls_error
-from aiokafkawire.wire import ApiKey, ErrorCode, error_for
-from aiokafkawire.wire.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from aiokafkawire.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 
-__all__ = ("PLAINTEXT", "Handshake", "SecureHandshake", "make_handshake")
+if TYPE_CHECKING:
+    from aiokafkawire.security import ClientMechanism
 
-REAUTHENTICATE_AFTER = (0.85, 0.95)
-"""Part of a session's life after which to authenticate again: between these, at random."""
-
-
-MAX_SHOWN_CHARACTERS = 500
+__all__ = ("PLAINTEXT", "Handshake", "make_handshake")
 
 
 class Handshake:
@@ -95,171 +77,11 @@ class Handshake:
 PLAINTEXT = Handshake()
 
 
-class SecureHandshake(Handshake):
-    """TLS, SASL or both. One serves all connections of a client.
-
-    Args:
-        config: Options of the client.
-        runtime: Clock and randomness.
-        supervisor: Runs the task that fetches OAUTHBEARER tokens.
-    """
-
-    def __init__(self, config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> None:
-        self._runtime = runtime
-        self._hashing = anyio.Lock()
-        self._protocol = config.security_protocol
-        self._tls = ClientTls(config) if config.uses_tls else None
-        self._mechanisms = (
-            ClientMechanisms(config, runtime, supervisor) if config.uses_sasl else None
-        )
-
-    async def prepare(self) -> None:
-        if self._tls is not None and self._tls.context is None:
-            await self._runtime.offload(self._tls.load)
-
-    async def wrap(self, transport: Transport, address: Address) -> Transport:
-        if self._tls is None:
-            return transport
-        context = self._tls.context
-        if context is None:
-            context = await self._runtime.offload(self._tls.load)
-        try:
-            return await connect_tls(transport, context, address.host, self._runtime.take_turn)
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            raise self._closed_in_handshake(error) from error
-        except ssl.SSLError as error:
-            raise tls_error(error, address.host) from error
-        except OSError as error:
-            raise self._closed_in_handshake(error) from error
-
-    async def new_mechanism(self, address: Address) -> ClientMechanism | None:
-        return None if self._mechanisms is None else await self._mechanisms.new(address.host)
-
-    async def authenticate(
-        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
-    ) -> float:
-        try:
-            if ApiKey.SASL_AUTHENTICATE in channel.api_versions.ranges:
-                return await self._authenticate(channel, mechanism, renew=renew)
-            return await self._authenticate_without_requests(channel, mechanism)
-        except AuthenticationFailed:
-            if self._mechanisms is not None:
-                self._mechanisms.on_refused(mechanism)
-            raise
-        except ConnectionLost as error:
-            raise ConnectionFailed(f"authentication was interrupted: {error.reason}") from error
-
-    async def _authenticate(
-        self, channel: Channel, mechanism: ClientMechanism, *, renew: bool
-    ) -> float:
-        await self._choose_mechanism(channel, mechanism, 1, renew=renew)
-        version = channel.api_versions.latest_usable_version(ApiKey.SASL_AUTHENTICATE)
-        token: bytes | None = await self._first(mechanism)
-        sent_at, lifetime_ms = 0.0, 0
-        while token is not None:
-            sent_at = self._runtime.clock.now()
-            response: SaslAuthenticateResponse = await channel.request_ahead(
-                SaslAuthenticateRequest(auth_bytes=token), version
-            )
-            if response.error_code != ErrorCode.NONE:
-                raise _refusal(response, mechanism)
-            lifetime_ms = response.session_lifetime_ms
-            token = await self._next(mechanism, response.auth_bytes)
-        if lifetime_ms <= 0:
-            return NEVER
-        share = self._runtime.rng.uniform(*REAUTHENTICATE_AFTER)
-        return sent_at + share * lifetime_ms / 1_000
-
-    async def _authenticate_without_requests(
-        self, channel: Channel, mechanism: ClientMechanism
-    ) -> float:
-        """Exchange tokens as Kafka 0.9 to 0.11 do; they close the connection to refuse."""
-        if ApiKey.SASL_HANDSHAKE in channel.api_versions.ranges or mechanism.name != "GSSAPI":
-            await self._choose_mechanism(channel, mechanism, 0)
-        # Kafka 0.9 has GSSAPI alone, and expects its tokens at once.
-        token: bytes | None = await self._first(mechanism)
-        while token is not None:
-            try:
-                if not mechanism.is_answered:
-                    channel.send_token(token)
-                    break
-                answer = await channel.exchange_token(token)
-            except ConnectionLost as error:
-                raise AuthenticationFailed(
-                    f"{mechanism.name}: the broker closed the connection during the"
-                    " authentication: user name or password is probably wrong (releases before"
-                    " Kafka 1.0 give no reason)"
-                ) from error
-            token = await self._next(mechanism, answer)
-        return NEVER
-
-    async def _choose_mechanism(
-        self, channel: Channel, mechanism: ClientMechanism, version: int, *, renew: bool = False
-    ) -> None:
-        try:
-            version = channel.api_versions.latest_usable_version(ApiKey.SASL_HANDSHAKE, version)
-        except UnsupportedVersion as error:
-            raise AuthenticationFailed(
-                f"the broker cannot authenticate with {mechanism.name}: {error.reason}"
-            ) from error
-        response: SaslHandshakeResponse = await channel.request_ahead(
-            SaslHandshakeRequest(mechanism=mechanism.name), version
-        )
-        if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            raise AuthenticationFailed(
-                f"the broker does not enable sasl_mechanism {mechanism.name!r}; it enables"
-                f" {', '.join(map(repr, response.mechanisms)) or 'none'}"
-            )
-        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE and not renew:
-            without = "SSL" if self._tls is not None else "PLAINTEXT"
-            raise AuthenticationFailed(
-                f"the listener does not use SASL: set security_protocol to {without!r}, or connect"
-                " to the listener that does"
-            )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, api="SaslHandshake")
-
-    async def _first(self, mechanism: ClientMechanism) -> bytes:
-        if mechanism.first_blocks:
-            return await self._runtime.offload(mechanism.first)
-        return mechanism.first()
-
-    async def _next(self, mechanism: ClientMechanism, token: bytes) -> bytes | None:
-        if mechanism.blocks(token):
-            # One at a time, so that the connections of a client hash a password once.
-            async with self._hashing:
-                if mechanism.blocks(token):
-                    return await self._runtime.offload(lambda: mechanism.next(token))
-        return mechanism.next(token)
-
-    def _closed_in_handshake(self, error: OSError) -> ConnectionFailed:
-        return ConnectionFailed(
-            "the connection was closed during the TLS handshake"
-            f" ({error.strerror or type(error).__name__}): the listener does not speak TLS (check"
-            f" security_protocol {self._protocol!r} and the port), or the broker is shutting down"
-        )
-
-
 def make_handshake(config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> Handshake:
     """Return the handshake that `security_protocol` wants."""
     if config.security_protocol == "PLAINTEXT":
         return PLAINTEXT
+    # Clients without TLS and SASL need not import this.
+    from aiokafkawire.connection.secure_handshake import SecureHandshake  # noqa: PLC0415
+
     return SecureHandshake(config, runtime, supervisor)
-
-
-def _refusal(response: SaslAuthenticateResponse, mechanism: ClientMechanism) -> Exception:
-    text = _shown(response.error_message)
-    if response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-        return AuthenticationFailed(
-            f"{mechanism.name}: the broker refused the credentials{f': {text}' if text else ''}"
-        )
-    error = error_for(response.error_code, api="SaslAuthenticate")
-    return AuthenticationFailed(
-        f"{mechanism.name}: {error.reason}{f' ({_shown(text)})' if text else ''}"
-    )
-
-
-def _shown(text: str | None) -> str:
-    """Return a broker's text without control characters, in bounds."""
-    start = (text or "").strip()[:MAX_SHOWN_CHARACTERS]
-    return "".join(character if character.isprintable() else "?" for character in start)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.authentication import CredentialStore
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
@@ -182,6 +183,7 @@ class SocketlessBroker:
             transaction_coordinator=transactions,
             coordinator_loader=coordinator_loader,
             releases={1: resolve_release(None, replicate=False)},
+            credentials=CredentialStore(None, random.Random(4)),
             fetch_sessions={1: FetchSessionCache(random.Random(3), 10)},
         )
 

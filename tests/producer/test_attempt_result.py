@@ -9,6 +9,7 @@ import pytest
 from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
     AuthenticationFailed,
+    AuthorizationFailed,
     BrokerError,
     ConnectionFailed,
     ConnectionLost,
@@ -61,7 +62,7 @@ def test_the_error_message_of_the_broker_is_kept():
     [
         (ErrorCode.MESSAGE_TOO_LARGE, RecordTooLarge),
         (ErrorCode.PRODUCER_FENCED, ProducerFenced),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, BrokerError),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationFailed),
     ],
 )
 def test_error_classes_by_code(code: int, kind: type[KafkaError]):
