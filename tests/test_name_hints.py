@@ -134,7 +134,8 @@ def test_timestamp_has_a_hint_to_timestamp_ms(made: Any) -> None:
 
 @pytest.mark.parametrize("given", [{"bootstrap.servers": SERVERS}, SERVERS, [SERVERS]])
 def test_a_producer_takes_keyword_arguments(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"keyword arguments only.* Producer\(bootstrap_servers="):
+    text = r"keyword arguments only, not a \w+: Producer\(bootstrap_servers="
+    with pytest.raises(TypeError, match=text):
         Producer(given)
 
 

@@ -146,7 +146,7 @@ class SecureHandshake(Handshake):
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise AuthenticationFailed(
                 f"the broker does not enable sasl_mechanism {mechanism.name!r}; it enables"
-                f" {', '.join(map(repr, response.mechanisms)) or 'none'}"
+                f" {_shown(', '.join(map(repr, response.mechanisms))) or 'none'}"
             )
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE and not renew:
             without = "SSL" if self._tls is not None else "PLAINTEXT"

@@ -111,7 +111,8 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         """
         if positional:
             raise TypeError(
-                f"Producer takes keyword arguments only, not {positional[0]!r:.80}:"
+                # Not with the value: a dict of options may have a password.
+                f"Producer takes keyword arguments only, not a {type(positional[0]).__name__}:"
                 " Producer(bootstrap_servers='host:port', linger_ms=5)"
             )
         self.config = make_config(ProducerConfig, options)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Callable
+
+import anyio
+
 from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
-from aiokafkawire.runtime import Runtime, Supervisor
+from aiokafkawire.runtime import Runtime, Supervisor, is_being_cancelled
 from aiokafkawire.security.gssapi import GssapiClient, kerberos_context, require_gssapi
 from aiokafkawire.security.mechanism import ClientMechanism
 from aiokafkawire.security.oauthbearer import OAuthBearerClient
@@ -13,6 +18,9 @@ from aiokafkawire.security.scram import SaltedPasswords, ScramClient
 from aiokafkawire.security.token_cache import TokenCache
 
 __all__ = ("ClientMechanisms",)
+
+PASSWORD_TIMEOUT_S = 60.0
+"""How long one call of a password function may take, as with a token provider."""
 
 
 class ClientMechanisms:
@@ -84,13 +92,34 @@ class ClientMechanisms:
         if isinstance(password, Secret):
             return password
         assert callable(password)
+        result: object = None
+        with anyio.CancelScope(deadline=self._runtime.clock.now() + PASSWORD_TIMEOUT_S) as scope:
+            result = await self._call(password)
+        if scope.cancelled_caught:
+            raise ConnectionFailed(f"sasl_password did not return within {PASSWORD_TIMEOUT_S:g} s")
+        if isinstance(result, Secret):
+            return result
         try:
-            return Secret(await password())
+            return Secret(result)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
-            raise AuthenticationFailed(f"sasl_password returned no password: {error}") from error
+            raise AuthenticationFailed(f"sasl_password returned no password: {error}") from None
+
+    async def _call(self, password: Callable[[], Awaitable[object]]) -> object:
+        """Call a function of the application; whatever it raises is temporary."""
+        try:
+            awaitable: object = password()
+            if inspect.isawaitable(awaitable):
+                return await awaitable
         except Exception as error:
-            raise ConnectionFailed(f"sasl_password failed: {_named(error)}") from error
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+            # Not as the cause: an error of decoding, for example, has the password.
+            raise ConnectionFailed(f"sasl_password failed: {type(error).__name__}") from None
+        except anyio.get_cancelled_exc_class():
+            if is_being_cancelled():
+                raise
+            raise ConnectionFailed(
+                "sasl_password failed: it awaited a task that was cancelled"
+            ) from None
+        raise AuthenticationFailed(
+            "sasl_password must be a string or an async function; this function returned"
+            f" {type(awaitable).__name__} without being awaited"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import logging
@@ -268,9 +269,10 @@ async def test_a_password_function_is_asked_for_each_connection():
 @pytest.mark.parametrize(
     ("result", "kind", "text"),
     [
-        (OSError("vault is sealed"), ConnectionFailed, "sasl_password failed: OSError: vault is"),
+        (OSError("vault is sealed"), ConnectionFailed, "sasl_password failed: OSError"),
         (None, AuthenticationFailed, "sasl_password returned no password: a secret must be str"),
         ("", AuthenticationFailed, "PLAIN needs a user name and a password"),
+        (ValueError("not JSON"), ConnectionFailed, "sasl_password failed: ValueError"),
     ],
 )
 async def test_a_password_function_that_fails_is_named(
@@ -319,6 +321,40 @@ async def test_the_connections_of_a_client_hash_a_password_once(monkeypatch: pyt
             *(client.request(HEARTBEAT, deadline=soon(), connection_kind=kind) for kind in kinds)
         )
         assert (broker.authenticated, hashed) == (3, [100_000])
+
+
+@pytest.mark.parametrize(
+    "anyio_backend", [pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio")]
+)
+async def test_a_password_function_that_awaits_a_cancelled_task_does_not_end_the_client():
+    calls = 0
+
+    async def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+        return PASSWORD
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        error = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert isinstance(error, ConnectionFailed)
+        assert error.reason == "sasl_password failed: it awaited a task that was cancelled"
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_a_password_function_that_is_not_async_is_named():
+    async with serve(SaslBroker()) as server:
+        error = await refusal(server.address, **sasl("PLAIN", sasl_password=lambda: PASSWORD))
+    assert isinstance(error, AuthenticationFailed)
+    assert error.reason == (
+        "sasl_password must be a string or an async function; this function returned str without"
+        " being awaited"
+    )
 
 
 # --- re-authentication ----------------------------------------------------------------------
