@@ -16,7 +16,6 @@ from typing import Any, cast
 import anyio
 
 from aiokafkawire.runtime.interfaces import Buffer, Transport
-from aiokafkawire.runtime.sync import checkpoint
 
 __all__ = ("TlsTransport", "connect_tls")
 
@@ -77,7 +76,7 @@ class TlsTransport:
         """Return the peer's verified certificate as `ssl.SSLSocket.getpeercert` does."""
         return self._ssl.getpeercert()
 
-    async def handshake(self, take_turn: Callable[[], Awaitable[None]] = checkpoint) -> None:
+    async def handshake(self, take_turn: Callable[[], Awaitable[None]] | None = None) -> None:
         """Negotiate keys and verify the peer.
 
         With TLS 1.3 a server refuses a client's certificate after this, with the first read.
@@ -91,7 +90,8 @@ class TlsTransport:
         """
         while True:
             try:
-                await take_turn()
+                if take_turn is not None:
+                    await take_turn()
                 self._ssl.do_handshake()
                 break
             except ssl.SSLWantReadError:
@@ -206,7 +206,7 @@ async def connect_tls(
     transport: Transport,
     context: ssl.SSLContext,
     server_hostname: str,
-    take_turn: Callable[[], Awaitable[None]] = checkpoint,
+    take_turn: Callable[[], Awaitable[None]] | None = None,
 ) -> TlsTransport:
     """Return a TLS stream over a connected one, after the handshake; close that if it fails.
 
