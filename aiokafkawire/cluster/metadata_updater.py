@@ -237,7 +237,8 @@ class MetadataUpdater:
             extra = log_fields(self._fields, error=error)
             logger.debug("%s: metadata refresh failed: %s", self._log_prefix, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
-            if self._schedule.outage_log_due(now()):
+            # A refresh that closing interrupts is no outage.
+            if not isinstance(error, ClientClosed) and self._schedule.outage_log_due(now()):
                 self._log_outage(error)
             if not error.retriable:
                 self._notify_waiters()
