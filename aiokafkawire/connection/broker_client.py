@@ -113,6 +113,7 @@ class BrokerClient:
         self.name = str(address) if node_id is None else f"{node_id} at {address}"
         self._runtime = runtime
         self._supervisor = supervisor
+        self._handshake = handshake
         self._connector = Connector(
             address,
             self.name,
@@ -493,6 +494,14 @@ class BrokerClient:
             error.api = error.api or APIS[ApiKey(api_key)].name
             raise
         except TimeoutError:
+            if self._connector.fetching_credentials:
+                raise ConnectionFailed(
+                    f"no connection before the deadline: {self._handshake.credentials_option} has"
+                    " not returned yet",
+                    broker=self.name,
+                    api=APIS[ApiKey(api_key)].name,
+                    attempt=self._backoff.attempt_number,
+                ) from None
             why = f"; the last attempt: {self._last_failure.reason}" if self._last_failure else ""
             raise RequestTimedOut(
                 f"no connection before the deadline{why}",

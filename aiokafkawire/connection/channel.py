@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -46,6 +46,9 @@ from aiokafkawire.wire.header import (
     encode_request,
     peek_correlation_id,
 )
+
+if TYPE_CHECKING:
+    from aiokafkawire.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 __all__ = ("LARGE_REQUEST_BYTES", "Channel", "ChannelLimits", "PendingResponse")
 
@@ -350,18 +353,19 @@ class Channel:
         api, response = _api_info(message.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
-        buffers = encode_request(message, version, number, self._client_id)
         now = self._now()
-        request = self._in_flight.submit_ahead(
-            PendingResponse(api, version, response, buffers), now
+        # Not in a local, of which a traceback would keep the token of an authentication.
+        pending = PendingResponse(
+            api, version, response, encode_request(message, version, number, self._client_id)
         )
+        request = self._in_flight.submit_ahead(pending, now)
         self._write_now(now)
         self._write_state.wakeup.set()
         self._timer.reschedule(min(self._timer.deadline, request.deadline))
         return await request.payload.wait()
 
-    async def exchange_token(self, token: bytes) -> bytes:
-        """Send a SASL token without a request, and return the token of the broker.
+    async def exchange_token(self, message: SaslAuthenticateRequest) -> bytes:
+        """Send the token of a request without the request, and return the token of the broker.
 
         Only for a new connection without other requests.
 
@@ -372,15 +376,15 @@ class Channel:
             raise ConnectionLost(self._error.reason, broker=self.name)
         self._expected_token = answer = Future[bytes]()
         usual_min_bytes, self._frame_reader.min_frame_bytes = self._frame_reader.min_frame_bytes, 0
-        self.send_token(token)
+        self.send_token(message)
         try:
             return await answer.wait()
         finally:
             self._frame_reader.min_frame_bytes = usual_min_bytes
 
-    def send_token(self, token: bytes) -> None:
+    def send_token(self, message: SaslAuthenticateRequest) -> None:
         """Send a SASL token that the broker does not answer; see `exchange_token`."""
-        self._send_buffers([TOKEN_LENGTH.pack(len(token)) + token])
+        self._send_buffers([TOKEN_LENGTH.pack(len(message.auth_bytes)) + message.auth_bytes])
 
     async def wait_closed_until(self, deadline: float) -> bool:
         """Wait until the connection is closed, or the deadline; return whether it is closed."""

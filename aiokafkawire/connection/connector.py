@@ -9,7 +9,7 @@ import anyio
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel, ChannelLimits
-from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
+from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, SaslSession
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.negotiation import (
     API_VERSIONS_TIMEOUT_S,
@@ -36,7 +36,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import log_fields
 from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
-from aiokafkawire.security import tls_error
+from aiokafkawire.security import ClientMechanism, tls_error
 from aiokafkawire.wire.frame import LISTENER_SPEAKS_TLS
 
 __all__ = ("ADVERTISED_LISTENERS", "MAX_IN_FLIGHT", "Connector", "open_transport")
@@ -50,6 +50,9 @@ CLIENT_SOFTWARE_NAME = "aiokafkawire"
 
 ADVERTISED_LISTENERS = "advertised.listeners"
 """Broker setting that determines the addresses in the metadata."""
+
+MIN_RENEWAL_DELAY_S = 0.1
+"""Delay before credentials are asked for again, after they could not be had for a renewal."""
 
 UNKNOWN_HOST_ADVICE = f"check bootstrap_servers, or the broker's {ADVERTISED_LISTENERS}"
 
@@ -65,6 +68,9 @@ class Connector:
         supervisor: Runs the tasks of the connections.
         handshake: Encryption and authentication.
         metrics: Metrics to update.
+
+    Attributes:
+        fetching_credentials: Number of attempts that wait for the application's credentials.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Connector:
         self._runtime = runtime
         self._supervisor = supervisor
         self._handshake = handshake
+        self.fetching_credentials = 0
         self._metrics = metrics or ConnectionMetrics()
         self._uses_tls, self._uses_sasl = config.uses_tls, config.uses_sasl
         self._security_protocol = config.security_protocol
@@ -102,16 +109,18 @@ class Connector:
 
         Args:
             known: API versions that were found by probing and are still valid. None to negotiate.
-            timeout_s: Time limit in seconds.
+            timeout_s: Time limit in seconds, without the time that the application takes to give
+                its credentials.
             attempt: Number of the attempt, for errors. Later attempts wait longer for ApiVersions.
 
         Raises:
             ConnectionFailed: A step failed, or the timeout passed.
             AuthenticationFailed: The broker rejected the credentials.
         """
-        deadline = self._runtime.clock.now() + timeout_s
         ready: Channel | None = None
         try:
+            mechanism = await self._fetch_credentials()
+            deadline = self._runtime.clock.now() + timeout_s
             with anyio.CancelScope(deadline=deadline):
                 if known is not None:
                     channel = await self._open_channel()
@@ -120,7 +129,8 @@ class Connector:
                     channel = await self._negotiate(
                         min(API_VERSIONS_TIMEOUT_S * attempt, timeout_s / 4)
                     )
-                await self._authenticate(channel)
+                if mechanism is not None:
+                    await self._authenticate(channel, mechanism)
                 if channel.api_versions.release is None and not self._uses_sasl:
                     channel.first_correlation_id = channel.next_correlation_id
                 ready = channel
@@ -229,39 +239,35 @@ class Connector:
         channel.start(self._supervisor)
         return channel
 
-    async def _authenticate(self, channel: Channel) -> None:
+    async def _fetch_credentials(self) -> ClientMechanism | None:
+        """Return the mechanism of one authentication. May wait for the application."""
+        self.fetching_credentials += 1
+        try:
+            return await self._handshake.new_mechanism(self.address)
+        finally:
+            self.fetching_credentials -= 1
+
+    async def _authenticate(self, channel: Channel, mechanism: ClientMechanism) -> None:
         """Authenticate a new connection, and again before its session ends (KIP-368)."""
         try:
-            mechanism = await self._handshake.new_mechanism(self.address)
-            if mechanism is None:
-                return
-            reauthenticate_at = await self._handshake.authenticate(channel, mechanism)
+            session = await self._handshake.authenticate(channel, mechanism)
             if not self._supervisor.is_running:
                 # The client was closed while the broker answered.
                 raise ClientClosed("the client is closed")
         except BaseException:
             _discard(channel)
             raise
-        if reauthenticate_at < NEVER:
+        if session.renew_at < NEVER:
             self._supervisor.spawn(
-                self._keep_authenticated,
-                channel,
-                reauthenticate_at,
-                name=f"authenticate {self.name}",
+                self._keep_authenticated, channel, session, name=f"authenticate {self.name}"
             )
 
-    async def _keep_authenticated(self, channel: Channel, reauthenticate_at: float) -> None:
-        while reauthenticate_at < NEVER:
-            if await channel.wait_closed_until(reauthenticate_at):
+    async def _keep_authenticated(self, channel: Channel, session: SaslSession) -> None:
+        while session.renew_at < NEVER:
+            if await channel.wait_closed_until(session.renew_at):
                 return
             try:
-                mechanism = await self._handshake.new_mechanism(self.address)
-                assert mechanism is not None
-                # The broker rejects other requests between those of an authentication.
-                channel.hold_requests()
-                reauthenticate_at = await self._handshake.authenticate(
-                    channel, mechanism, renew=True
-                )
+                session = await self._renew(channel, session)
             except KafkaError as error:
                 if not (channel.is_usable or isinstance(error, AuthenticationFailed)):
                     return
@@ -275,15 +281,37 @@ class Connector:
                 # The next connection shows whether the credentials are wrong.
                 channel.fail(ConnectionLost(f"re-authentication failed: {error.reason}"))
                 return
-            finally:
-                channel.release_requests()
-            self._metrics.reauthentications += 1
-            logger.debug(
-                "%s: authenticated again with broker %s",
-                self._supervisor.name,
-                self.name,
-                extra=log_fields(self._supervisor.fields, broker=self.name),
+
+    async def _renew(self, channel: Channel, session: SaslSession) -> SaslSession:
+        """Return the next session, or this one with a later `renew_at` to try again."""
+        now = self._runtime.clock.now
+        mechanism: ClientMechanism | None = None
+        try:
+            with anyio.CancelScope(deadline=session.ends_at):
+                mechanism = await self._handshake.new_mechanism(self.address)
+        except KafkaError as error:
+            retry_at = now() + max(MIN_RENEWAL_DELAY_S, (session.ends_at - now()) / 4)
+            if not error.retriable or retry_at >= session.ends_at:
+                raise
+            return session._replace(renew_at=retry_at)
+        if mechanism is None:
+            raise ConnectionFailed(
+                f"{self._handshake.credentials_option} did not return before the session ended"
             )
+        # The broker rejects other requests between those of an authentication.
+        channel.hold_requests()
+        try:
+            session = await self._handshake.authenticate(channel, mechanism, renew=True)
+        finally:
+            channel.release_requests()
+        self._metrics.reauthentications += 1
+        logger.debug(
+            "%s: authenticated again with broker %s",
+            self._supervisor.name,
+            self.name,
+            extra=log_fields(self._supervisor.fields, broker=self.name),
+        )
+        return session
 
 
 async def open_transport(runtime: Runtime, address: Address, unknown_host_advice: str) -> Transport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel
@@ -11,11 +11,24 @@ from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 if TYPE_CHECKING:
     from aiokafkawire.security import ClientMechanism
 
-__all__ = ("PLAINTEXT", "Handshake", "make_handshake")
+__all__ = ("ENDLESS", "PLAINTEXT", "Handshake", "SaslSession", "make_handshake")
+
+
+class SaslSession(NamedTuple):
+    """An authenticated session (KIP-368). The broker ends the connection of one that has ended."""
+
+    renew_at: float
+    ends_at: float
+
+
+ENDLESS = SaslSession(NEVER, NEVER)
 
 
 class Handshake:
     """No encryption and no authentication. Base class of `SecureHandshake`."""
+
+    credentials_option: str | None = None
+    """Option whose function is called for the credentials of each authentication."""
 
     async def prepare(self) -> None:
         """Read the files of the options.
@@ -55,7 +68,7 @@ class Handshake:
 
     async def authenticate(
         self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
-    ) -> float:
+    ) -> SaslSession:
         """Authenticate the client (SASL), on a new connection or again on an open one.
 
         Args:
@@ -63,15 +76,12 @@ class Handshake:
             mechanism: A result of `new_mechanism`.
             renew: Whether the connection is authenticated already.
 
-        Returns:
-            When to authenticate again; `NEVER` if the session does not end.
-
         Raises:
             AuthenticationFailed: The broker refused the credentials.
             ConnectionFailed: The connection was lost.
         """
         del channel, mechanism, renew
-        return NEVER
+        return ENDLESS
 
 
 PLAINTEXT = Handshake()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel
-from aiokafkawire.connection.handshake import Handshake
+from aiokafkawire.connection.handshake import ENDLESS, Handshake, SaslSession
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ConnectionLost,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport, connect_tls
+from aiokafkawire.runtime import (
+    Address,
+    DaemonThreads,
+    Runtime,
+    Supervisor,
+    Transport,
+    connect_tls,
+)
 from aiokafkawire.security import ClientMechanism, ClientMechanisms, ClientTls, tls_error
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.sasl_authenticate import (
@@ -28,6 +37,11 @@ __all__ = ("SecureHandshake",)
 
 REAUTHENTICATE_AFTER = (0.85, 0.95)
 """Part of a session's life after which to authenticate again: between these, at random."""
+
+T = TypeVar("T")
+
+MAX_KERBEROS_THREADS = 8
+"""Calls of Kerberos at a time, including abandoned ones that wait for a KDC."""
 
 MAX_SHOWN_CHARACTERS = 500
 """How much of a broker's text stands in an error."""
@@ -45,11 +59,16 @@ class SecureHandshake(Handshake):
     def __init__(self, config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self._runtime = runtime
         self._hashing = anyio.Lock()
+        self._kerberos = DaemonThreads("aiokafkawire-kerberos", MAX_KERBEROS_THREADS)
         self._protocol = config.security_protocol
         self._tls = ClientTls(config) if config.uses_tls else None
         self._mechanisms = (
             ClientMechanisms(config, runtime, supervisor) if config.uses_sasl else None
         )
+        if config.sasl_oauth_token_provider is not None:
+            self.credentials_option = "sasl_oauth_token_provider"
+        elif callable(config.sasl_password):
+            self.credentials_option = "sasl_password"
 
     async def prepare(self) -> None:
         if self._tls is not None and self._tls.context is None:
@@ -71,15 +90,18 @@ class SecureHandshake(Handshake):
             raise self._closed_in_handshake(error) from error
 
     async def new_mechanism(self, address: Address) -> ClientMechanism | None:
-        return None if self._mechanisms is None else await self._mechanisms.new(address.host)
+        if self._mechanisms is None:
+            return None
+        return await self._mechanisms.new(address.host)
 
     async def authenticate(
         self, channel: Channel, mechanism: ClientMechanism, *, renew: bool = False
-    ) -> float:
+    ) -> SaslSession:
         try:
             if ApiKey.SASL_AUTHENTICATE in channel.api_versions.ranges:
                 return await self._authenticate(channel, mechanism, renew=renew)
-            return await self._authenticate_without_requests(channel, mechanism)
+            await self._authenticate_without_requests(channel, mechanism)
+            return ENDLESS
         except AuthenticationFailed:
             if self._mechanisms is not None:
                 self._mechanisms.on_refused(mechanism)
@@ -89,39 +111,42 @@ class SecureHandshake(Handshake):
 
     async def _authenticate(
         self, channel: Channel, mechanism: ClientMechanism, *, renew: bool
-    ) -> float:
+    ) -> SaslSession:
         await self._choose_mechanism(channel, mechanism, 1, renew=renew)
         version = channel.api_versions.latest_usable_version(ApiKey.SASL_AUTHENTICATE)
         token: bytes | None = await self._first(mechanism)
         sent_at, lifetime_ms = 0.0, 0
         while token is not None:
             sent_at = self._runtime.clock.now()
-            response: SaslAuthenticateResponse = await channel.request_ahead(
-                SaslAuthenticateRequest(auth_bytes=token), version
-            )
+            # No local holds the token meanwhile: a traceback would keep it.
+            request, token = SaslAuthenticateRequest(auth_bytes=token), None
+            response: SaslAuthenticateResponse = await channel.request_ahead(request, version)
             if response.error_code != ErrorCode.NONE:
                 raise _refusal(response, mechanism)
             lifetime_ms = response.session_lifetime_ms
             token = await self._next(mechanism, response.auth_bytes)
         if lifetime_ms <= 0:
-            return NEVER
+            return ENDLESS
+        lifetime_s = lifetime_ms / 1_000
         share = self._runtime.rng.uniform(*REAUTHENTICATE_AFTER)
-        return sent_at + share * lifetime_ms / 1_000
+        return SaslSession(sent_at + share * lifetime_s, sent_at + lifetime_s)
 
     async def _authenticate_without_requests(
         self, channel: Channel, mechanism: ClientMechanism
-    ) -> float:
+    ) -> None:
         """Exchange tokens as Kafka 0.9 to 0.11 do; they close the connection to refuse."""
         if ApiKey.SASL_HANDSHAKE in channel.api_versions.ranges or mechanism.name != "GSSAPI":
             await self._choose_mechanism(channel, mechanism, 0)
         # Kafka 0.9 has GSSAPI alone, and expects its tokens at once.
         token: bytes | None = await self._first(mechanism)
         while token is not None:
+            # As above: the request is not sent, but its repr has no token.
+            request, token = SaslAuthenticateRequest(auth_bytes=token), None
             try:
                 if not mechanism.is_answered:
-                    channel.send_token(token)
-                    break
-                answer = await channel.exchange_token(token)
+                    channel.send_token(request)
+                    return
+                answer = await channel.exchange_token(request)
             except ConnectionLost as error:
                 raise AuthenticationFailed(
                     f"{mechanism.name}: the broker closed the connection during the"
@@ -129,13 +154,14 @@ class SecureHandshake(Handshake):
                     " Kafka 1.0 give no reason)"
                 ) from error
             token = await self._next(mechanism, answer)
-        return NEVER
 
     async def _choose_mechanism(
         self, channel: Channel, mechanism: ClientMechanism, version: int, *, renew: bool = False
     ) -> None:
         try:
-            version = channel.api_versions.latest_usable_version(ApiKey.SASL_HANDSHAKE, version)
+            version = channel.api_versions.latest_usable_version(
+                ApiKey.SASL_HANDSHAKE, version, version
+            )
         except UnsupportedVersion as error:
             raise AuthenticationFailed(
                 f"the broker cannot authenticate with {mechanism.name}: {error.reason}"
@@ -158,17 +184,25 @@ class SecureHandshake(Handshake):
             raise error_for(response.error_code, api="SaslHandshake")
 
     async def _first(self, mechanism: ClientMechanism) -> bytes:
-        if mechanism.first_blocks:
-            return await self._runtime.offload(mechanism.first)
+        if mechanism.may_hang:
+            return await self._ask_kerberos(mechanism.first)
         return mechanism.first()
 
     async def _next(self, mechanism: ClientMechanism, token: bytes) -> bytes | None:
+        if mechanism.may_hang:
+            return await self._ask_kerberos(lambda: mechanism.next(token))
         if mechanism.blocks(token):
             # One at a time, so that the connections of a client hash a password once.
             async with self._hashing:
                 if mechanism.blocks(token):
                     return await self._runtime.offload(lambda: mechanism.next(token))
         return mechanism.next(token)
+
+    async def _ask_kerberos(self, function: Callable[[], T]) -> T:
+        try:
+            return await self._kerberos.run(function)
+        except OSError as error:
+            raise ConnectionFailed(f"GSSAPI: {error}") from error
 
     def _closed_in_handshake(self, error: OSError) -> ConnectionFailed:
         return ConnectionFailed(
@@ -185,9 +219,7 @@ def _refusal(response: SaslAuthenticateResponse, mechanism: ClientMechanism) -> 
             f"{mechanism.name}: the broker refused the credentials{f': {text}' if text else ''}"
         )
     error = error_for(response.error_code, api="SaslAuthenticate")
-    return AuthenticationFailed(
-        f"{mechanism.name}: {error.reason}{f' ({_shown(text)})' if text else ''}"
-    )
+    return AuthenticationFailed(f"{mechanism.name}: {error.reason}{f' ({text})' if text else ''}")
 
 
 def _shown(text: str | None) -> str:

@@ -54,7 +54,9 @@ class ClientMechanisms:
             ConnectionFailed: A function of the application failed.
         """
         if self.name == "GSSAPI":
-            return await self._runtime.offload(lambda: self._gssapi(host))
+            service = self._config.sasl_kerberos_service_name
+            domain = self._config.sasl_kerberos_domain_name or host
+            return GssapiClient(lambda: kerberos_context(service, domain))
         if self._tokens is not None:
             return OAuthBearerClient(await self._tokens.get())
         username, password = self._config.sasl_username, await self._password()
@@ -78,15 +80,6 @@ class ClientMechanisms:
         if self._tokens is not None and isinstance(mechanism, OAuthBearerClient):
             self._tokens.discard(mechanism.token)
 
-    def _gssapi(self, host: str) -> GssapiClient:
-        config = self._config
-        service = config.sasl_kerberos_service_name
-        try:
-            context = kerberos_context(service, config.sasl_kerberos_domain_name or host)
-        except OSError as error:
-            raise AuthenticationFailed(f"GSSAPI: {error}") from error
-        return GssapiClient(context)
-
     async def _password(self) -> Secret:
         password = self._config.sasl_password
         if isinstance(password, Secret):
@@ -105,7 +98,7 @@ class ClientMechanisms:
             raise AuthenticationFailed(f"sasl_password returned no password: {error}") from None
 
     async def _call(self, password: Callable[[], Awaitable[object]]) -> object:
-        """Call a function of the application; whatever it raises is temporary."""
+        """Call a function of the application. Every exception of it counts as temporary."""
         try:
             awaitable: object = password()
             if inspect.isawaitable(awaitable):

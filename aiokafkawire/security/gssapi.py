@@ -6,6 +6,7 @@ client keytab (`KRB5_CLIENT_KTNAME`), as its environment says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -46,12 +47,17 @@ class SecurityContext(Protocol):
 
 
 class GssapiClient(ClientMechanism):
-    """Present a Kerberos ticket, and have the broker prove that it has its own key."""
+    """Present a Kerberos ticket, and have the broker prove that it has its own key.
+
+    Args:
+        new_context: Returns a context; raises `OSError` if there are no credentials.
+    """
 
     name = "GSSAPI"
+    may_hang = True
 
-    def __init__(self, context: SecurityContext) -> None:
-        self._context = context
+    def __init__(self, new_context: Callable[[], SecurityContext]) -> None:
+        self._new_context = new_context
         self._has_chosen = False
 
     @property
@@ -59,11 +65,11 @@ class GssapiClient(ClientMechanism):
         # Without requests, a broker does not answer the choice of the layer.
         return not self._has_chosen
 
-    @property
-    def first_blocks(self) -> bool:
-        return True
-
     def _first(self) -> bytes:
+        try:
+            self._context = self._new_context()
+        except OSError as error:
+            raise AuthenticationFailed(f"GSSAPI: {error}") from error
         return self._call(self._context.step, None)
 
     def _next(self, token: bytes) -> bytes | None:
@@ -82,9 +88,6 @@ class GssapiClient(ClientMechanism):
             )
         self._has_chosen = True
         return self._call(self._context.wrap, CHOICE)
-
-    def _blocks(self, token: bytes) -> bool:
-        return not self._has_chosen and not self._context.is_complete
 
     def _call(self, function: Any, argument: bytes | None) -> bytes:
         try:

@@ -75,10 +75,8 @@ class ClientMechanism(abc.ABC):
         self._progress = _Progress.COMPLETE if answer is None else _Progress.UNDER_WAY
         return answer
 
-    @property
-    def first_blocks(self) -> bool:
-        """True if `first` takes long enough to run in a thread."""
-        return False
+    may_hang = False
+    """True if a step may wait for another server, such as a KDC: run it in a thread."""
 
     @property
     def is_answered(self) -> bool:

@@ -7,6 +7,8 @@ import datetime
 import hashlib
 import logging
 import ssl
+import threading
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -357,6 +359,94 @@ async def test_a_password_function_that_is_not_async_is_named():
     )
 
 
+async def test_a_password_function_that_hangs_is_named():
+    async with serve(SaslBroker()) as server:
+        options = sasl("PLAIN", sasl_password=anyio.sleep_forever)
+        async with client_of(server.address, **options) as client:
+            error = await outcome_of(client.request(HEARTBEAT, deadline=anyio.current_time() + 0.1))
+        assert server.accepted == 0
+    assert isinstance(error, ConnectionFailed)
+    assert error.reason == "no connection before the deadline: sasl_password has not returned yet"
+
+
+async def test_the_setup_timeout_does_not_count_the_time_for_credentials():
+    async def password() -> str:
+        await anyio.sleep(QUICK["socket_connection_setup_timeout_ms"] / 1_000 + 0.1)
+        return PASSWORD
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_a_kdc_that_hangs_keeps_neither_the_timeout_nor_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    release = threading.Event()
+
+    def hang(*_: str) -> Any:
+        release.wait(LIMIT_S)
+        raise OSError("no KDC")
+
+    monkeypatch.setattr("aiokafkawire.security.client_mechanisms.require_gssapi", lambda: None)
+    monkeypatch.setattr("aiokafkawire.security.client_mechanisms.kerberos_context", hang)
+    broker = SaslBroker()
+    broker.mechanisms["GSSAPI"] = broker.mechanisms["PLAIN"]
+    options = {**QUICK, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    try:
+        async with serve(broker) as server:
+            error = await refusal(server.address, **options)
+            assert isinstance(error, ConnectionFailed)
+            assert error.reason.startswith("no connection within 0.5 s")
+            assert not release.is_set()
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+@pytest.mark.parametrize("version", [0, 1])
+async def test_no_local_of_a_traceback_holds_the_credentials(mechanism: str, version: int):
+    def cut(name: str) -> None:
+        if name == "token" or name.startswith("SaslAuthenticate"):
+            raise Hangup
+
+    old = dict.fromkeys((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.HEARTBEAT), (0, 0))
+    broker = SaslBroker(on_step=cut, ranges=None if version else old)
+    async with serve(broker) as server:
+        error: BaseException | None = await refusal(server.address, **sasl(mechanism))
+    places = []
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if "/tests/" not in frame.f_code.co_filename:
+                shown = repr(frame.f_locals)
+                if PASSWORD in shown or TOKEN in shown:
+                    places.append(frame.f_code.co_qualname)
+        error = error.__cause__
+    assert places == []
+
+
+async def test_a_broker_that_has_requests_for_tokens_but_no_handshake_for_them_is_refused():
+    ranges = {
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.SASL_HANDSHAKE: (0, 0),
+        ApiKey.SASL_AUTHENTICATE: (0, 2),
+    }
+    async with serve(SaslBroker(ranges=ranges)) as server:
+        error = await refusal(server.address, **sasl("PLAIN"))
+    assert isinstance(error, AuthenticationFailed)
+    assert "supports SaslHandshake 0" in error.reason
+
+
+async def test_the_list_of_mechanisms_is_bounded():
+    broker = SaslBroker()
+    broker.mechanisms = {
+        f"M{number}" + "x" * 1_000: broker.mechanisms["PLAIN"] for number in range(9)
+    }
+    async with serve(broker) as server:
+        error = await refusal(server.address, **sasl("PLAIN"))
+    assert len(error.reason) < 1_000
+
+
 # --- re-authentication ----------------------------------------------------------------------
 
 
@@ -421,6 +511,26 @@ async def test_a_session_that_cannot_be_renewed_ends_the_connection_alone(
         " the credentials: Authentication failed: Invalid username or password; closing the"
         " connection" in caplog.messages
     )
+
+
+async def test_credentials_that_cannot_be_had_are_asked_for_again_before_the_session_ends():
+    broker = SaslBroker(lifetime_ms=4_000)
+    calls = 0
+
+    async def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls in {2, 3}:
+            raise OSError("vault is sealed")
+        return PASSWORD
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(broker) as server, client_of(server.address, **options) as client:
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+        while broker.authenticated < 2:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+        assert (calls, server.accepted) == (4, 1)
 
 
 async def test_credentials_are_fetched_before_requests_are_held():
