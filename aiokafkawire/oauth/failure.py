@@ -23,13 +23,11 @@ class Failure:
     Attributes:
         text: Reason, as the predicate of a sentence about its source.
         is_final: True if the same request will fail again until somebody changes something.
-        is_retried: True if the request may be repeated soon.
         retry_after_s: Delay that the server asked for.
     """
 
     text: str
     is_final: bool = False
-    is_retried: bool = False
     retry_after_s: float | None = None
 
     def as_error(self, source: str) -> KafkaError:

@@ -145,11 +145,10 @@ class HttpPost:
                 return Failure(f"responded with more than {MAX_RESPONSE_BYTES} bytes")
             if not response.headers:
                 # http.client takes a cut status line for a whole response.
-                return Failure("closed the connection inside of its response", is_retried=True)
+                return Failure("closed the connection inside of its response")
             if response.length:
                 return Failure(
-                    f"closed the connection {response.length} bytes before the end of its response",
-                    is_retried=True,
+                    f"closed the connection {response.length} bytes before the end of its response"
                 )
             return HttpResponse(
                 response.status,
@@ -175,13 +174,13 @@ class HttpPost:
                 is_final=True,
             )
         if isinstance(error, TimeoutError):
-            return Failure(f"sent nothing for {self._timeout_s:.1f} s", is_retried=True)
+            return Failure(f"sent nothing for {self._timeout_s:.1f} s")
         if isinstance(error, OSError):
-            return Failure(f"cannot be reached: {_reason(error)}", is_retried=True)
+            return Failure(f"cannot be reached: {_reason(error)}")
         if isinstance(error, http.client.IncompleteRead):
-            return Failure("closed the connection inside of its response", is_retried=True)
+            return Failure("closed the connection inside of its response")
         # The text of other errors may repeat what was sent or received.
-        return Failure(f"gave an invalid HTTP response ({type(error).__name__})", is_retried=True)
+        return Failure(f"gave an invalid HTTP response ({type(error).__name__})")
 
 
 def _reason(error: OSError) -> str:

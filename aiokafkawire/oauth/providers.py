@@ -23,7 +23,7 @@ from aiokafkawire.security import OAuthBearerToken, Secret
 
 __all__ = ("DEFAULT_TIMEOUT_MS", "ClientAuth", "JwtBearerTokenProvider", "OidcTokenProvider")
 
-DEFAULT_TIMEOUT_MS = 30_000
+DEFAULT_TIMEOUT_MS = 10_000
 
 ClientAuth = Literal["basic", "basic_unencoded", "form"]
 
@@ -128,8 +128,8 @@ class OidcTokenProvider:
         ssl_context: TLS settings for the token endpoint. They are separate from the brokers'.
         ssl_cafile: PEM file of the authorities that sign the endpoint's certificate. Default: those
             that the system trusts.
-        timeout_ms: Limit of one call, with its retries. Requests are repeated after network errors,
-            status 408, 425, 429 and 5xx, and as `Retry-After` says.
+        timeout_ms: Limit of one request. The client asks again after temporary failures, as
+            `Retry-After` says.
         allow_http: Accept an unencrypted URL of another host than this machine.
 
     Raises:

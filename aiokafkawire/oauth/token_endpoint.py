@@ -1,8 +1,7 @@
-"""Token requests with retries, within one timeout."""
+"""Requests for tokens, with a timeout."""
 
 from __future__ import annotations
 
-import random
 import ssl
 import time
 import urllib.parse
@@ -29,12 +28,6 @@ __all__ = ("TokenEndpoint",)
 MAX_THREADS = 8
 """Requests at a time, including abandoned ones that wait for a name server."""
 
-BACKOFF_S = 0.1
-BACKOFF_MAX_S = 5.0
-
-ATTEMPT_PART = 0.5
-"""Part of the timeout that the silence of a server may take: the rest is for a second attempt."""
-
 
 class TokenEndpoint:
     """The token endpoint of an identity provider.
@@ -44,7 +37,7 @@ class TokenEndpoint:
         extensions: Extensions of its tokens.
         ssl_context: TLS settings as a whole.
         ssl_cafile: PEM file of the trusted authorities, read at each request.
-        timeout_ms: Limit of one call, with all retries.
+        timeout_ms: Limit of one request.
         allow_http: Accept an http URL of another host.
 
     Raises:
@@ -77,39 +70,30 @@ class TokenEndpoint:
         self._uses_proxy = not is_loopback(urllib.parse.urlsplit(url).hostname or "")
 
     async def fetch_token(self, make_form: Callable[[], Awaitable[TokenForm]]) -> OAuthBearerToken:
-        """Request a token; repeat the request after temporary failures.
+        """Request a token, once: the client's cache asks again after temporary failures.
 
         Args:
-            make_form: Makes the body of each attempt. Its exceptions are raised as they are.
+            make_form: Makes the body of the request. Its exceptions are raised as they are.
 
         Raises:
-            TokenUnavailable: Every attempt failed, or the timeout passed.
+            TokenUnavailable: The server cannot be reached, is overloaded, or is too slow.
             AuthenticationFailed: The server refused the request.
         """
-        deadline = anyio.current_time() + self._timeout_s
-        failure = Failure(f"did not respond within {self._timeout_s:g} s")
-        backoff_s = BACKOFF_S
-        while True:
-            with anyio.CancelScope(deadline=deadline) as scope:
-                outcome = await self._attempt(await make_form())
-                if isinstance(outcome, OAuthBearerToken):
-                    return outcome
-                failure = outcome
-            if scope.cancelled_caught or not failure.is_retried:
-                break
-            delay_s = max(backoff_s * random.uniform(0.8, 1.2), failure.retry_after_s or 0.0)
-            if anyio.current_time() + delay_s >= deadline:
-                break
-            await anyio.sleep(delay_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
-        raise failure.as_error(f"the token endpoint {shown_url(self.url)}")
+        outcome: OAuthBearerToken | Failure = Failure(
+            f"did not respond within {self._timeout_s:g} s"
+        )
+        with anyio.CancelScope(deadline=anyio.current_time() + self._timeout_s):
+            outcome = await self._attempt(await make_form())
+        if isinstance(outcome, OAuthBearerToken):
+            return outcome
+        raise outcome.as_error(f"the token endpoint {shown_url(self.url)}")
 
     async def _attempt(self, form: TokenForm) -> OAuthBearerToken | Failure:
         post = HttpPost(
             self.url,
             form,
             make_context=self._make_context,
-            timeout_s=self._timeout_s * ATTEMPT_PART,
+            timeout_s=self._timeout_s,
             uses_proxy=self._uses_proxy,
         )
 

@@ -31,7 +31,6 @@ REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 UNAUTHORIZED = frozenset({401, 403})
 SERVER_ERRORS = range(500, 600)
 OVERLOADED = frozenset({408, 425, 429})
-PERMANENT_SERVER_ERRORS = frozenset({501, 505})
 TEMPORARY_ERRORS = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 """Error codes that ask to come again; with any other one, a status below 500 is final."""
 
@@ -160,12 +159,6 @@ def _parse_error(
     return Failure(
         text,
         is_final=not is_temporary,
-        is_retried=is_temporary
-        and (
-            error in TEMPORARY_ERRORS
-            or status in OVERLOADED
-            or (status in SERVER_ERRORS and status not in PERMANENT_SERVER_ERRORS)
-        ),
         retry_after_s=parse_retry_after(response.retry_after, wall_ms),
     )
 

@@ -168,8 +168,10 @@ async def test_client_assertion() -> None:
         count += 1
         return f"a.b.{count}"
 
-    with running(respond(503), issue(TOKEN)) as server:
-        await provider_of(server, client_secret=None, client_assertion=assertion)()
+    with running(issue(TOKEN)) as server:
+        by_assertion = provider_of(server, client_secret=None, client_assertion=assertion)
+        await by_assertion()
+        await by_assertion()
         await provider_of(
             server, client_id=None, client_secret=None, client_assertion=assertion, scope="s"
         )()
@@ -177,7 +179,7 @@ async def test_client_assertion() -> None:
         "grant_type": "client_credentials",
         "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
     }
-    # Servers may refuse an assertion that they have seen: each attempt has its own.
+    # Servers may refuse an assertion that they have seen: each request has its own.
     assert [request.form for request in server.requests] == [
         common | {"client_id": "billing", "client_assertion": "a.b.1"},
         common | {"client_id": "billing", "client_assertion": "a.b.2"},
@@ -378,13 +380,15 @@ async def test_a_response_that_is_not_json_is_described() -> None:
     )
 
 
-# --- retries -------------------------------------------------------------------------------------
+# --- temporary failures -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         respond(500, "oops"),
+        respond(501),
+        respond(505),
         respond(502, "<html>"),
         refuse(503, "temporarily_unavailable"),
         refuse(400, "temporarily_unavailable"),
@@ -403,45 +407,22 @@ async def test_a_response_that_is_not_json_is_described() -> None:
         send(b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000 + b"\r\n\r\n"),
     ],
 )
-async def test_temporary_failures_are_repeated(answer: Answer) -> None:
-    with running(answer, answer, issue(TOKEN)) as server:
-        token = await provider_of(server)()
-    assert token.value == Secret(TOKEN)
-    assert len(server.requests) == 3
-
-
-@pytest.mark.parametrize("status", [501, 505])
-async def test_other_server_errors_are_not_repeated(status: int) -> None:
-    with running(respond(status)) as server:
-        with pytest.raises(TokenUnavailable, match=f"status {status}"):
+async def test_a_temporary_failure_is_left_to_the_cache(answer: Answer) -> None:
+    with running(answer) as server:
+        with pytest.raises(TokenUnavailable, match="the token endpoint http://localhost"):
             await provider_of(server)()
         assert len(server.requests) == 1
-
-
-async def test_retry_after_is_kept() -> None:
-    with running(respond(429, Retry_After="1"), issue(TOKEN)) as server:
-        began = time.monotonic()
-        await provider_of(server)()
-        assert 1.0 <= time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize("is_date", [False, True])
-async def test_a_delay_beyond_the_timeout_is_left_to_the_caller(is_date: bool) -> None:
+async def test_the_delay_that_a_server_asks_for_is_passed_on(is_date: bool) -> None:
     value = formatdate(time.time() + 3_600, usegmt=True) if is_date else "3600"
-    with running(respond(503, Retry_After=value)) as server:
-        began = time.monotonic()
-        with pytest.raises(TokenUnavailable, match="status 503") as caught:
-            await provider_of(server)()
-        assert time.monotonic() - began < 5.0
-        assert len(server.requests) == 1
+    with (
+        running(respond(503, Retry_After=value)) as server,
+        pytest.raises(TokenUnavailable, match="status 503") as caught,
+    ):
+        await provider_of(server)()
     assert caught.value.retry_after_s == pytest.approx(3_600, abs=120)
-
-
-async def test_attempts_end_with_the_timeout() -> None:
-    with running(respond(500)) as server:
-        with ends_within(1.5), pytest.raises(TokenUnavailable, match="status 500"):
-            await provider_of(server, timeout_ms=1_000)()
-        assert 2 <= len(server.requests) <= 6
 
 
 async def test_nobody_listens() -> None:
@@ -483,23 +464,19 @@ async def test_a_slow_server_ends_with_the_timeout(name: str, encrypted: bool) -
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_cancellation_at_every_step_ends_the_thread(scheme: str) -> None:
-    # In plaintext behind TLS: the handshake never ends.
     for name, answer in SLOW.items():
         with running(answer) as server:
             provider = provider_of(server.url.replace("http", scheme), timeout_ms=60_000)
             for delay_s in (0.0, 0.001, 0.01, 0.2):
+                refused = False
                 with ends_within(delay_s + 1.0), anyio.move_on_after(delay_s) as scope:
-                    await provider()
-                assert scope.cancelled_caught, name
+                    try:
+                        await provider()
+                    except TokenUnavailable:
+                        # These bytes are no TLS handshake.
+                        refused = scheme == "https"
+                assert scope.cancelled_caught or refused, name
             await threads_end()
-
-
-async def test_cancellation_while_a_retry_waits() -> None:
-    with running(respond(500)) as server:
-        for step in range(20):
-            with anyio.move_on_after(step * 0.03):
-                await provider_of(server)()
-        await threads_end()
 
 
 async def test_requests_that_block_are_bounded() -> None:
