@@ -39,6 +39,7 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ConnectionLost, "try again"),
     (errors.MalformedFrame, "check that the port in -b is Kafka's"),
     (errors.ProtocolError, "check that the server is a Kafka broker"),
+    (errors.TlsError, "see docs/security.md"),
     (errors.AuthenticationFailed, "check the credentials"),
     (errors.AuthorizationFailed, "ask the cluster's administrator for the permission"),
     (errors.UnknownTopic, "check the name or create the topic"),

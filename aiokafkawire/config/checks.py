@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -164,6 +165,8 @@ def check_field(field: dataclasses.Field[Any], value: Any) -> None:
             )
     elif "text" in declared:
         check_text(name, value, may_be_empty=field.default is not None)
+    elif "path" in declared:
+        check_path(name, value)
     elif "switch" in declared:
         if not isinstance(value, bool):
             raise InvalidOption(f"{name} must be True or False, not {value!r:.80}")
@@ -217,6 +220,14 @@ def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
         raise InvalidOption(f"{name} must not be empty; omit it for none")
     if not _is_encodable(value):
         raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
+
+
+def check_path(name: str, value: Any) -> None:
+    """Raise `InvalidOption`, without the value, unless it is a path: it may be a private key."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise InvalidOption(f"{name} must be a path, not {type(value).__name__}")
+    check_text(name, text)
 
 
 def check_secret(name: str, value: Any, *, may_be_callable: bool) -> None:

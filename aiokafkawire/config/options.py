@@ -8,6 +8,7 @@ the same names for the keyword arguments of its constructor.
 from __future__ import annotations
 
 import dataclasses
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ __all__ = (
     "CompressionName",
     "ConsumerConfig",
     "ConsumerOptions",
+    "FilePath",
     "Option",
     "ProducerConfig",
     "ProducerOptions",
@@ -54,6 +56,7 @@ CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
+FilePath = str | os.PathLike[str]
 SecretOrCallable = str | Secret | Callable[[], Awaitable[str]]
 
 _Config = TypeVar("_Config", bound="ClientConfig")
@@ -71,6 +74,10 @@ def _choice(*allowed: Any, meaning: str) -> Any:
 
 def _text(default: str | None, *, meaning: str) -> Any:
     return _option(default, meaning, text=True)
+
+
+def _path(meaning: str) -> Any:
+    return _option(None, meaning, path=True)
 
 
 def _switch(default: bool | None, meaning: str) -> Any:
@@ -172,18 +179,18 @@ class ClientConfig:
         "TLS settings as a whole, instead of the other `ssl_` options.",
         instance=ssl.SSLContext,
     )
-    ssl_cafile: str | None = _text(
-        None,
-        meaning="PEM file of the authorities that sign the brokers' certificates. Default: those"
+    ssl_cafile: FilePath | None = _path(
+        "PEM file of the authorities that sign the brokers' certificates. Default: those"
         " that the system trusts.",
     )
-    ssl_cadata: str | None = _option(None, "The same as PEM text.", pem=True)
-    ssl_certfile: str | None = _text(
-        None,
-        meaning="PEM file of the client's certificate and its chain; with `ssl_keyfile` or the key"
+    ssl_cadata: str | None = _option(
+        None, "The same as PEM text. With both, the authorities of both are trusted.", pem=True
+    )
+    ssl_certfile: FilePath | None = _path(
+        "PEM file of the client's certificate and its chain; with `ssl_keyfile` or the key"
         " in the same file.",
     )
-    ssl_keyfile: str | None = _text(None, meaning="PEM file of the client's private key.")
+    ssl_keyfile: FilePath | None = _path("PEM file of the client's private key.")
     ssl_certdata: str | Secret | None = _secret(
         meaning="The client's certificate and its chain as PEM text; with `ssl_keydata` or the key"
         " in the same text.",
@@ -193,9 +200,8 @@ class ClientConfig:
         meaning="The client's private key as PEM text.", pem=True
     )
     ssl_password: str | Secret | None = _secret(meaning="Password of an encrypted private key.")
-    ssl_keystore_location: str | None = _text(
-        None,
-        meaning="PKCS12 file of the client's certificate, its chain and its key, instead of PEM."
+    ssl_keystore_location: FilePath | None = _path(
+        "PKCS12 file of the client's certificate, its chain and its key, instead of PEM."
         " Needs `aiokafkawire[tls]`.",
     )
     ssl_keystore_password: str | Secret | None = _secret(
@@ -238,6 +244,8 @@ class ClientConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             check_field(field, value)
+            if "path" in field.metadata and value is not None:
+                object.__setattr__(self, field.name, os.fspath(value))
             if "secret" in field.metadata and isinstance(value, str):
                 object.__setattr__(self, field.name, Secret(value))
         object.__setattr__(
@@ -521,14 +529,14 @@ class ClientOptions(TypedDict, total=False):
     connect_on_start: bool
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
-    ssl_cafile: str | None
+    ssl_cafile: FilePath | None
     ssl_cadata: str | None
-    ssl_certfile: str | None
-    ssl_keyfile: str | None
+    ssl_certfile: FilePath | None
+    ssl_keyfile: FilePath | None
     ssl_certdata: str | Secret | None
     ssl_keydata: str | Secret | None
     ssl_password: str | Secret | None
-    ssl_keystore_location: str | None
+    ssl_keystore_location: FilePath | None
     ssl_keystore_password: str | Secret | None
     ssl_check_hostname: bool
     sasl_mechanism: SaslMechanism | None
@@ -671,6 +679,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
     kind = str(field.type)
     return {
         "Acks": "'all' | -1 | 0 | 1",
+        "FilePath | None": "str | os.PathLike | None",
         "SecretOrCallable | None": "str | Secret | async function | None",
     }.get(kind, kind)
 

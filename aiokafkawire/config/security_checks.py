@@ -41,7 +41,6 @@ SASL_OPTIONS = (
     "sasl_password",
     "sasl_token_auth",
     "sasl_oauth_token_provider",
-    "sasl_kerberos_domain_name",
 )
 DEFAULT_SERVICE = "kafka"
 
@@ -54,8 +53,7 @@ def check_security(config: Any) -> None:
         _reject_unused(_tls_options(config), protocol, "'SSL' or 'SASL_SSL'")
     if not config.uses_sasl:
         given = [name for name in SASL_OPTIONS if getattr(config, name)]
-        if config.sasl_kerberos_service_name != DEFAULT_SERVICE:
-            given.append("sasl_kerberos_service_name")
+        given += _kerberos_options(config)
         _reject_unused(given, protocol, "'SASL_SSL' or 'SASL_PLAINTEXT'")
     _check_tls(config)
     if config.uses_sasl:
@@ -81,6 +79,14 @@ def _tls_options(config: Any) -> list[str]:
     """Return the options of TLS that are set."""
     given = [name for name in ("ssl_context", *CONTEXT_PARTS) if getattr(config, name) is not None]
     return given if config.ssl_check_hostname else [*given, "ssl_check_hostname"]
+
+
+def _kerberos_options(config: Any) -> list[str]:
+    """Return the options of Kerberos that are set."""
+    given = [] if config.sasl_kerberos_domain_name is None else ["sasl_kerberos_domain_name"]
+    if config.sasl_kerberos_service_name != DEFAULT_SERVICE:
+        given.append("sasl_kerberos_service_name")
+    return given
 
 
 def _check_tls(config: Any) -> None:
@@ -120,10 +126,8 @@ def _check_mechanism(config: Any) -> None:
         _check_gssapi(config)
     else:
         _check_password(config)
-    if mechanism != GSSAPI and config.sasl_kerberos_domain_name is not None:
-        raise InvalidOption(
-            f"sasl_kerberos_domain_name needs sasl_mechanism {GSSAPI!r}, not {mechanism!r}"
-        )
+    if mechanism != GSSAPI and (unused := _kerberos_options(config)):
+        raise InvalidOption(f"{unused[0]} needs sasl_mechanism {GSSAPI!r}, not {mechanism!r}")
     if config.sasl_token_auth and mechanism not in SCRAM_MECHANISMS:
         raise InvalidOption(
             "sasl_token_auth needs sasl_mechanism 'SCRAM-SHA-256' or 'SCRAM-SHA-512',"

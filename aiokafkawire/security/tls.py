@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from pathlib import Path
 
-from aiokafkawire.config import ClientConfig, Secret
+from aiokafkawire.config import ClientConfig, FilePath, Secret
 from aiokafkawire.errors import InvalidOption, TlsError
 from aiokafkawire.security.pem import (
     ENCRYPTED,
@@ -100,20 +101,20 @@ class ClientTls:
             context = ssl.create_default_context(cafile=config.ssl_cafile, cadata=authorities)
         except (OSError, ValueError) as error:
             option = "ssl_cadata" if config.ssl_cafile is None else "ssl_cafile"
-            raise _unusable(option, config.ssl_cafile, error, "certificates") from error
+            raise _unusable(option, _path(config.ssl_cafile), error, "certificates") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = config.ssl_check_hostname
         if config.ssl_certfile is not None:
-            self._load_certificate_files(context, config.ssl_certfile)
+            self._load_certificate_files(context, os.fspath(config.ssl_certfile))
         elif config.ssl_certdata is not None:
             self._load_certificate_text(context, config.ssl_certdata)
         elif config.ssl_keystore_location is not None:
             password = _secret(config.ssl_keystore_password)
-            load_pkcs12_chain(context, config.ssl_keystore_location, password)
+            load_pkcs12_chain(context, os.fspath(config.ssl_keystore_location), password)
         return context
 
     def _load_certificate_files(self, context: ssl.SSLContext, certfile: str) -> None:
-        keyfile = self._config.ssl_keyfile
+        keyfile = _path(self._config.ssl_keyfile)
         try:
             context.load_cert_chain(certfile, keyfile, self._reveal_password)
         except (OSError, ValueError) as error:
@@ -165,6 +166,10 @@ class ClientTls:
 
 def _secret(value: str | Secret | None) -> Secret | None:
     return Secret(value) if isinstance(value, str) else value
+
+
+def _path(path: FilePath | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _unusable(option: str, value: str | None, error: Exception, content: str) -> InvalidOption:

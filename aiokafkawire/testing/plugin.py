@@ -38,6 +38,9 @@ SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SASL_USERS = {"alice": "alice-secret"}
 """The users of `kafka_broker_sasl`."""
 
+BROKERS = ("kafka_broker", "kafka_broker_tls", "kafka_broker_sasl")
+"""Fixtures of brokers."""
+
 MAX_NAME_CHARACTERS = 200
 """Limit of the test name in a topic name: topic names have at most 249 characters."""
 
@@ -140,8 +143,10 @@ def _serve(request: pytest.FixtureRequest, **security: Any) -> Iterator[KafkaBro
 
 
 @pytest.fixture
-def kafka_topic(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> str:
-    """Name of a topic that is created for this test on `kafka_broker`.
+def kafka_topic(request: pytest.FixtureRequest) -> str:
+    """Name of a topic that is created for this test on its broker.
+
+    That is `kafka_broker`, `kafka_broker_tls` or `kafka_broker_sasl`, whichever the test uses.
 
     The marker `kafka_topic` takes the arguments of `KafkaBroker.create_topic`.
     """
@@ -151,7 +156,13 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> st
     if name is None:
         words = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:MAX_NAME_CHARACTERS]
         name = f"{words or 'test'}-{next(_numbers)}"
-    return kafka_broker.create_topic(name, **arguments)
+    used = [fixture for fixture in BROKERS if fixture in request.fixturenames] or BROKERS[:1]
+    if len(used) > 1:
+        raise pytest.UsageError(
+            f"kafka_topic cannot choose between {' and '.join(used)}: call create_topic() of one"
+        )
+    broker: KafkaBroker = request.getfixturevalue(used[0])
+    return broker.create_topic(name, **arguments)
 
 
 def _shared_node(item: pytest.Item) -> pytest.Collector | pytest.Item | None:

@@ -9,6 +9,7 @@ import re
 import ssl
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         SSL | {"ssl_certfile": "a.pem", "ssl_keyfile": KEY},
         "ssl_keyfile must be the path of a file, not PEM text; ssl_keydata takes the text",
     ),
-    (SSL | {"ssl_keyfile": KEY.encode()}, "ssl_keyfile must be a string, not bytes"),
+    (SSL | {"ssl_keyfile": KEY.encode()}, "ssl_keyfile must be a path, not bytes"),
     (SSL | {"ssl_cafile": ""}, "ssl_cafile must not be empty; omit it for none"),
     (
         SSL | {"ssl_cadata": "ca.pem"},
@@ -226,6 +227,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         PLAIN | {"sasl_mechanism": "GSSAPI"},
         "sasl_username is not for sasl_mechanism 'GSSAPI', whose ticket names the user: run kinit,"
         " or set KRB5_CLIENT_KTNAME to a keytab",
+    ),
+    (
+        PLAIN | {"sasl_kerberos_service_name": "other"},
+        "sasl_kerberos_service_name needs sasl_mechanism 'GSSAPI', not 'PLAIN'",
     ),
     (
         PLAIN | {"sasl_kerberos_domain_name": "broker.example"},
@@ -378,3 +383,8 @@ def test_an_unknown_option_does_not_show_its_value() -> None:
         with pytest.raises(InvalidOption) as refused:
             make(PLAIN | {name: SECRET})
         assert SECRET not in str(refused.value)
+
+
+def test_a_file_is_named_by_a_path() -> None:
+    config = make(SSL | {"ssl_cafile": Path("ca.pem"), "ssl_certfile": Path("alice.pem")})
+    assert (config.ssl_cafile, config.ssl_certfile) == ("ca.pem", "alice.pem")

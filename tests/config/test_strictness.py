@@ -101,7 +101,8 @@ def fits(hint: Any, value: object) -> bool:
         return isinstance(value, str | type | Assignor)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+    # `os.PathLike[str]` is no class.
+    return isinstance(value, typing.get_origin(hint) or hint)
 
 
 LENIENT: Mapping[str, tuple[type, ...]] = {

@@ -15,6 +15,7 @@ TABLE = PAGE.partition("| Text of the error |")[2].partition("\n\n")[0]
 
 SOURCES = [
     *(ROOT / "aiokafkawire" / "security").glob("*.py"),
+    ROOT / "aiokafkawire" / "connection" / "channel.py",
     ROOT / "aiokafkawire" / "connection" / "secure_handshake.py",
 ]
 # Literals that follow each other are one text.

@@ -160,6 +160,25 @@ SECURE = """
 """
 
 
+TOPICS = """
+    def test_a_topic_on_the_broker_of_the_test(kafka_broker_sasl, kafka_topic):
+        assert kafka_broker_sasl.topics == {kafka_topic: 1}
+
+
+    def test_a_topic_on_one_of_two_brokers(kafka_broker, kafka_broker_tls, kafka_topic):
+        pass
+"""
+
+
+def test_a_topic_is_created_on_the_broker_that_a_test_uses(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, test_topics=TOPICS)
+    assert "1 passed, 1 error" in ran.stdout
+    assert (
+        "kafka_topic cannot choose between kafka_broker and kafka_broker_tls: call create_topic()"
+        in ran.stdout
+    )
+
+
 def test_brokers_with_tls_and_sasl(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, test_secure=SECURE, conftest=NO_THREAD_IS_LEFT)
     check_passed(ran, 7)

@@ -290,6 +290,10 @@ class SaslAuthenticator:
         )
         if isinstance(validated, str):
             return validated
-        assert isinstance(validated, ValidatedToken)
+        if not isinstance(validated, ValidatedToken):
+            raise TypeError(
+                "token_validator must return the user or a ValidatedToken, or raise TokenRefused;"
+                f" it returned {type(validated).__name__}"
+            )
         self._token_expires_at_ms = validated.expires_at_ms
         return validated.principal

@@ -85,7 +85,7 @@ class JwksValidator:
 
     def _find_key(self, header: Mapping[str, Any]) -> Mapping[str, Any]:
         algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in ALGORITHMS:
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise TokenRefused
         key_type = "EC" if algorithm.startswith("ES") else "RSA"
         for key in _parse_key_set(self._get_jwks()):
