@@ -354,7 +354,7 @@ class Channel:
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         now = self._now()
-        # Not in a local, of which a traceback would keep the token of an authentication.
+        # Not in a local: a traceback would keep the token of an authentication.
         pending = PendingResponse(
             api, version, response, encode_request(message, version, number, self._client_id)
         )
