@@ -138,10 +138,10 @@ class Connector:
             error.broker, error.attempt = self.name, attempt
             raise
         if ready is None:
-            no_tls = ", does not speak TLS" if self._uses_tls else ""
+            no_tls = ", does not speak TLS, or is" if self._uses_tls else " or"
             raise ConnectionFailed(
                 f"no connection within {timeout_s:g} s: the host does not respond, or the server is"
-                f" stopped{no_tls} or not a Kafka broker",
+                f" stopped{no_tls} not a Kafka broker",
                 broker=self.name,
                 attempt=attempt,
             )
