@@ -24,7 +24,9 @@ from aiokafkawire.connection import (
     BrokerClient,
     ConnectionKind,
     ConnectionMetrics,
+    connector,
     make_handshake,
+    secure_handshake,
 )
 from aiokafkawire.errors import (
     AuthenticationFailed,
@@ -513,8 +515,12 @@ async def test_a_session_that_cannot_be_renewed_ends_the_connection_alone(
     )
 
 
-async def test_credentials_that_cannot_be_had_are_asked_for_again_before_the_session_ends():
-    broker = SaslBroker(lifetime_ms=4_000)
+async def test_credentials_that_cannot_be_had_are_asked_for_again_before_the_session_ends(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(secure_handshake, "REAUTHENTICATE_AFTER", (0.05, 0.06))
+    monkeypatch.setattr(connector, "MIN_RENEWAL_DELAY_S", 0.01)
+    broker = SaslBroker(lifetime_ms=2_000)
     calls = 0
 
     async def password() -> str:
@@ -533,8 +539,9 @@ async def test_credentials_that_cannot_be_had_are_asked_for_again_before_the_ses
         assert (calls, server.accepted) == (4, 1)
 
 
-async def test_credentials_are_fetched_before_requests_are_held():
-    broker = SaslBroker(lifetime_ms=100)
+async def test_credentials_are_fetched_before_requests_are_held(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(secure_handshake, "REAUTHENTICATE_AFTER", (0.02, 0.03))
+    broker = SaslBroker(lifetime_ms=10_000)
     asked: list[Future[str]] = []
 
     async def password() -> str:
