@@ -162,7 +162,8 @@ class InFlightRequests(Generic[T]):
         self._deadlines: list[tuple[float, int, InFlightRequest[T]]] = []
         self.throttled_until = -math.inf
         self.is_held = False
-        self._throttled_until_released = -math.inf
+        # `throttled_until`, or infinity while held: one comparison for each request.
+        self._blocked_until = -math.inf
         self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
         self._idle_since_held: float | None = None
@@ -180,8 +181,8 @@ class InFlightRequests(Generic[T]):
             return now
         if not self.queued:
             return math.inf
-        if now < self.throttled_until:
-            return self.throttled_until
+        if now < self._blocked_until:
+            return self._blocked_until
         full = (
             self.queued[0].expects_response and len(self._awaiting_response) >= self._max_in_flight
         )
@@ -227,7 +228,7 @@ class InFlightRequests(Generic[T]):
         """
         waiting = self._awaiting_response
         # mutation: throttle-ignored
-        if self.queued or len(waiting) >= self._max_in_flight or now < self.throttled_until:
+        if self.queued or len(waiting) >= self._max_in_flight or now < self._blocked_until:
             return None
         # mutation: request-times-out-before-deadline
         limit = max(deadline, now + self._request_timeout_s)
@@ -257,7 +258,7 @@ class InFlightRequests(Generic[T]):
             request.sent = True
             request.sent_at = now
             taken.append(request)
-        if now < self.throttled_until:
+        if now < self._blocked_until:
             return taken
         while self.queued:
             request = self.queued[0]
@@ -326,24 +327,22 @@ class InFlightRequests(Generic[T]):
 
     def throttle(self, until: float) -> None:
         """Write nothing before `until`, because the broker throttled the client."""
-        if self.is_held:
-            self._throttled_until_released = max(self._throttled_until_released, until)
-        else:
-            self.throttled_until = max(self.throttled_until, until)
+        self.throttled_until = max(self.throttled_until, until)
+        if not self.is_held:
+            self._blocked_until = self.throttled_until
 
     def hold(self) -> None:
         """Write only what is submitted ahead, until `release`. That is no traffic of callers."""
         if not self.is_held:
             self.is_held = True
             self._idle_since_held = None if len(self) else self._idle_since
-            self._throttled_until_released = self.throttled_until
-            self.throttled_until = math.inf
+            self._blocked_until = math.inf
 
     def release(self) -> None:
         """Write again what is queued."""
         if self.is_held:
             self.is_held = False
-            self.throttled_until = self._throttled_until_released
+            self._blocked_until = self.throttled_until
             if self._idle_since_held is not None and not len(self):
                 self._idle_since = self._idle_since_held
 
