@@ -281,6 +281,9 @@ class MalformedFrame(ProtocolError):
     that large, raise `max_response_bytes`.
     """
 
+    peer_speaks_tls = False
+    """True if the bytes are those of a TLS server."""
+
 
 class MalformedMessage(ProtocolError):
     """Bytes could not be decoded as the expected message and version.

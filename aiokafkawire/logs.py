@@ -19,6 +19,7 @@ __all__ = (
     "FailureStreak",
     "RateLimit",
     "count_partitions",
+    "list_names",
     "list_offsets",
     "list_partitions",
     "log_fields",
@@ -118,6 +119,12 @@ def list_partitions(partitions: Collection[TopicPartition]) -> str:
     for topic, number in islice(partitions, MAX_LISTED):
         by_topic.setdefault(topic, []).append(number)
     return _format_by_topic(by_topic, len(partitions))
+
+
+def list_names(names: Collection[object]) -> str:
+    """Format names, at most `MAX_LISTED`: `orders, refunds and 12 more`."""
+    text = ", ".join(map(str, islice(names, MAX_LISTED)))
+    return f"{text} and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else text
 
 
 def count_partitions(partitions: Collection[object]) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from itertools import islice
 from typing import TypeVar
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot, NodeInfo
-from aiokafkawire.logs import MAX_LISTED, list_partitions, log_fields
+from aiokafkawire.logs import list_names, list_partitions, log_fields
 from aiokafkawire.types import NodeId, TopicPartition
 
 __all__ = ("cluster_id_warning", "log_change")
@@ -70,12 +69,7 @@ def _log_connected(log_prefix: str, fields: Mapping[str, object], after: Metadat
 
 def _brokers(nodes: Mapping[NodeId, NodeInfo]) -> str:
     names = [f"{node_id} at {nodes[node_id].address}" for node_id in sorted(nodes)]
-    return f"{len(nodes)} broker{'' if len(nodes) == 1 else 's'} ({_some(names)})"
-
-
-def _some(names: Collection[object]) -> str:
-    text = ", ".join(map(str, islice(names, MAX_LISTED)))
-    return f"{text} and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else text
+    return f"{len(nodes)} broker{'' if len(nodes) == 1 else 's'} ({list_names(names)})"
 
 
 def _changes(
@@ -87,8 +81,8 @@ def _changes(
     names = after.topics.keys() | before.topics.keys() if topics is None else topics
     added = [name for name in names if name in after.topics and name not in before.topics]
     removed = [name for name in names if name in before.topics and name not in after.topics]
-    changes += [f"topics added: {_some(added)}"] if added else []
-    changes += [f"topics removed: {_some(removed)}"] if removed else []
+    changes += [f"topics added: {list_names(added)}"] if added else []
+    changes += [f"topics removed: {list_names(removed)}"] if removed else []
     moved = [
         TopicPartition(name, number)
         for name in names
@@ -108,5 +102,5 @@ def _addresses(snapshot: MetadataSnapshot) -> dict[NodeId, str]:
 def _compared(label: str, before: Mapping[K, str], after: Mapping[K, str]) -> list[str]:
     added = [f"{key} at {value}" for key, value in after.items() if before.get(key) != value]
     removed = [f"{key} at {value}" for key, value in before.items() if after.get(key) != value]
-    changes = [f"{label} added: {_some(added)}"] if added else []
-    return changes + ([f"{label} removed: {_some(removed)}"] if removed else [])
+    changes = [f"{label} added: {list_names(added)}"] if added else []
+    return changes + ([f"{label} removed: {list_names(removed)}"] if removed else [])

@@ -52,9 +52,6 @@ An older attempt may still wait for packets that were lost before the broker cam
 
 R = TypeVar("R", bound=Response)
 
-_CLIENT_CLOSING = "the client is closing"
-"""Reason of a connection whose tasks were cancelled."""
-
 _PROBE_NOT_KEPT = ConnectionLost("this connection was for one request only")
 
 
@@ -636,7 +633,7 @@ class BrokerClient:
         for connection_kind, connection in list(self._connections.items()):
             if connection is channel:
                 del self._connections[connection_kind]
-        if not self._supervisor.is_running or error.reason == _CLIENT_CLOSING:
+        if not self._supervisor.is_running:
             return  # The client is closing, which is no failure of the broker.
         # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:

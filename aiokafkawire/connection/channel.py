@@ -147,8 +147,8 @@ class Channel:
             client.
         on_closed: Called once with the channel and the error that closed it.
         closed_by_client: True if the client closed the channel on purpose.
-        first_correlation_id: Correlation id of the first request after the set-up; -1 if a broker
-            that does not answer it cannot be one that requires authentication.
+        first_correlation_id: Correlation id of the first request after the set-up; -1 if the
+            broker is known not to require authentication.
         tls_error: Error of TLS that closed the channel, such as a refused client certificate.
     """
 
@@ -498,6 +498,11 @@ class Channel:
         if self._in_flight.closes_when_idle:
             self._timer.reschedule(AT_ONCE)
 
+    def _end_task(self) -> None:
+        """Close the connection with one of its tasks, which the client has cancelled."""
+        if self._error is None:
+            self.close(ConnectionLost("the client is closing"))
+
     async def _run_writer(self) -> None:
         """Send what the socket did not accept immediately, and what was throttled."""
         try:
@@ -515,7 +520,7 @@ class Channel:
             self.fail(self._disconnect_error(error))
         finally:
             # A cancelled `send` may have written a partial frame.
-            self.fail(ConnectionLost("the client is closing"))
+            self._end_task()
 
     async def _run_reader(self) -> None:
         try:
@@ -530,7 +535,7 @@ class Channel:
         except Exception as defect:
             self._on_defect(defect)
         finally:
-            self.fail(ConnectionLost("the client is closing"))
+            self._end_task()
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
             if self._defect is not None:
@@ -605,7 +610,7 @@ class Channel:
             )
             self._metrics.throttle_s += throttle_s
             self._in_flight.throttle(now + throttle_s)
-            self.throttled_until = max(self.throttled_until, now + throttle_s)
+            self.throttled_until = self._in_flight.throttled_until
 
     async def _watch_deadlines(self) -> None:
         try:
@@ -613,7 +618,7 @@ class Channel:
                 await self._timer.wait(self._in_flight.next_deadline(self._clock.now()))
                 self._check_deadlines(self._clock.now())
         finally:
-            self.fail(ConnectionLost("the client is closing"))
+            self._end_task()
 
     def _check_deadlines(self, now: float) -> None:
         due = self._in_flight.check_deadlines(now)

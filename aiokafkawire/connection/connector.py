@@ -30,6 +30,7 @@ from aiokafkawire.errors import (
     ConnectionFailed,
     ConnectionLost,
     KafkaError,
+    MalformedFrame,
     ProtocolError,
     RequestTimedOut,
     TlsError,
@@ -206,7 +207,7 @@ class Connector:
                 raise tls_error(channel.tls_error, self.address.host) from error
             return ConnectionClosed(error.reason)
         except ProtocolError as error:
-            if LISTENER_SPEAKS_TLS in error.reason:
+            if isinstance(error, MalformedFrame) and error.peer_speaks_tls:
                 raise TlsError(LISTENER_SPEAKS_TLS) from error
             raise ConnectionFailed(
                 f"the server does not speak the Kafka protocol: {error.reason}",
@@ -216,7 +217,7 @@ class Connector:
 
     async def _open_channel(self) -> Channel:
         """Open a connection, encrypted if it has to be."""
-        await self._runtime.take_turn()
+        await self._runtime.checkpoint_one_by_one()
         transport = await open_transport(self._runtime, self.address, UNKNOWN_HOST_ADVICE)
         try:
             transport = await self._handshake.wrap(transport, self.address)

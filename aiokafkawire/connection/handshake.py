@@ -1,4 +1,4 @@
-"""Encryption and authentication of connections: the interface, and none of both."""
+"""Encryption and authentication of connections: the interface, and the handshake of PLAINTEXT."""
 
 from __future__ import annotations
 

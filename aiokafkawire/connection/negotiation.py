@@ -234,7 +234,8 @@ def start_probing(
     negotiation: Negotiation, _: AwaitingApiVersions, event: ConnectionClosed | ResponseTimedOut
 ) -> NegotiationAction:
     """Send the first probe."""
-    # Kafka 0.8 has neither TLS nor SASL. Kafka 0.9 ignores ApiVersions, but not before SASL.
+    # Kafka 0.8 has neither TLS nor SASL. Kafka 0.9 does not respond to ApiVersions; on a listener
+    # with SASL it closes the connection.
     may_be_old = negotiation.security_protocol == "PLAINTEXT" or (
         negotiation.security_protocol == "SSL" and isinstance(event, ResponseTimedOut)
     )

@@ -81,7 +81,9 @@ class SecureHandshake(Handshake):
         if context is None:
             context = await self._runtime.offload(self._tls.load)
         try:
-            return await connect_tls(transport, context, address.host, self._runtime.take_turn)
+            return await connect_tls(
+                transport, context, address.host, self._runtime.checkpoint_one_by_one
+            )
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise self._closed_in_handshake(error) from error
         except ssl.SSLError as error:

@@ -81,7 +81,9 @@ class SilenceDetector:
                 # The broker has responded to an older request since the last check.
                 since = max(since, self._checked_at)
             self._oldest[kind] = _OldestRequest(request.correlation_id, request.sent_at, since)
-            limit_s = SILENT_AFTER_S + self._max_wait_s * (kind is ConnectionKind.FETCH)
+            limit_s = SILENT_AFTER_S
+            if kind is ConnectionKind.FETCH:
+                limit_s += self._max_wait_s
             if now - since >= limit_s and since < self.since:
                 self.since, self.api = since, request.payload.api
         self._checked_at = now

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import GroupFailed, MalformedMessage
-from aiokafkawire.logs import MAX_LISTED, NO_FIELDS, RateLimit, count_partitions, log_fields
+from aiokafkawire.logs import NO_FIELDS, RateLimit, count_partitions, list_names, log_fields
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -140,9 +140,7 @@ class GroupLeader:
                 self._log_idle(topics, *numbers)
 
     def _log_idle(self, own: frozenset[str], idle: int, members: int, partitions: int) -> None:
-        names = ", ".join(sorted(own)[:MAX_LISTED])
-        if len(own) > MAX_LISTED:
-            names += f" and {len(own) - MAX_LISTED:,} more"
+        names = list_names(sorted(own))
         logger.info(
             "Group %s: no partition for %s of %s members: %s only %s",
             self._group_id,

@@ -162,8 +162,8 @@ class Runtime(Protocol):
         """Return a text of printable ASCII that nobody can predict."""
         ...
 
-    async def take_turn(self) -> None:
-        """Let one task at a time go on, so that work of about 1 ms in each does not add up."""
+    async def checkpoint_one_by_one(self) -> None:
+        """Suspend once. Of all tasks that wait here, one resumes in each pass of the event loop."""
         ...
 
     async def resolve(self, host: str, port: int) -> list[Address]:

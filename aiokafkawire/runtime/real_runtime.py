@@ -67,14 +67,14 @@ class RealRuntime:
         self.clock: Clock = RealClock()
         self.rng = rng if rng is not None else random.Random()
         self._resolver = Resolver()
-        self._turns = anyio.Lock()
+        self._one_by_one = anyio.Lock()
         self._limiter = anyio.CapacityLimiter(MAX_OFFLOADED)
 
     def nonce(self) -> str:
         return secrets.token_urlsafe(NONCE_BYTES)
 
-    async def take_turn(self) -> None:
-        async with self._turns:
+    async def checkpoint_one_by_one(self) -> None:
+        async with self._one_by_one:
             await checkpoint()
 
     async def resolve(self, host: str, port: int) -> list[Address]:

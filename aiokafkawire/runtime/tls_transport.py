@@ -76,13 +76,13 @@ class TlsTransport:
         """Return the peer's verified certificate as `ssl.SSLSocket.getpeercert` does."""
         return self._ssl.getpeercert()
 
-    async def handshake(self, take_turn: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def handshake(self, checkpoint: Callable[[], Awaitable[None]] | None = None) -> None:
         """Negotiate keys and verify the peer.
 
         With TLS 1.3 a server refuses a client's certificate after this, with the first read.
 
         Args:
-            take_turn: Awaited before each step, which takes about 1 ms.
+            checkpoint: Awaited before each step, which takes about 1 ms; none by default.
 
         Raises:
             ssl.SSLError: The peer is not trusted, does not trust us, or does not speak TLS.
@@ -90,8 +90,8 @@ class TlsTransport:
         """
         while True:
             try:
-                if take_turn is not None:
-                    await take_turn()
+                if checkpoint is not None:
+                    await checkpoint()
                 self._ssl.do_handshake()
                 break
             except ssl.SSLWantReadError:
@@ -206,7 +206,7 @@ async def connect_tls(
     transport: Transport,
     context: ssl.SSLContext,
     server_hostname: str,
-    take_turn: Callable[[], Awaitable[None]] | None = None,
+    checkpoint: Callable[[], Awaitable[None]] | None = None,
 ) -> TlsTransport:
     """Return a TLS stream over a connected one, after the handshake; close that if it fails.
 
@@ -214,7 +214,7 @@ async def connect_tls(
         transport: The connected stream.
         context: Trusted authorities and the client's certificate.
         server_hostname: Host name or address that the certificate must have, as advertised.
-        take_turn: See `TlsTransport.handshake`.
+        checkpoint: See `TlsTransport.handshake`.
 
     Raises:
         ssl.SSLError: See `TlsTransport.handshake`.
@@ -223,7 +223,7 @@ async def connect_tls(
     try:
         # A certificate has no final dot, which only ends the search of domains.
         made = TlsTransport(transport, context, server_hostname.removesuffix("."))
-        await made.handshake(take_turn)
+        await made.handshake(checkpoint)
     except BaseException as error:
         transport.abort()
         with anyio.CancelScope(shield=True):

@@ -143,7 +143,9 @@ class FrameReader:
             reason = f"invalid frame length {length}"
         else:
             reason = f"frame of {length} bytes exceeds the limit of {self._max_frame_bytes}"
-        return MalformedFrame(f"{reason}: {hint}" if hint else reason)
+        error = MalformedFrame(f"{reason}: {hint}" if hint else reason)
+        error.peer_speaks_tls = hint == LISTENER_SPEAKS_TLS
+        return error
 
 
 class _LargeFrame:

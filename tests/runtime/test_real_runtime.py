@@ -328,12 +328,12 @@ async def test_closing_a_listener_wakes_accept():
             await ended.wait()
 
 
-async def test_tasks_that_take_turns_go_on_in_different_passes_of_the_loop():
+async def test_tasks_that_checkpoint_one_by_one_go_on_in_different_passes_of_the_loop():
     runtime = RealRuntime()
     passes, went = 0, list[int]()
 
     async def go_on() -> None:
-        await runtime.take_turn()
+        await runtime.checkpoint_one_by_one()
         went.append(passes)
 
     async with anyio.create_task_group() as group:
@@ -342,5 +342,5 @@ async def test_tasks_that_take_turns_go_on_in_different_passes_of_the_loop():
         while len(went) < 20:
             passes += 1
             await checkpoint()
-    # Within a pass, trio runs tasks in any order: two turns may fall between two counts.
+    # Within a pass, trio runs tasks in any order: two may resume between two counts.
     assert len({*went}) >= 10

@@ -38,7 +38,7 @@ class SimulatedRuntime:
     def nonce(self) -> str:
         return f"{self.rng.getrandbits(192):048x}"
 
-    async def take_turn(self) -> None:
+    async def checkpoint_one_by_one(self) -> None:
         """Do not suspend: virtual time passes between steps alone."""
 
     async def offload(self, function: Callable[[], T]) -> T:
