@@ -68,7 +68,7 @@ async def silent(_: Any, __: Any) -> Response | None:
 async def test_a_silent_node_does_not_block_the_refresh(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.5)
     monkeypatch.setattr("aiokafkawire.cluster.refresh_schedule.NO_BROKER_LOG_AFTER_S", 0.0)
 
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
@@ -85,7 +85,7 @@ async def test_a_silent_node_does_not_block_the_refresh(
 async def test_a_failed_node_is_tried_after_all_others(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr(metadata_updater, "NEXT_NODE_AFTER_S", 0.5)
     asked: list[int] = []
     go_on = {number: anyio.Event() for number in (1, 2, 3)}
 
