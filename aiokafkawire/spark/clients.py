@@ -16,7 +16,7 @@ from aiokafkawire.config import ClientConfig, Secret
 from .option_names import reword_errors
 from .security_options import TaskTokenProvider
 
-__all__ = ("MAX_IDLE_CLIENTS", "borrow_client", "start_client")
+__all__ = ("MAX_IDLE_CLIENTS", "borrow_client", "start_client", "stop_idle_clients")
 
 logger = logging.getLogger("aiokafkawire.spark")
 
@@ -131,6 +131,12 @@ def _return_to_cache(key: _Key, client: Any) -> None:
     for old in displaced:
         with suppress(Exception):  # nobody uses it any more
             blocking.call(old.stop)
+
+
+def stop_idle_clients() -> None:
+    """Stop the clients that are kept for later tasks."""
+    if _idle:
+        blocking.call(_stop_all)
 
 
 async def _stop_all() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aiokafkawire.spark.clients import stop_idle_clients
 from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 
 
@@ -11,3 +12,10 @@ from tests.broker.threaded_broker import ThreadedBroker, threaded_broker
 def kafka() -> Iterator[ThreadedBroker]:
     with threaded_broker() as threaded:
         yield threaded
+
+
+@pytest.fixture(scope="module", autouse=True)
+def idle_clients() -> Iterator[None]:
+    """Stop the clients that would log, in later tests, that their broker is gone."""
+    yield
+    stop_idle_clients()
