@@ -330,21 +330,27 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {_code(name)}"
+
+
 def _error(cls: type[errors.KafkaError]) -> Iterator[str]:
     meaning, _, to_do = (inspect.getdoc(cls) or "").partition(TO_DO)
     kinds = [base.__name__ for base in cls.__bases__ if base is not errors.KafkaError]
     yield meaning.rstrip() + "\n"
     facts = [f"Retriable: {_retriable(cls)}."]
     if cls is not errors.KafkaError and kinds:
-        facts.append(f"Also a {' and a '.join(_code(kind) for kind in kinds)}.")
+        facts.append(f"Also {' and '.join(map(_with_article, kinds))}.")
     yield f"\n- {' '.join(facts)}\n"
     if to_do:
         yield f"- {TO_DO}{_joined(to_do)}\n"
 
 
 def _retriable(cls: type[errors.KafkaError]) -> str:
-    if issubclass(cls, errors.BrokerError) or cls is errors.KafkaError:
-        return "no by default" if cls is errors.KafkaError else "as the code says"
+    if cls is errors.KafkaError:
+        return "no by default"
+    if cls is errors.BrokerError:
+        return "as the code says"
     return "yes" if cls.retriable else "no"
 
 
