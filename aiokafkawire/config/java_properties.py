@@ -49,6 +49,7 @@ SAME_VALUES: Mapping[str, str] = {
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.password": "sasl_password",
+    "sasl.kerberos.domain.name": "sasl_kerberos_domain_name",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.username": "sasl_username",
     "ssl.ca.location": "ssl_cafile",
@@ -65,7 +66,9 @@ SAME_VALUES: Mapping[str, str] = {
 """Properties whose values are those of an option."""
 
 UNUSED = (
-    "sasl.kerberos.",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.",
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
     "sasl.login.refresh.",
@@ -75,6 +78,9 @@ UNUSED = (
     "ssl.trustmanager.algorithm",
 )
 """Properties, or their beginnings, that change nothing here."""
+
+KERBEROS_LOGIN = ("sasl.kerberos.keytab", "sasl.kerberos.principal")
+NO_KERBEROS_LOGIN = "omit it: GSSAPI uses the tickets of kinit, or the keytab in KRB5_CLIENT_KTNAME"
 
 STORES = ("ssl.truststore", "ssl.keystore")
 STORE_PARTS = ("type", "location", "password")
@@ -86,6 +92,7 @@ OTHERS = frozenset(
         CHECK_HOST,
         VERIFY,
         *HANDLERS,
+        *KERBEROS_LOGIN,
         "ssl.protocol",
         TOKEN_URL,
         *CLIENT_ID,
@@ -120,9 +127,7 @@ MSK_IAM = (
 LOGIN_CLASSES = {
     "IAMClientCallbackHandler": MSK_IAM,
     "IAMLoginModule": MSK_IAM,
-    "Krb5LoginModule": (
-        "omit it: GSSAPI uses the tickets of kinit, or the keytab in KRB5_CLIENT_KTNAME"
-    ),
+    "Krb5LoginModule": NO_KERBEROS_LOGIN,
 }
 """Login modules and callback handlers that cannot be used, with the reason."""
 
@@ -277,13 +282,15 @@ def _tls(given: Mapping[str, str]) -> dict[str, bool]:
 def _login(given: Mapping[str, str], module: LoginModule | None) -> dict[str, Any]:
     for name in HANDLERS:
         if name in given and given[name].rpartition(".")[2] != OAUTH_HANDLER:
-            _refuse_class(name, given[name])
+            raise _unusable_class(name, given[name])
+    for name in KERBEROS_LOGIN:
+        if given.get(name):
+            raise InvalidOption(f"{name} has no counterpart: {NO_KERBEROS_LOGIN}")
     if module is None or module.short_name == OAUTH_MODULE:
         return {}
     if module.short_name in {"PlainLoginModule", "ScramLoginModule"}:
         return _password_login(module)
-    _refuse_class(JAAS, module.name)
-    return {}
+    raise _unusable_class(JAAS, module.name)
 
 
 def _oauth(given: Mapping[str, str], module: LoginModule | None) -> OAuthSettings:
@@ -314,7 +321,7 @@ def _oauth(given: Mapping[str, str], module: LoginModule | None) -> OAuthSetting
         None if secret is None else Secret(secret),
         given.get(SCOPE) or of_jaas.get("scope") or None,
         pairs,
-        given.get(URLENCODE, "false").lower() == "true",
+        _flag(URLENCODE, given.get(URLENCODE, "false")),
     )
 
 
@@ -328,10 +335,17 @@ def _first_of(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((given[name] for name in names if given.get(name)), None)
 
 
-def _refuse_class(name: str, java_class: str) -> None:
+def _flag(name: str, text: str) -> bool:
+    value = text.lower()
+    if value not in {"true", "false"}:
+        raise InvalidOption(f"{name} must be true or false, not {text!r:.80}")
+    return value == "true"
+
+
+def _unusable_class(name: str, java_class: str) -> InvalidOption:
     short_name = java_class.rpartition(".")[2]
     reason = LOGIN_CLASSES.get(short_name, "Java code cannot run here")
-    raise InvalidOption(f"{name} has the class {short_name!r:.80}: {reason}")
+    return InvalidOption(f"{name} has the class {short_name!r:.80}: {reason}")
 
 
 def _password_login(module: LoginModule) -> dict[str, Any]:
@@ -340,6 +354,6 @@ def _password_login(module: LoginModule) -> dict[str, Any]:
         if not module.options.get(name):
             raise InvalidOption(f'{JAAS}: {module.short_name} needs {name}="…"')
         options[f"sasl_{name}"] = module.options[name]
-    if module.options.get("tokenauth", "").lower() == "true":
+    if _flag(f"{JAAS}: tokenauth", module.options.get("tokenauth", "false")):
         options["sasl_token_auth"] = True
     return options

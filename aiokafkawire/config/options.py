@@ -84,8 +84,8 @@ def _switch(default: bool | None, meaning: str) -> Any:
     return _option(default, meaning, switch=True)
 
 
-def _secret(*, meaning: str, callable: bool = False, pem: bool = False) -> Any:
-    return _option(None, meaning, secret=True, may_be_callable=callable, pem=pem)
+def _secret(*, meaning: str, may_be_callable: bool = False, pem: bool = False) -> Any:
+    return _option(None, meaning, secret=True, may_be_callable=may_be_callable, pem=pem)
 
 
 def _option(default: Any, meaning: str, **checks: Any) -> Any:
@@ -219,7 +219,7 @@ class ClientConfig:
     sasl_password: SecretOrCallable | None = _secret(
         meaning="Password for PLAIN and SCRAM, or an async function that returns it. It is called"
         " for each authentication, so that passwords can change.",
-        callable=True,
+        may_be_callable=True,
     )
     sasl_token_auth: bool = _switch(
         False,

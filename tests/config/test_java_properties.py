@@ -66,6 +66,7 @@ SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
                 "sasl.jaas.config": SCRAM.replace(";", ' tokenauth="true";'),
                 "sasl.login.refresh.window.factor": "0.8",
                 "sasl.kerberos.service.name": "kafka",
+                "sasl.kerberos.ticket.renew.jitter": "0.05",
             },
             {
                 "security_protocol": "SASL_PLAINTEXT",
@@ -74,6 +75,21 @@ SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
                 "sasl_password": SECRET,
                 "sasl_token_auth": True,
                 "sasl_kerberos_service_name": "kafka",
+            },
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.kerberos.service.name": "kafka",
+                "sasl.kerberos.domain.name": "kafka.example.com",
+                "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
+            },
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "GSSAPI",
+                "sasl_kerberos_service_name": "kafka",
+                "sasl_kerberos_domain_name": "kafka.example.com",
             },
         ),
         # A repackaged class, as on Databricks.
@@ -290,6 +306,20 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         " kinit, or the keytab in KRB5_CLIENT_KTNAME",
     ),
     (
+        {"sasl.kerberos.keytab": "/etc/alice.keytab"},
+        "sasl.kerberos.keytab has no counterpart: omit it: GSSAPI uses the tickets of kinit, or the"
+        " keytab in KRB5_CLIENT_KTNAME",
+    ),
+    (
+        {"sasl.kerberos.principal": "alice"},
+        "sasl.kerberos.principal has no counterpart: omit it: GSSAPI uses the tickets of kinit, or"
+        " the keytab in KRB5_CLIENT_KTNAME",
+    ),
+    (
+        {"sasl.jaas.config": SCRAM.replace(";", ' tokenauth="yes";')},
+        "sasl.jaas.config: tokenauth must be true or false, not 'yes'",
+    ),
+    (
         {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
         "sasl.jaas.config has the class 'IAMLoginModule': AWS_MSK_IAM is Java code here: use the"
         " mechanism OAUTHBEARER, which MSK has on the same port; see docs/security.md",
@@ -315,12 +345,27 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         "sasl.oauthbearer.client.credentials.client.id is missing:"
         " sasl.oauthbearer.token.endpoint.url needs it",
     ),
+    (
+        OAUTH
+        | {
+            "sasl.oauthbearer.token.endpoint.url": URL,
+            "sasl.oauthbearer.client.id": "c",
+            "sasl.oauthbearer.client.secret": SECRET,
+            "sasl.oauthbearer.header.urlencode": "yes",
+        },
+        "sasl.oauthbearer.header.urlencode must be true or false, not 'yes'",
+    ),
     (OAUTH | {"sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method must be oidc"),
     (
         {"sasl.jaas.config": SECRET},
         'sasl.jaas.config is not of the form LoginModule required name="value" … ;',
     ),
 ]
+
+
+@pytest.mark.parametrize("name", ["sasl.kerberos.servise.name", "sasl.kerberos."])
+def test_an_unknown_property_of_kerberos_is_not_ignored(name: str) -> None:
+    assert not is_security_property(name)
 
 
 @pytest.mark.parametrize(("properties", "text"), REFUSED)
