@@ -21,7 +21,7 @@ from aiokafkawire.runtime import (
     Supervisor,
     current_task,
     in_slices,
-    is_being_cancelled,
+    is_failure_of_callback,
 )
 from aiokafkawire.types import TopicPartition
 
@@ -352,8 +352,8 @@ class RebalanceHandler:
     ) -> Exception | None:
         """Run a callback up to its deadline, and return its error.
 
-        If the callback awaits a task that is cancelled, the cancellation counts as an error of the
-        callback: it must not end the rebalance.
+        A cancellation of a task that the callback awaits counts as an error of the callback, as
+        does any `BaseException` that does not end the program: neither may end the rebalance.
         """
         timeout_s = self._config.rebalance_callback_timeout_ms / 1000
         self._callback_task = current_task()
@@ -364,10 +364,12 @@ class RebalanceHandler:
                     await result
         except Exception as error:
             return error
-        except anyio.get_cancelled_exc_class() as error:
-            if is_being_cancelled():
+        except BaseException as error:
+            if not is_failure_of_callback(error):
                 raise
-            failed = KafkaError(f"{name} raised a cancellation of a task that it awaited")
+            failed = KafkaError(f"{name} raised {type(error).__name__}: {error}")
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                failed = KafkaError(f"{name} raised a cancellation of a task that it awaited")
             failed.__cause__ = error
             return failed
         finally:

@@ -26,6 +26,7 @@ from aiokafkawire.runtime.supervisor import (
     get_loop_checkpoint,
     get_loop_identity,
     is_being_cancelled,
+    is_failure_of_callback,
     running_on_trio,
 )
 from aiokafkawire.runtime.sync import (
@@ -70,6 +71,7 @@ __all__ = (
     "get_loop_identity",
     "in_slices",
     "is_being_cancelled",
+    "is_failure_of_callback",
     "receive_until_eof",
     "running_on_trio",
     "wait_until",

@@ -35,6 +35,7 @@ __all__ = (
     "get_loop_identity",
     "in_event_loop",
     "is_being_cancelled",
+    "is_failure_of_callback",
     "running_on_trio",
 )
 
@@ -44,6 +45,8 @@ Ts = TypeVarTuple("Ts")
 
 CANCEL_GRACE_S = 5.0
 """How long `stop` waits for cancelled tasks to end before it returns without them."""
+
+ENDS_PROGRAM = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 def running_on_trio() -> bool:
@@ -136,6 +139,21 @@ def is_being_cancelled() -> bool:
         return True
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def is_failure_of_callback(error: BaseException) -> bool:
+    """Return whether an exception of application code is a failure of that code.
+
+    If not, it cancels the running task, closes its coroutine or ends the program: raise it again.
+    Some libraries derive the exceptions of ordinary failures from `BaseException`. They must not
+    reach the supervisor, which would end, and trio with it.
+    """
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return not is_being_cancelled()
+    if isinstance(error, BaseExceptionGroup):
+        # A cancellation in a group may be lost: anyio and trio raise it again.
+        return error.split(ENDS_PROGRAM)[0] is None
+    return not isinstance(error, ENDS_PROGRAM)
 
 
 def get_call_soon_threadsafe() -> Callable[[Callable[[], None]], None]:

@@ -9,7 +9,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig, Secret
 from aiokafkawire.errors import AuthenticationFailed, ConnectionFailed
-from aiokafkawire.runtime import Runtime, Supervisor, is_being_cancelled
+from aiokafkawire.runtime import Runtime, Supervisor, is_failure_of_callback
 from aiokafkawire.security.gssapi import GssapiClient, kerberos_context, require_gssapi
 from aiokafkawire.security.mechanism import ClientMechanism
 from aiokafkawire.security.oauthbearer import OAuthBearerClient
@@ -103,15 +103,14 @@ class ClientMechanisms:
             awaitable: object = password()
             if inspect.isawaitable(awaitable):
                 return await awaitable
-        except Exception as error:
-            # Not as the cause: an error of decoding, for example, has the password.
-            raise ConnectionFailed(f"sasl_password failed: {type(error).__name__}") from None
-        except anyio.get_cancelled_exc_class():
-            if is_being_cancelled():
+        except BaseException as error:
+            if not is_failure_of_callback(error):
                 raise
-            raise ConnectionFailed(
-                "sasl_password failed: it awaited a task that was cancelled"
-            ) from None
+            reason = type(error).__name__
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                reason = "it awaited a task that was cancelled"
+            # Not as the cause: an error of decoding, for example, has the password.
+            raise ConnectionFailed(f"sasl_password failed: {reason}") from None
         raise AuthenticationFailed(
             "sasl_password must be a string or an async function; this function returned"
             f" {type(awaitable).__name__} without being awaited"

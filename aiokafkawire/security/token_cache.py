@@ -19,7 +19,7 @@ from aiokafkawire.runtime import (
     Runtime,
     Supervisor,
     copy_error,
-    is_being_cancelled,
+    is_failure_of_callback,
 )
 from aiokafkawire.security.oauthbearer import OAuthBearerToken
 
@@ -208,15 +208,15 @@ class TokenCache:
                     return await result
         except KafkaError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure_of_callback(error):
+                raise
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise TokenUnavailable(
+                    "the token provider raised a cancellation of a task that it awaited"
+                ) from error
             text = f"{type(error).__name__}: {error}"[:MAX_SHOWN_CHARACTERS]
             raise TokenUnavailable(f"the token provider failed: {text!a}") from error
-        except anyio.get_cancelled_exc_class() as error:
-            if is_being_cancelled():
-                raise
-            raise TokenUnavailable(
-                "the token provider raised a cancellation of a task that it awaited"
-            ) from error
         if scope.cancelled_caught:
             raise TokenUnavailable(
                 f"the token provider did not return within {PROVIDER_TIMEOUT_S:g} s"

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+import trio
 import trustme
 
 from aiokafkawire.connection import (
@@ -37,7 +38,7 @@ from aiokafkawire.errors import (
     TlsError,
 )
 from aiokafkawire.runtime import Address, Future
-from aiokafkawire.security import OAuthBearerToken, Secret
+from aiokafkawire.security import OAuthBearerToken, Secret, client_mechanisms
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
 from aiokafkawire.wire.messages.sasl_handshake import SaslHandshakeResponse
@@ -348,6 +349,62 @@ async def test_a_password_function_that_awaits_a_cancelled_task_does_not_end_the
         error = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
         assert isinstance(error, ConnectionFailed)
         assert error.reason == "sasl_password failed: it awaited a task that was cancelled"
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+class Panic(BaseException):
+    """An error that does not derive from `Exception`, such as a panic of a Rust library."""
+
+
+async def test_a_password_function_that_panics_does_not_end_the_client():
+    calls = 0
+
+    async def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise Panic(PASSWORD)
+        if calls == 2:
+            raise BaseExceptionGroup("of a task group", [Panic(PASSWORD), OSError()])
+        return PASSWORD
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        for name in ("Panic", "BaseExceptionGroup"):
+            error = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+            assert isinstance(error, ConnectionFailed)
+            assert error.reason == f"sasl_password failed: {name}"
+            assert PASSWORD not in "".join(traceback.format_exception(error))
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+@pytest.mark.parametrize("anyio_backend", [pytest.param(("trio", {}), id="trio")])
+async def test_a_password_function_that_fails_as_it_times_out_does_not_end_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(client_mechanisms, "PASSWORD_TIMEOUT_S", 0.01)
+    calls = 0
+
+    async def fail_when_cancelled() -> None:
+        try:
+            await anyio.sleep(LIMIT_S)
+        finally:
+            raise OSError("vault is sealed")
+
+    async def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(anyio.sleep, LIMIT_S)
+                nursery.start_soon(fail_when_cancelled)
+        return PASSWORD
+
+    options = sasl("PLAIN", sasl_password=password)
+    async with serve(SaslBroker()) as server, client_of(server.address, **options) as client:
+        error = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert isinstance(error, ConnectionFailed)
+        assert error.reason == "sasl_password failed: BaseExceptionGroup"
         assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
 
 

@@ -235,6 +235,24 @@ async def test_a_cancellation_raised_by_a_callback_does_not_end_the_rebalance() 
         assert not it.rebalance.in_callback
 
 
+async def test_a_panic_of_a_callback_does_not_end_the_rebalance() -> None:
+    class Panic(BaseException):
+        pass
+
+    class Careless(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            raise Panic("out of memory")
+
+    async with owner() as it:
+        it.rebalance.assign((P0,))
+        it.rebalance.listener = Careless()
+        await it.rebalance.revoke((P0,))
+        assert [type(error.__cause__) for error in it.raised] == [Panic]
+        assert "on_partitions_revoked raised Panic: out of memory" in str(it.raised[0])
+        assert len(it.assignment) == 0
+        assert not it.rebalance.in_callback
+
+
 async def test_a_callback_that_takes_too_long_is_cancelled() -> None:
     class Slow(RebalanceListener):
         async def on_partitions_revoked(self, partitions: Any) -> None:

@@ -479,7 +479,17 @@ async def test_an_expiry_in_the_distant_future_is_accepted(expires_at_ms: Any) -
 
 async def test_errors_of_the_provider_reach_the_callers() -> None:
     runtime = RealRuntime()
-    for error in (RuntimeError("x" * 10_000 + "\n"), ExceptionGroup("g", [OSError("o")])):
+
+    class Panic(BaseException):
+        pass
+
+    errors = (
+        RuntimeError("x" * 10_000 + "\n"),
+        ExceptionGroup("g", [OSError("o")]),
+        Panic("p"),
+        BaseExceptionGroup("g", [Panic("p"), OSError("o")]),
+    )
+    for error in errors:
         provider = Provider(runtime)
         provider.error = error
         async with cached(runtime, provider) as (cache, failures):
