@@ -211,7 +211,7 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
 
 def client_options(
     config_class: type[ClientConfig],
-    assignments: Iterable[str],
+    assignments: Sequence[str],
     flags: dict[str, Any],
     defaults: dict[str, Any] | None = None,
     *,
@@ -234,12 +234,14 @@ def client_options(
     Raises:
         InvalidOption: An option is unknown, a value is invalid, or no brokers are given.
     """
+    given = parse_assignments(config_class, assignments)
+    _warn_of_secrets(config_class, assignments, given)
     options = {
         **(defaults or {}),
         **({} if config is None else _read_config_file(config_class, config)),
         **_environment_values(config_class),
         **(command_values or {}),
-        **parse_assignments(config_class, assignments),
+        **given,
         **{name: value for name, value in flags.items() if value is not None},
     }
     if "bootstrap_servers" not in options:
@@ -267,16 +269,7 @@ def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> di
             others = f"; there are {', '.join(hints)}"
             raise InvalidOption(unknown_option_text(name, config_class, others))
         options[name] = _convert(name, text, hints[name])
-    options |= convert_security_properties(properties, _make_token_provider)
-    _warn_of_secrets(config_class, options)
-    for name in sorted(SECRET_PROPERTIES & {*properties}):
-        if options.get("sasl_oauth_token_provider") is not None:
-            logger.warning(
-                "%s of -X is visible to other users of this machine, in the list of processes:"
-                " write it to the file of --config",
-                name,
-            )
-    return options
+    return options | convert_security_properties(properties, _make_token_provider)
 
 
 def _make_token_provider(settings: OAuthSettings) -> Any:
@@ -285,7 +278,10 @@ def _make_token_provider(settings: OAuthSettings) -> Any:
     return make_token_provider(settings)
 
 
-def _warn_of_secrets(config_class: type[Any], options: Mapping[str, Any]) -> None:
+def _warn_of_secrets(
+    config_class: type[ClientConfig], assignments: Iterable[str], options: Mapping[str, Any]
+) -> None:
+    """Warn of the secrets among the values of `-X`, which are those options."""
     for field in dataclasses.fields(config_class):
         if "secret" in field.metadata and options.get(field.name) is not None:
             logger.warning(
@@ -293,6 +289,14 @@ def _warn_of_secrets(config_class: type[Any], options: Mapping[str, Any]) -> Non
                 " set %s in the environment, or write it to the file of --config",
                 field.name,
                 environment_variable(field.name),
+            )
+    if options.get("sasl_oauth_token_provider") is not None:
+        given = {assignment.partition("=")[0].strip().lower() for assignment in assignments}
+        for name in sorted(SECRET_PROPERTIES & given):
+            logger.warning(
+                "%s of -X is visible to other users of this machine, in the list of processes:"
+                " write it to the file of --config",
+                name,
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -75,7 +75,7 @@ class ClientSession(NamedTuple):
 
 
 def admin_options(
-    brokers: str | None, assignments: Iterable[str], config: Path | None = None
+    brokers: str | None, assignments: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
     """Return the client options of an admin command. Raises `InvalidOption`."""
     return client_options(

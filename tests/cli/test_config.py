@@ -392,12 +392,20 @@ def test_x_takes_names_of_librdkafka_as_kcat_does():
 
 @pytest.mark.parametrize("name", ["sasl_password", "sasl.password"])
 def test_a_secret_on_the_command_line_is_warned_of(name: str, caplog: pytest.LogCaptureFixture):
-    parse_assignments(ClientConfig, [f"{name}={SECRET}", "ssl.ca.location=ca.pem"])
+    given = ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "sasl.username=alice"]
+    client_options(ClientConfig, [*given, f"{name}={SECRET}"], {"bootstrap_servers": "h:1"})
     (record,) = caplog.records
     assert record.getMessage() == (
         "sasl_password of -X is visible to other users of this machine, in the list of processes:"
         " set AIOKAFKAWIRE_SASL_PASSWORD in the environment, or write it to the file of --config"
     )
+
+
+def test_consume_warns_of_a_secret_once(cli: Cli, caplog: pytest.LogCaptureFixture):
+    # The options contradict each other, so that the command ends.
+    code, _, _ = cli("consume", "-b", "h:1", "t", "-X", f"sasl_password={SECRET}")
+    assert code == 2
+    assert caplog.text.count("visible to other users") == 1
 
 
 def test_a_command_says_what_lacks(cli: Cli, write: Write):

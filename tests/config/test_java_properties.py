@@ -363,7 +363,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["sasl.kerberos.servise.name", "sasl.kerberos."])
+@pytest.mark.parametrize("name", ["sasl.kerberos.service.names", "sasl.kerberos."])
 def test_an_unknown_property_of_kerberos_is_not_ignored(name: str) -> None:
     assert not is_security_property(name)
 
