@@ -23,7 +23,7 @@ from aiokafkawire.cli.error_text import (
 from aiokafkawire.cli.log_lines import LogFormatter, elapsed_s, log_to_stderr
 from aiokafkawire.cli.run_loop import StoppedBySignal
 from aiokafkawire.cli.standard_streams import print_stderr, redirect_to_null
-from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
 
 __all__ = ("application", "expand_mode", "run")
 
@@ -58,9 +58,6 @@ CONSOLE_TOOL_OPTIONS = {
     "--replication-factor": "-r",
 }
 """Options of Kafka's console tools (kafka-console-consumer.sh, …) and what replaces them."""
-
-MISSING_TOPIC = "topic '"
-"""Start of the error about a topic that does not exist, and of the reason in its log line."""
 
 
 def expand_mode(arguments: list[str]) -> list[str]:
@@ -168,14 +165,15 @@ def _report_error(error: Exception) -> int:
         redirect_to_null(sys.stdout)
         return FAILED
     # A command may have wrapped the client's error in its own text.
-    text, reason = explain(error), one_line(str(error.__cause__ or error))
+    cause = error.__cause__ or error
+    text, reason = explain(error), one_line(str(cause))
     if reason and reason in LogFormatter.last_line:
         # The last log line has already reported this reason for an earlier attempt.
         text = f"{_given_up()}{text.removeprefix(reason)}"
-    elif text.startswith(MISSING_TOPIC):
-        problem, _, cause = text.partition(", and ")
-        if cause and problem in LogFormatter.last_line:
-            text = f"{_given_up()}: {cause}"
+    elif isinstance(cause, UnknownTopic):
+        problem, _, rest = text.partition(", and ")
+        if rest and problem in LogFormatter.last_line:
+            text = f"{_given_up()}: {rest}"
     return _report(text, FAILED)
 
 

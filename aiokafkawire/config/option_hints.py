@@ -212,7 +212,7 @@ def option_hint(
     Args:
         name: The option that was passed.
         known: The options of the client.
-        others: The options of this package's other clients, by class name.
+        others: The options of this package's other clients, by kind of client.
     """
     plain = name.lower().replace(".", "_").replace("-", "_")
     target = RENAMED.get(plain, plain)
@@ -221,7 +221,7 @@ def option_hint(
         return f"; did you mean {target!r}?{note}"
     for client, options in (others or {}).items():
         if target in options:
-            return f"; {'it' if target == name else repr(target)} is a {client.lower()} option"
+            return f"; {target!r} is a {client} option"
     absent = ABSENT.get(plain)
     if absent is None and plain.endswith(("_cb", "_callback")):
         absent = CALLBACK

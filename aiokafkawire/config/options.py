@@ -619,24 +619,16 @@ def unknown_option_text(name: str, config_class: type[Any], others: str = "") ->
         config_class: Declares the options of the client.
         others: End of the text if there is no hint.
     """
-    hint = unknown_option_hint(name, config_class)
-    of_client = "; it is a "
-    if hint.startswith(of_client):
-        client = config_class.__name__.removesuffix("Config").lower()
-        return f"{name!r} is a {hint.removeprefix(of_client)}, not one of a {client}"
-    return f"unknown option {name!r}{hint or others}"
-
-
-def unknown_option_hint(name: str, config_class: type[Any]) -> str:
-    """Return the end of an error message about an option that `config_class` lacks."""
-    return option_hint(
-        name,
-        [field.name for field in dataclasses.fields(config_class)],
-        {
-            client: [field.name for field in dataclasses.fields(other)]
-            for client, other in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig))
-        },
-    )
+    known = [field.name for field in dataclasses.fields(config_class)]
+    clients = {
+        client: [field.name for field in dataclasses.fields(other)]
+        for client, other in (("producer", ProducerConfig), ("consumer", ConsumerConfig))
+    }
+    owner = next((client for client, options in clients.items() if name in options), None)
+    if owner is not None:
+        asked = config_class.__name__.removesuffix("Config").lower()
+        return f"{name!r} is a {owner} option, not one of a {asked}"
+    return f"unknown option {name!r}{option_hint(name, known, clients) or others}"
 
 
 class Option(NamedTuple):
