@@ -339,8 +339,12 @@ class Channel:
         self._in_flight.hold()
 
     def release_requests(self) -> None:
-        """Write the requests that `hold_requests` held back."""
+        """Write the requests that `hold_requests` held back.
+
+        Writes them now: they might be held again before the writer task runs.
+        """
         self._in_flight.release()
+        self._write_now(self._clock.now())
         self._write_state.wakeup.set()
 
     async def request_ahead(self, message: Request[Any], version: int) -> Any:

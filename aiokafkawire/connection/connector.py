@@ -301,10 +301,9 @@ class Connector:
             )
         # The broker rejects other requests between those of an authentication.
         channel.hold_requests()
-        try:
-            session = await self._handshake.authenticate(channel, mechanism, renew=True)
-        finally:
-            channel.release_requests()
+        session = await self._handshake.authenticate(channel, mechanism, renew=True)
+        # Not after a failure, which closes the connection: requests must not be sent before.
+        channel.release_requests()
         self._metrics.reauthentications += 1
         logger.debug(
             "%s: authenticated again with broker %s",

@@ -524,6 +524,18 @@ async def test_requests_go_on_while_a_session_is_renewed(mechanism: str):
     assert {len(part) for part in rounds[1:]} <= {1 + tokens, 1}, "a request came in between"
 
 
+async def test_requests_go_on_between_renewals_without_a_pause(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(secure_handshake, "REAUTHENTICATE_AFTER", (0.0, 0.0))
+    broker = SaslBroker(lifetime_ms=10_000)
+    async with serve(broker) as server, client_of(server.address, **sasl("PLAIN")) as client:
+        for _ in range(50):
+            assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+    between = "".join("H" if step.startswith("Heart") else "s" for step in broker.steps)
+    _, *waits, _ = between.split("H")
+    # One renewal may end and another begin before a request is submitted.
+    assert max(map(len, waits)) <= 4, between
+
+
 async def test_requests_in_flight_are_answered_before_the_session_is_renewed():
     release = anyio.Event()
 
