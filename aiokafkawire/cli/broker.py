@@ -97,7 +97,8 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     default="aiokafkawire-ca.pem",
     show_default=True,
     metavar="FILE",
-    help="Write the authority of the certificate of --tls to FILE, for clients.",
+    help="Write the authority of the certificate of --tls to FILE, for clients. Another broker in"
+    " the same folder needs another FILE.",
 )
 @click.option(
     "--tls-certfile",
@@ -112,11 +113,25 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     help="Private key of --tls-certfile.  [default: the key in that file]",
 )
 @click.option(
+    "--tls-client-cafile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Require certificates of clients, signed by an authority in this PEM file.",
+)
+@click.option(
     "--sasl",
     "users",
     multiple=True,
     metavar="USER:PASSWORD",
     help="Require this user's password, by PLAIN or SCRAM. May be repeated.",
+)
+@click.option(
+    "--super-user",
+    "super_users",
+    multiple=True,
+    metavar="PRINCIPAL",
+    help="Forbid everything that no ACL allows, except to this principal, such as User:admin, who"
+    " can add ACLs. May be repeated.",
 )
 @click.option(
     "--listener",
@@ -152,7 +167,9 @@ def broker(
     tls_cafile: Path,
     tls_certfile: Path | None,
     tls_keyfile: Path | None,
+    tls_client_cafile: Path | None,
     users: tuple[str, ...],
+    super_users: tuple[str, ...],
     listeners: tuple[str, ...],
     assignments: tuple[str, ...],
     verbose: int,
@@ -171,6 +188,9 @@ def broker(
         raise InvalidOption("--tls-keyfile needs --tls-certfile")
     if tls and tls_certfile is not None:
         raise InvalidOption("--tls makes a certificate: omit it, or --tls-certfile")
+    uses_tls = tls or tls_certfile is not None
+    if tls_client_cafile is not None and not uses_tls:
+        raise InvalidOption("--tls-client-cafile needs --tls or --tls-certfile")
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.getLogger("aiokafkawire.broker").setLevel(level)
@@ -191,8 +211,14 @@ def broker(
         ports=None if listeners else _ports(port, nodes),
         racks=None if racks is None else [rack.strip() or None for rack in racks.split(",")],
         kafka07_port=kafka07_port,
-        tls=(
-            tls if tls_certfile is None else BrokerTls(certfile=tls_certfile, keyfile=tls_keyfile)
+        acls=[] if super_users else None,
+        super_users=super_users,
+        tls=uses_tls
+        and BrokerTls(
+            certfile=tls_certfile,
+            keyfile=tls_keyfile,
+            client_auth="none" if tls_client_cafile is None else "required",
+            client_cafile=tls_client_cafile,
         ),
         sasl=dict(map(parse_user, users)) or None,
         listeners=parse_listeners(listeners, nodes) if listeners else None,
@@ -207,7 +233,9 @@ def broker(
             if served.authority is not None:
                 served.authority.write(tls_cafile)
             if not quiet:
-                _print_ready(host, data, served, tls_cafile)
+                _print_ready(data, served, tls_cafile)
+                if host not in LOOPBACK and not super_users:
+                    _print_open(host, served, needs_certificate=tls_client_cafile is not None)
             lines = [served.bootstrap_servers]
             if kafka07_port is not None:
                 lines.append(served.kafka07_server)
@@ -259,7 +287,7 @@ def _check_port(option: str, first: int, nodes: int) -> None:
         raise InvalidOption(f"{option} {first} leaves no room for {nodes} nodes below {LAST_PORT}")
 
 
-def _print_ready(host: str, data: Path | None, served: Broker, cafile: Path) -> None:
+def _print_ready(data: Path | None, served: Broker, cafile: Path) -> None:
     kept = "in memory only" if data is None else f"in {data}"
     print_stderr(f"% ready; records are stored {kept}; Ctrl-C stops the broker")
     for protocol, servers in served.listeners.items():
@@ -267,8 +295,12 @@ def _print_ready(host: str, data: Path | None, served: Broker, cafile: Path) -> 
             print_stderr(f"% {protocol}: -b {servers} {_client_flags(served, protocol, cafile)}")
         elif len(served.listeners) > 1:
             print_stderr(f"% PLAINTEXT: -b {servers}")
-    is_open = any(not protocol.startswith("SASL") for protocol in served.listeners)
-    if host not in LOOPBACK and is_open:
+
+
+def _print_open(host: str, served: Broker, *, needs_certificate: bool) -> None:
+    """Warn of a listener for which clients need neither a password nor a certificate."""
+    open_protocols = {"PLAINTEXT"} if needs_certificate else {"PLAINTEXT", "SSL"}
+    if open_protocols & {*served.listeners}:
         print_stderr(f"% {host} is reachable without authentication: any client can read and write")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from aiokafkawire.broker import CertificateAuthority
 from aiokafkawire.cli.broker import parse_listeners, parse_topic, parse_user
 from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
@@ -99,6 +100,9 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         (["--listener", "SSL:65535", "--tls", "--nodes", "2"], "no room for 2 nodes"),
         (["--sasl", "alice"], "--sasl is not of the form USER:PASSWORD"),
         (["--tls-keyfile", __file__], "--tls-keyfile needs --tls-certfile"),
+        (["--tls-client-cafile", __file__], "--tls-client-cafile needs --tls"),
+        (["--tls", "--tls-client-cafile", __file__], "the TLS settings cannot be used"),
+        (["--super-user", "admin"], "super_users"),
         (["--tls", "--tls-certfile", __file__], "--tls makes a certificate"),
         (["--tls-certfile", __file__], "the TLS settings cannot be used"),
         (["-X", "nodes=3"], "unknown option 'nodes'; there are as_of, auto_create_topics, "),
@@ -160,6 +164,32 @@ def test_tls_and_sasl_with_the_flags_that_it_prints(
     assert f"% SASL_SSL: -b {servers} {' '.join((*flags, *user))}, and the password in" in err
     assert "alice-secret" not in err
     assert "BEGIN CERTIFICATE" in (folder / "aiokafkawire-ca.pem").read_text()
+
+
+def test_client_certificates(folder: Path) -> None:
+    authority = CertificateAuthority()
+    authority.write("clients.pem")
+    certfile, keyfile = authority.issue("alice").write(folder)
+    arguments = ("--tls", "--tls-client-cafile", "clients.pem", "-t", "orders")
+    with serving(*arguments) as (servers, _):
+        flags = ("-X", "security_protocol=SSL", "-X", "ssl_cafile=aiokafkawire-ca.pem")
+        refused = aiokafkawire("topics", "list", "-b", servers, *flags)
+        own = ("-X", f"ssl_certfile={certfile}", "-X", f"ssl_keyfile={keyfile}")
+        shown = aiokafkawire("topics", "list", "-b", servers, *flags, *own)
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert (shown.returncode, shown.stdout) == (0, b"orders\n")
+
+
+def test_a_super_user_may_do_everything_and_others_nothing() -> None:
+    users = ("--sasl", "admin:admin-secret", "--sasl", "alice:alice-secret")
+    with serving(*users, "--super-user", "User:admin", "-t", "orders") as (servers, _):
+        listed = {}
+        for user in ("admin", "alice"):
+            flags = ["security_protocol=SASL_PLAINTEXT", "sasl_mechanism=PLAIN"]
+            flags += [f"sasl_username={user}", f"sasl_password={user}-secret"]
+            given = [part for flag in flags for part in ("-X", flag)]
+            listed[user] = aiokafkawire("topics", "list", "-b", servers, *given).stdout
+    assert listed == {"admin": b"orders\n", "alice": b""}
 
 
 def test_several_listeners(folder: Path) -> None:
