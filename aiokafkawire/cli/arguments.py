@@ -234,6 +234,7 @@ def client_options(
     Raises:
         InvalidOption: An option is unknown, a value is invalid, or no brokers are given.
     """
+    _warn_of_unknown_variables()
     given = parse_assignments(config_class, assignments)
     _warn_of_secrets(config_class, assignments, given)
     options = {
@@ -315,6 +316,18 @@ def _environment_values(config_class: type[ClientConfig]) -> dict[str, Any]:
         except InvalidOption as error:
             raise InvalidOption(f"{variable} in the environment: {error}") from None
     return options
+
+
+def _warn_of_unknown_variables() -> None:
+    """Warn of variables that look like misspelt options; others are not for the command."""
+    known = {"config"}
+    for config_class in (ProducerConfig, ConsumerConfig):
+        known |= {field.name for field in dataclasses.fields(config_class)}
+    given = [name for name, text in os.environ.items() if name.startswith(VARIABLE_PREFIX) and text]
+    for variable in sorted(given):
+        name = variable.removeprefix(VARIABLE_PREFIX).lower()
+        if name not in known and (hint := option_hint(name, sorted(known))):
+            logger.warning("%s in the environment sets no option%s", variable, hint)
 
 
 def environment_variable(name: str) -> str:

@@ -227,7 +227,8 @@ def option_hint(
         absent = CALLBACK
     if absent is None and plain.endswith("serializer"):
         absent = BYTES_ONLY
-    if absent is None:
+    is_misspelt = difflib.get_close_matches(plain, known, n=1, cutoff=0.9)
+    if absent is None and not is_misspelt:
         absent = next((text for start, text in FAMILIES if plain.startswith(start)), None)
     return did_you_mean(name, known) if absent is None else f"; {absent}"
 

@@ -366,6 +366,34 @@ def test_a_wrong_variable_is_named(
     assert str(failure.value).startswith(f"AIOKAFKAWIRE_{name} in the environment: {message}")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("SASL_PASWORD", "; did you mean 'sasl_password'?"),
+        ("SASL_MECHANISMS", "; did you mean 'sasl_mechanism'?"),
+        ("BOOTSTRAP_SERVER", "; did you mean 'bootstrap_servers'?"),
+        ("CONFI", "; did you mean 'config'?"),
+    ],
+)
+def test_a_misspelt_variable_is_warned_of(
+    name: str, hint: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv(f"AIOKAFKAWIRE_{name}", SECRET)
+    client_options(ClientConfig, (), {"bootstrap_servers": "h:1"})
+    (record,) = caplog.records
+    assert record.getMessage() == f"AIOKAFKAWIRE_{name} in the environment sets no option{hint}"
+
+
+def test_other_variables_are_not_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    # An option that only another client has is valid for all commands.
+    for name, value in (("PURE_PYTHON", "1"), ("LINGER_MS", "7"), ("SASL_PASWORD", "")):
+        monkeypatch.setenv(f"AIOKAFKAWIRE_{name}", value)
+    client_options(ConsumerConfig, (), {"bootstrap_servers": "h:1"})
+    assert caplog.records == []
+
+
 def test_a_password_can_be_any_word():
     for password in ("none", "NULL", "7", " a "):
         options = client_options(

@@ -77,6 +77,8 @@ def test_every_option_of_aiokafka_and_kafka_python_exists_or_has_a_hint(
         (Consumer, "sasl_plain_username", "did you mean 'sasl_username'?"),
         (Consumer, "sasl.kerberos.service.name", "did you mean 'sasl_kerberos_service_name'?"),
         (Consumer, "sasl.kerberos.kinit.cmd", "the client uses the tickets of kinit"),
+        (Producer, "sasl_pasword", "did you mean 'sasl_password'?"),
+        (Producer, "ssl.certfiles", "did you mean 'ssl_certfile'?"),
         (Consumer, "ssl.ca.location", "did you mean 'ssl_cafile'? It takes a PEM file."),
         (Consumer, "ssl.key.password", "did you mean 'ssl_password'?"),
         (Consumer, "ssl_crlfile", "did you mean 'ssl_context'? Set it in an ssl.SSLContext."),
