@@ -32,14 +32,11 @@ MARKERS = (
     "kafka_topic(partitions=1, **options): the arguments of create_topic for this test's topic",
 )
 
-FIXTURES = frozenset({"kafka_broker", "kafka_broker_sasl", "kafka_broker_tls"})
-
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SASL_USERS = {"alice": "alice-secret"}
 """The users of `kafka_broker_sasl`."""
 
-BROKERS = ("kafka_broker", "kafka_broker_tls", "kafka_broker_sasl")
-"""Fixtures of brokers."""
+BROKER_FIXTURES = ("kafka_broker", "kafka_broker_tls", "kafka_broker_sasl")
 
 MAX_NAME_CHARACTERS = 200
 """Limit of the test name in a topic name: topic names have at most 249 characters."""
@@ -156,7 +153,7 @@ def kafka_topic(request: pytest.FixtureRequest) -> str:
     if name is None:
         words = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:MAX_NAME_CHARACTERS]
         name = f"{words or 'test'}-{next(_numbers)}"
-    used = [fixture for fixture in BROKERS if fixture in request.fixturenames] or BROKERS[:1]
+    used = [each for each in BROKER_FIXTURES if each in request.fixturenames] or BROKER_FIXTURES[:1]
     if len(used) > 1:
         raise pytest.UsageError(
             f"kafka_topic cannot choose between {' and '.join(used)}: call create_topic() of one"
@@ -174,7 +171,8 @@ def _shared_node(item: pytest.Item) -> pytest.Collector | pytest.Item | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     node = _shared_node(item)
     marker = item.get_closest_marker("kafka_broker")
-    if node is None or marker is None or FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+    fixtures = getattr(item, "fixturenames", ())
+    if node is None or marker is None or not any(each in fixtures for each in BROKER_FIXTURES):
         return
     if isinstance(node, pytest.Session) or node.get_closest_marker("kafka_broker") is not marker:
         scope = item.config.getini("kafka_broker_scope")
