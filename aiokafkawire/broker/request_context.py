@@ -179,6 +179,11 @@ class RequestContext:
         if not self.is_authorized(operation, resource_type, name):
             raise ApiError(DENIED[resource_type], message)
 
+    def authorize_topic_creation(self, name: str, message: str | None = None) -> None:
+        """Raise `ApiError` unless the principal may create the topic, or any topic."""
+        if not self.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER):
+            self.authorize(AclOperation.CREATE, ResourceType.TOPIC, name, message)
+
     def authorize_by_resource_type(
         self, operation: AclOperation, resource_type: ResourceType
     ) -> bool:

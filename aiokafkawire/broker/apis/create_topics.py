@@ -58,10 +58,7 @@ def _create_one(
     context: RequestContext, requested: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     try:
-        if not context.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER) and (
-            not context.is_authorized(AclOperation.CREATE, ResourceType.TOPIC, requested.name)
-        ):
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        context.authorize_topic_creation(requested.name, "Authorization failed.")
         topic = _create(context, requested, validate_only=validate_only)
     except ApiError as error:
         code = error.code

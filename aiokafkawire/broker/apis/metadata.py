@@ -106,7 +106,7 @@ def _describe_requested(
         context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, requested.name)
         create = context.state.options.auto_create_topics and request.allow_auto_topic_creation
         if create and requested.name not in cluster.topics:
-            _authorize_creation(context, requested.name)
+            context.authorize_topic_creation(requested.name)
             try:
                 cluster.create_topic(requested.name)
             except StorageError as error:
@@ -121,11 +121,6 @@ def _describe_requested(
         return _describe_topic(context, source, requested.name, request)
     except ApiError as error:
         return _error_topic(requested, context.version, error.code)
-
-
-def _authorize_creation(context: RequestContext, name: str) -> None:
-    if not context.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER):
-        context.authorize(AclOperation.CREATE, ResourceType.TOPIC, name)
 
 
 def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
