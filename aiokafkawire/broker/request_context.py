@@ -33,16 +33,6 @@ __all__ = (
     "require_replica_manager",
 )
 
-
-DENIED = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
-"""Error code for a resource that the principal may not use."""
-
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of a client that did not authenticate."""
 
@@ -177,7 +167,7 @@ class RequestContext:
     ) -> None:
         """Raise `ApiError` unless the principal may perform the operation on the resource."""
         if not self.is_authorized(operation, resource_type, name):
-            raise ApiError(DENIED[resource_type], message)
+            raise ApiError(ErrorCode[f"{resource_type.name}_AUTHORIZATION_FAILED"], message)
 
     def authorize_topic_creation(self, name: str, message: str | None = None) -> None:
         """Raise `ApiError` unless the principal may create the topic, or any topic."""
