@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
+from aiokafkawire.broker.apis.group_requests import check_commit
+from aiokafkawire.broker.cluster_state import Topic
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
@@ -82,12 +83,7 @@ def _group_error_response(
 
     def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
         try:
-            context.authorized_topic(
-                topic.name,
-                topic.topic_id,
-                AclOperation.READ,
-                by_id=context.version >= FIRST_ID_VERSION,
-            )
+            _authorized_topic(context, topic)
         except ApiError as error:
             return error.code
         return code
@@ -115,7 +111,7 @@ def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommit
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, AclOperation.READ, allow_empty_id=True)
+    context.check_coordinator(request.group_id)
     newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Future[Result] = Future()
@@ -128,6 +124,11 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
     check_commit(context, request.group_id, event, reply, missing=missing)
 
 
+def _authorized_topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> Topic:
+    by_id = context.version >= FIRST_ID_VERSION
+    return context.authorized_topic(topic.name, topic.topic_id, AclOperation.READ, by_id=by_id)
+
+
 def _check(
     context: RequestContext,
     topic: OffsetCommitRequestTopic,
@@ -136,15 +137,14 @@ def _check(
     """Return the topic's name if the offset can be committed. Raises `ApiError`."""
     cluster, release = context.cluster, context.release
     name = topic.name
-    by_id = context.version >= FIRST_ID_VERSION
-    if not by_id:
-        context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
     # Earlier releases did not check the topic of commits to Kafka.
     if context.version == 0 or release.since("0.9.0"):
-        known_topic = context.authorized_topic(name, topic.topic_id, AclOperation.READ, by_id=by_id)
+        known_topic = _authorized_topic(context, topic)
         name = known_topic.name
         if context.version == 0 or release.since("2.0"):
             cluster.partition(known_topic, requested.partition_index)
+    else:
+        context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
     limit = context.state.options.offset_metadata_max_bytes
     if len((requested.committed_metadata or "").encode()) > limit:
         raise ApiError(ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
+from aiokafkawire.broker.apis.group_requests import check_commit
 from aiokafkawire.broker.groups.events import Result, ValidateOffsetCommit
 from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.request_context import RequestContext
@@ -115,7 +115,7 @@ def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffset
 
 
 def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
-    check_coordinator(context, request.group_id, AclOperation.READ, allow_empty_id=True)
+    context.check_coordinator(request.group_id)
     reply: Future[Result] = Future()
     event = ValidateOffsetCommit(
         reply=reply,
