@@ -150,9 +150,16 @@ def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
 class InvalidOption(KafkaError, ValueError):
     """An option is unknown, or its value is out of range or contradicts another.
 
+    `option` is its name if it is unknown, or if it is a property of Java or librdkafka that cannot
+    be converted; None otherwise.
+
     What to do: correct the call. The message names the option and its valid values; for an unknown
     option, the most similar name.
     """
+
+    def __init__(self, reason: str = "", *, option: str | None = None, **context: Any) -> None:
+        super().__init__(reason, **context)
+        self.option = option
 
 
 class IllegalState(KafkaError, RuntimeError):

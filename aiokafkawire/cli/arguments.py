@@ -364,8 +364,7 @@ def _convert_properties(path: Path, properties: Mapping[str, FileOption]) -> dic
             {name: option.value for name, option in properties.items()}, _make_token_provider
         )
     except InvalidOption as error:
-        name = str(error).partition(" ")[0].rstrip(":")
-        where = f"{path}, {places[name]}" if name in places else f"{path}"
+        where = f"{path}, {places[error.option]}" if error.option in places else f"{path}"
         raise InvalidOption(f"{where}: {error}") from None
     fields = {field.name: field for field in dataclasses.fields(ClientConfig)}
     for name, value in options.items():

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("LoginModule", "parse_jaas")
+__all__ = ("JAAS", "LoginModule", "parse_jaas")
 
+JAAS = "sasl.jaas.config"
 FORM = 'LoginModule required name="value" … ;'
 CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
@@ -54,25 +55,27 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = _tokens(text)
     words = [word for word, is_sign in tokens]
     if len(words) < 2 or words[1].lower() not in CONTROL_FLAGS:
-        raise InvalidOption(f"sasl.jaas.config is not of the form {FORM}")
+        raise _invalid(f" is not of the form {FORM}")
     if tokens[-1] != (";", True):
-        raise InvalidOption("sasl.jaas.config must end with a semicolon")
+        raise _invalid(" must end with a semicolon")
     options: dict[str, str] = {}
     rest = tokens[2:-1]
     if (";", True) in rest:
-        raise InvalidOption(
-            "sasl.jaas.config must have one login module: a semicolon ends it, and a value with a"
-            " semicolon stands in quotes"
+        raise _invalid(
+            " must have one login module: a semicolon ends it, and a value with a semicolon stands"
+            " in quotes"
         )
     for number, at in enumerate(range(0, len(rest), 3), 1):
         triple = rest[at : at + 3]
         if [is_sign for _, is_sign in triple] != [False, True, False]:
-            raise InvalidOption(
-                f'sasl.jaas.config: option {number} of {words[0]} is not of the form name="value"'
-            )
+            raise _invalid(f': option {number} of {words[0]} is not of the form name="value"')
         (name, _), _, (value, _) = triple
         options[name] = value
     return LoginModule(words[0], options)
+
+
+def _invalid(problem: str) -> InvalidOption:
+    return InvalidOption(f"{JAAS}{problem}", option=JAAS)
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
@@ -83,7 +86,7 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
         match = _TOKEN.match(text, at)
         if match is None:
             problem = "a quote has no end" if text[at] in "\"'" else "a value needs quotes"
-            raise InvalidOption(f"sasl.jaas.config: {problem}, at character {at + 1}")
+            raise _invalid(f": {problem}, at character {at + 1}")
         at = match.end()
         if match["quoted"]:
             found.append((_ESCAPE.sub(_unescaped, match["quoted"][1:-1]), False))

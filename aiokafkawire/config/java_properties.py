@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from aiokafkawire.config.jaas import LoginModule, parse_jaas
+from aiokafkawire.config.jaas import JAAS, LoginModule, parse_jaas
 from aiokafkawire.config.secret import Secret
 from aiokafkawire.errors import InvalidOption
 
@@ -24,7 +24,6 @@ __all__ = (
 )
 
 PROTOCOL = "security.protocol"
-JAAS = "sasl.jaas.config"
 TLS_VERSIONS = "ssl.enabled.protocols"
 CHECK_HOST = "ssl.endpoint.identification.algorithm"
 VERIFY = "enable.ssl.certificate.verification"
@@ -173,8 +172,8 @@ def convert_security_properties(
         make_provider: Returns the token provider for OAUTHBEARER.
 
     Raises:
-        InvalidOption: A value cannot be converted. The text begins with the name of the property
-            and has no secret.
+        InvalidOption: A value cannot be converted. `option` is the name of the property, or None
+            for one of the token provider. The text has no secret.
     """
     given = {name: value.strip() for name, value in properties.items()}
     if PROTOCOL in given:
@@ -200,7 +199,7 @@ def _truststore(given: Mapping[str, str]) -> dict[str, str]:
         return {}
     kind = _store_type(given, store)
     if kind != PEM:
-        raise InvalidOption(_conversion(store, kind, path, "-nokeys"))
+        raise _unreadable_store(store, kind, path, "-nokeys")
     _refuse_password(given, store)
     return {"ssl_cafile": path}
 
@@ -211,16 +210,14 @@ def _keystore(given: Mapping[str, str]) -> dict[str, str | None]:
         return {}
     kind = _store_type(given, store)
     if kind == JKS:
-        raise InvalidOption(_conversion(store, kind, path, ""))
+        raise _unreadable_store(store, kind, path, "")
     if kind == PEM:
         _refuse_password(given, store)
         return {"ssl_certfile": path}
     options: dict[str, str | None] = {"ssl_keystore_location": path}
     password = given.get("ssl.keystore.password")
     if given.get("ssl.key.password", password) != password:
-        raise InvalidOption(
-            f"ssl.key.password must equal ssl.keystore.password for a {PKCS12} file"
-        )
+        raise _invalid("ssl.key.password", f" must equal ssl.keystore.password for a {PKCS12} file")
     if password:
         options["ssl_keystore_password"] = password
     return {**options, "ssl_password": None}
@@ -231,12 +228,12 @@ def _store_type(given: Mapping[str, str], store: str) -> str:
     path = given[f"{store}.location"]
     kind = given.get(name, "").upper() or SUFFIXES.get(PurePath(path).suffix.lower())
     if kind not in {PEM, PKCS12, JKS}:
-        raise InvalidOption(f"{name} must be {PEM}, or the name of a {PEM} file must end with .pem")
+        raise _invalid(name, f" must be {PEM}, or the name of a {PEM} file must end with .pem")
     return kind
 
 
-def _conversion(store: str, kind: str, path: str, flags: str) -> str:
-    """Return the text that refuses a keystore, with the commands that convert it."""
+def _unreadable_store(store: str, kind: str, path: str, flags: str) -> InvalidOption:
+    """Return the error that refuses a keystore, with the commands that convert it."""
     stem = path.removesuffix(PurePath(path).suffix)
     source, target = shlex.quote(path), shlex.quote(f"{stem}.pem")
     middle = shlex.quote(f"{stem}.p12")
@@ -249,9 +246,10 @@ def _conversion(store: str, kind: str, path: str, flags: str) -> str:
             f" -deststoretype {PKCS12}"
         )
     commands.append(" ".join(f"openssl pkcs12 -in {middle} {flags} -out {target}".split()))
-    return (
-        f"{store}.location is a {kind} file, which cannot be read here. Convert it to {PEM}:"
-        f" {' && '.join(commands)}; then set {store}.type={PEM} and {store}.location={stem}.pem"
+    return _invalid(
+        f"{store}.location",
+        f" is a {kind} file, which cannot be read here. Convert it to {PEM}:"
+        f" {' && '.join(commands)}; then set {store}.type={PEM} and {store}.location={stem}.pem",
     )
 
 
@@ -259,23 +257,21 @@ def _refuse_password(given: Mapping[str, str], store: str) -> None:
     name = f"{store}.password"
     if given.get(name):
         instead = "; the password of the key is ssl.key.password" if store == STORES[1] else ""
-        raise InvalidOption(f"{name} is not for a {PEM} file: omit it{instead}")
+        raise _invalid(name, f" is not for a {PEM} file: omit it{instead}")
 
 
 def _tls(given: Mapping[str, str]) -> dict[str, bool]:
     versions = {part.strip() for part in given.get(TLS_VERSIONS, "TLSv1.2").split(",")}
     if "TLSv1.2" not in versions:
-        raise InvalidOption(f"{TLS_VERSIONS} must include TLSv1.2, which is always offered here")
+        raise _invalid(TLS_VERSIONS, " must include TLSv1.2, which is always offered here")
     version = given.get("ssl.protocol", "TLS")
     if version not in {"TLS", "TLSv1.2", "TLSv1.3"}:
-        raise InvalidOption(f"ssl.protocol must be TLSv1.3 or TLSv1.2, not {version!r:.80}")
+        raise _invalid("ssl.protocol", f" must be TLSv1.3 or TLSv1.2, not {version!r:.80}")
     if given.get(VERIFY, "true").lower() != "true":
-        raise InvalidOption(f"{VERIFY} must be true: certificates are always verified")
+        raise _invalid(VERIFY, " must be true: certificates are always verified")
     algorithm = given.get(CHECK_HOST, "https").lower()
     if algorithm not in {"https", "none", ""}:
-        raise InvalidOption(
-            f"{CHECK_HOST} must be https, or empty to accept certificates for any host"
-        )
+        raise _invalid(CHECK_HOST, " must be https, or empty to accept certificates for any host")
     return {} if algorithm == "https" else {"ssl_check_hostname": False}
 
 
@@ -285,7 +281,7 @@ def _login(given: Mapping[str, str], module: LoginModule | None) -> dict[str, An
             raise _unusable_class(name, given[name])
     for name in KERBEROS_LOGIN:
         if given.get(name):
-            raise InvalidOption(f"{name} has no counterpart: {NO_KERBEROS_LOGIN}")
+            raise _invalid(name, f" has no counterpart: {NO_KERBEROS_LOGIN}")
     if module is None or module.short_name == OAUTH_MODULE:
         return {}
     if module.short_name in {"PlainLoginModule", "ScramLoginModule"}:
@@ -297,10 +293,10 @@ def _oauth(given: Mapping[str, str], module: LoginModule | None) -> OAuthSetting
     """Return the settings of OAUTHBEARER: Java's, in two ways, or librdkafka's."""
     of_jaas = {} if module is None else module.options
     if given.get(METHOD, "oidc").lower() != "oidc":
-        raise InvalidOption(f"{METHOD} must be oidc")
+        raise _invalid(METHOD, " must be oidc")
     url = given.get(TOKEN_URL)
     if not url:
-        raise InvalidOption(f"{TOKEN_URL} is missing: sasl.mechanism {OAUTHBEARER} needs it")
+        raise _invalid(TOKEN_URL, f" is missing: sasl.mechanism {OAUTHBEARER} needs it")
     extensions = _extensions(given.get(EXTENSIONS, ""))
     extensions |= {
         name.removeprefix("extension_"): value
@@ -314,14 +310,14 @@ def _oauth(given: Mapping[str, str], module: LoginModule | None) -> OAuthSetting
     secret = _first_of(given, CLIENT_SECRET) or of_jaas.get("clientSecret")
     for name, value in ((CLIENT_ID[0], client_id), (CLIENT_SECRET[0], secret)):
         if not value:
-            raise InvalidOption(f"{name} is missing: {TOKEN_URL} needs it")
+            raise _invalid(name, f" is missing: {TOKEN_URL} needs it")
     return OAuthSettings(
         url,
         client_id,
         None if secret is None else Secret(secret),
         given.get(SCOPE) or of_jaas.get("scope") or None,
         pairs,
-        _flag(URLENCODE, given.get(URLENCODE, "false")),
+        _flag(URLENCODE, "", given.get(URLENCODE, "false")),
     )
 
 
@@ -335,25 +331,30 @@ def _first_of(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((given[name] for name in names if given.get(name)), None)
 
 
-def _flag(name: str, text: str) -> bool:
+def _invalid(name: str, problem: str) -> InvalidOption:
+    """Return the error about a property; its text is the name and the problem."""
+    return InvalidOption(f"{name}{problem}", option=name)
+
+
+def _flag(name: str, part: str, text: str) -> bool:
     value = text.lower()
     if value not in {"true", "false"}:
-        raise InvalidOption(f"{name} must be true or false, not {text!r:.80}")
+        raise _invalid(name, f"{part} must be true or false, not {text!r:.80}")
     return value == "true"
 
 
 def _unusable_class(name: str, java_class: str) -> InvalidOption:
     short_name = java_class.rpartition(".")[2]
     reason = LOGIN_CLASSES.get(short_name, "Java code cannot run here")
-    return InvalidOption(f"{name} has the class {short_name!r:.80}: {reason}")
+    return _invalid(name, f" has the class {short_name!r:.80}: {reason}")
 
 
 def _password_login(module: LoginModule) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in ("username", "password"):
         if not module.options.get(name):
-            raise InvalidOption(f'{JAAS}: {module.short_name} needs {name}="…"')
+            raise _invalid(JAAS, f': {module.short_name} needs {name}="…"')
         options[f"sasl_{name}"] = module.options[name]
-    if _flag(f"{JAAS}: tokenauth", module.options.get("tokenauth", "false")):
+    if _flag(JAAS, ": tokenauth", module.options.get("tokenauth", "false")):
         options["sasl_token_auth"] = True
     return options

@@ -605,7 +605,7 @@ def make_config(config_class: type[_Config], options: Mapping[str, Any]) -> _Con
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
-            raise InvalidOption(unknown_option_text(name, config_class))
+            raise InvalidOption(unknown_option_text(name, config_class), option=name)
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: pass 'host:port' or a list of them")
     return config_class(**options)

@@ -128,7 +128,7 @@ def make_config(server: str, options: Mapping[str, Any]) -> Kafka07Config:
     known = [option.name for option in list_options(Kafka07Config)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{option_hint(name, known)}")
+            raise InvalidOption(f"unknown option {name!r}{option_hint(name, known)}", option=name)
     return Kafka07Config(server=server, **options)
 
 

@@ -89,7 +89,8 @@ def security_options(kafka: Mapping[str, str]) -> dict[str, Any]:
     try:
         return convert_security_properties(given, TaskTokenProvider)
     except InvalidOption as error:
-        raise InvalidOption(_PROPERTY.sub(rf"{KAFKA_PREFIX}\g<0>", str(error))) from None
+        text = _PROPERTY.sub(rf"{KAFKA_PREFIX}\g<0>", str(error))
+        raise InvalidOption(text, option=error.option) from None
 
 
 def seal_secrets(options: dict[str, Any]) -> dict[str, Any]:

@@ -375,4 +375,5 @@ def test_a_property_that_cannot_be_converted_is_named(
     with pytest.raises(InvalidOption) as refused:
         convert_security_properties(properties, pytest.fail)
     assert str(refused.value) == text
+    assert refused.value.option == text.partition(" ")[0].rstrip(":")
     assert SECRET not in "".join(traceback.format_exception(refused.value))

@@ -95,8 +95,9 @@ def test_the_error_of_an_unknown_option_suggests_the_nearest(given: str, nearest
 
 
 def test_without_a_similar_option_the_error_only_names_it():
-    with pytest.raises(InvalidOption, match=r"^unknown option 'zzzz'$"):
+    with pytest.raises(InvalidOption, match=r"^unknown option 'zzzz'$") as failure:
         make_config(ProducerConfig, {**SERVERS, "zzzz": 1})
+    assert failure.value.option == "zzzz"
 
 
 @pytest.mark.parametrize("given", ["value_serializer", "key_deserializer"])
