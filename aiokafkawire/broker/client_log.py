@@ -81,6 +81,10 @@ class ClientLog:
             client,
         )
 
+    def closed(self, connection: str, host: str, reason: str) -> None:
+        """Log that the broker closes a connection because of the bytes that a host sent."""
+        self._rejections.log((host, reason), logging.WARNING, "%s: closed: %s", connection, reason)
+
     def _log(self, level: int, text: str, connection: str, client: str) -> None:
         self._connections.log((client, text), level, text, connection, client)
 

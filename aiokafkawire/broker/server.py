@@ -70,8 +70,14 @@ MAX_QUEUED_BYTES = 2**20
 client closed the connection."""
 
 
-NOT_TLS = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER"})
+TLS_HANDSHAKE = b"\x16\x03"
+"""First bytes of a client that speaks TLS."""
+
+WRONG_VERSION = "WRONG_VERSION_NUMBER"
+NOT_TLS = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", WRONG_VERSION})
 """Reasons of OpenSSL for a client that does not speak TLS. OpenSSL sends no alert for them."""
+
+SET_SECURITY_PROTOCOL = "set the client's security.protocol to that of the listener"
 
 INTERNAL_ERROR_ALERT = bytes.fromhex("15030300020250")
 """Alert of real brokers for a client that does not speak TLS."""
@@ -169,7 +175,12 @@ class ServerConnection:
             self._transport, self._is_secured = secured, True
         except ssl.SSLError as error:
             reason = error.reason or str(error)
-            logger.warning("%s: closed: the TLS handshake failed: %s", self.name, reason)
+            self._log_closed(
+                f"the client does not speak TLS, but listener {self._listener.name} does:"
+                f" {SET_SECURITY_PROTOCOL}"
+                if reason == WRONG_VERSION
+                else f"the TLS handshake failed: {reason}"
+            )
             await self._refuse(raw, INTERNAL_ERROR_ALERT if reason in NOT_TLS else b"")
         except OSError as error:
             logger.debug("%s: connection lost: %s", self.name, error)
@@ -205,16 +216,24 @@ class ServerConnection:
     async def read(self) -> None:
         """Read until the client closes the connection or sends a malformed frame."""
         reader = self._reader
+        may_begin_with_tls = self._listener.tls is None
         try:
             while True:
-                count = await self._transport.receive_into(reader.get_buffer())
+                buffer = reader.get_buffer()
+                count = await self._transport.receive_into(buffer)
                 if count == 0:
                     return
+                if may_begin_with_tls and buffer[: len(TLS_HANDSHAKE)] == TLS_HANDSHAKE:
+                    raise MalformedFrame(
+                        f"the client speaks TLS, but listener {self._listener.name} does not:"
+                        f" {SET_SECURITY_PROTOCOL}"
+                    )
+                may_begin_with_tls = False
                 for frame in reader.buffer_updated(count):
                     await self._queue(frame)
         except MalformedFrame as error:
             self._record_malformed(error)
-            logger.warning("%s: closed: %s", self.name, error)
+            self._log_closed(str(error))
         except OSError as error:
             logger.debug("%s: connection lost: %s", self.name, error)
         finally:
@@ -256,6 +275,9 @@ class ServerConnection:
     @property
     def _log(self) -> ClientLog:
         return self._node.state.client_log
+
+    def _log_closed(self, reason: str) -> None:
+        self._log.closed(self.name, self._client_connection.host, reason)
 
     def _describe_client(self, header: RequestHeader, message: object = None) -> str:
         """Describe the client by its first request."""

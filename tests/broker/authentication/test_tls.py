@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.broker import Acl, Broker, BrokerTls, CertificateAuthority, ErrorCode
 from aiokafkawire.broker.authentication import certificate_principal
+from aiokafkawire.broker.client_log import MAX_LINES_PER_KEY
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 from aiokafkawire.runtime.tls_transport import TlsTransport, connect_tls
 from aiokafkawire.wire.messages.metadata import MetadataRequest
@@ -147,6 +148,48 @@ async def test_a_client_without_tls_gets_the_alert_of_real_brokers(sent: bytes) 
                 received += bytes(buffer[:count])
         assert received == bytes.fromhex("15030300020250")
         await transport.aclose()
+
+
+async def test_a_client_with_tls_on_a_plaintext_listener_is_logged_with_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # So large a limit takes the first bytes of TLS for the length of a frame.
+    async with Broker(max_request_bytes=2**31 - 1) as broker:
+        for _ in range(MAX_LINES_PER_KEY + 2):
+            with anyio.fail_after(LIMIT_S), pytest.raises(OSError):
+                await connect_tls(
+                    await connect(broker), client_context(CertificateAuthority()), HOST
+                )
+    assert_logged_with_limit(
+        caplog,
+        "closed: the client speaks TLS, but listener PLAINTEXT does not:"
+        " set the client's security.protocol to that of the listener",
+    )
+
+
+async def test_a_client_without_tls_is_logged_with_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Broker(tls=True) as broker:
+        for _ in range(MAX_LINES_PER_KEY + 2):
+            client = RawClient(await connect(broker))
+            await client.send(METADATA, 1)
+            assert await client.transport.receive_into(memoryview(bytearray(100)))
+            await client.transport.aclose()
+    assert_logged_with_limit(
+        caplog,
+        "closed: the client does not speak TLS, but listener SSL does:"
+        " set the client's security.protocol to that of the listener",
+    )
+
+
+def assert_logged_with_limit(caplog: pytest.LogCaptureFixture, line: str) -> None:
+    *logged, announcement = [
+        each.getMessage() for each in caplog.records if each.levelno == logging.WARNING
+    ]
+    assert len(logged) == MAX_LINES_PER_KEY
+    assert all(each.endswith(line) for each in logged), logged
+    assert "logged at DEBUG" in announcement
 
 
 async def test_a_client_that_never_begins_is_closed_as_idle() -> None:
