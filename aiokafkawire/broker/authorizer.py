@@ -125,7 +125,7 @@ class Authorizer:
                     denied.add((binding.pattern_type, binding.name))
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
-        return any(_is_not_dominated(binding, denied) for binding in allowed)
+        return any(not _is_dominated(binding, denied) for binding in allowed)
 
     def _patterns(self, binding: AclBinding) -> dict[ResourceType, _Patterns]:
         return self._literal if binding.pattern_type is PatternType.LITERAL else self._prefixed
@@ -155,14 +155,14 @@ def _applies(binding: AclBinding, principal: str, host: str, operation: AclOpera
     )
 
 
-def _is_not_dominated(binding: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
-    """Return True if no denied pattern covers all names of an allowed one."""
+def _is_dominated(binding: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
+    """Return True if a denied pattern covers all names of an allowed one."""
     name = binding.name
     if binding.pattern_type is PatternType.LITERAL:
         if name == WILDCARD:
-            return True
-        if (PatternType.LITERAL, name) in denied:
             return False
-    return not any(
+        if (PatternType.LITERAL, name) in denied:
+            return True
+    return any(
         (PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1)
     )

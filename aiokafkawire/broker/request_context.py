@@ -174,7 +174,7 @@ class RequestContext:
         if not self.is_authorized(AclOperation.CREATE, ResourceType.CLUSTER):
             self.authorize(AclOperation.CREATE, ResourceType.TOPIC, name, message)
 
-    def authorize_by_resource_type(
+    def is_authorized_by_resource_type(
         self, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
         """Return True if the principal may perform the operation on any resource of the type."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import BrokerSasl, BrokerTls, CertificateAuthority
-from aiokafkawire.broker.authentication.authenticator import MECHANISMS
+from aiokafkawire.broker.authentication.authenticator import MECHANISM_SINCE
 from aiokafkawire.config import make_config
 from aiokafkawire.consumer import consumer
 from aiokafkawire.producer import producer
@@ -74,7 +74,7 @@ def add_client_options(patch: pytest.MonkeyPatch, options: Mapping[str, Any]) ->
 def not_secured(config: pytest.Config, release: str) -> str | None:
     """Return why a release cannot be used with the security of a run; None if it can."""
     protocol, mechanism = requested(config)
-    since = TLS_SINCE if mechanism is None else MECHANISMS[mechanism]
+    since = TLS_SINCE if mechanism is None else MECHANISM_SINCE[mechanism]
     if protocol == "PLAINTEXT" or number_of(release) >= number_of(since):
         return None
     return f"not on {release}: {mechanism or 'TLS'} (from {since} on)"

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from aiokafkawire.broker import BrokerSasl, BrokerTls, CertificateAuthority
-from aiokafkawire.broker.authentication.authenticator import MECHANISMS, SESSION_LIFETIME_SINCE
+from aiokafkawire.broker.authentication.authenticator import MECHANISM_SINCE, SESSION_LIFETIME_SINCE
 from aiokafkawire.broker.releases import RELEASE_NAMES
 
 __all__ = ("PASSWORDS", "PLAINTEXT", "USER", "Security", "draw_mechanism", "first_release")
@@ -61,7 +61,7 @@ def draw_mechanism(rng: random.Random) -> str:
 def first_release(security: Security) -> str:
     """Return the first release with the mechanism, and with sessions if they end."""
     assert security.mechanism is not None
-    wanted = [MECHANISMS[security.mechanism]]
+    wanted = [MECHANISM_SINCE[security.mechanism]]
     if security.max_reauth_ms:
         wanted.append(SESSION_LIFETIME_SINCE)
     return max(wanted, key=RELEASE_NAMES.index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.acls import AclOperation, ResourceType
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.apis.describe_user_scram_credentials import MECHANISMS
+from aiokafkawire.broker.apis.describe_user_scram_credentials import SCRAM_MECHANISMS
 from aiokafkawire.broker.authentication import CredentialStore
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.security import ScramCredential
@@ -92,7 +92,7 @@ def _check(store: CredentialStore, change: Change) -> None:
     """Raise `ApiError` if a change is not possible."""
     if not change.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    mechanism = MECHANISMS.get(change.mechanism)
+    mechanism = SCRAM_MECHANISMS.get(change.mechanism)
     if mechanism is None:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
@@ -112,7 +112,7 @@ def _check(store: CredentialStore, change: Change) -> None:
 
 
 def _apply(store: CredentialStore, change: Change) -> None:
-    mechanism = MECHANISMS[change.mechanism]
+    mechanism = SCRAM_MECHANISMS[change.mechanism]
     if isinstance(change, ScramCredentialDeletion):
         store.delete_scram(change.name, mechanism)
         return

@@ -15,9 +15,9 @@ from aiokafkawire.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-__all__ = ("MECHANISMS", "error_response", "handle")
+__all__ = ("SCRAM_MECHANISMS", "error_response", "handle")
 
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """SCRAM mechanisms by their number in the protocol."""
 
 
@@ -71,7 +71,7 @@ def _describe(
     else:
         result.credential_infos = [
             CredentialInfo(mechanism=number, iterations=credentials[mechanism].iterations)
-            for number, mechanism in MECHANISMS.items()
+            for number, mechanism in SCRAM_MECHANISMS.items()
             if mechanism in credentials
         ]
     return result

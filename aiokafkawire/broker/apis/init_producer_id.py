@@ -45,7 +45,7 @@ def _authorize(context: RequestContext, transactional_id: str | None) -> None:
     elif not (
         # Since KIP-679, Write on any topic is enough.
         context.release.since("2.8")
-        and context.authorize_by_resource_type(AclOperation.WRITE, ResourceType.TOPIC)
+        and context.is_authorized_by_resource_type(AclOperation.WRITE, ResourceType.TOPIC)
     ):
         context.authorize(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 

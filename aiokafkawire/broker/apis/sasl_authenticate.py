@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.authentication import NOT_EXPECTED
+from aiokafkawire.broker.authentication import UNEXPECTED_AUTHENTICATE
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.sasl_authenticate import (
@@ -19,7 +19,9 @@ async def handle(
     authenticator = context.connection.authenticator
     if authenticator is None:
         return SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=NOT_EXPECTED, auth_bytes=b""
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message=UNEXPECTED_AUTHENTICATE,
+            auth_bytes=b"",
         )
     return authenticator.authenticate(request.auth_bytes)
 

@@ -2,7 +2,7 @@
 
 from aiokafkawire.broker.authentication.authenticator import (
     MAX_TOKEN_BYTES,
-    NOT_EXPECTED,
+    UNEXPECTED_AUTHENTICATE,
     Admission,
     SaslAuthenticator,
     SaslSettings,
@@ -27,7 +27,7 @@ from aiokafkawire.broker.authentication.tokens import (
 
 __all__ = (
     "MAX_TOKEN_BYTES",
-    "NOT_EXPECTED",
+    "UNEXPECTED_AUTHENTICATE",
     "Admission",
     "BrokerListener",
     "BrokerSasl",

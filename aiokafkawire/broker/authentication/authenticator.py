@@ -33,14 +33,14 @@ from aiokafkawire.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 __all__ = (
     "MAX_TOKEN_BYTES",
-    "MECHANISMS",
-    "NOT_EXPECTED",
+    "MECHANISM_SINCE",
+    "UNEXPECTED_AUTHENTICATE",
     "Admission",
     "SaslAuthenticator",
     "SaslSettings",
 )
 
-MECHANISMS: Mapping[str, str] = {
+MECHANISM_SINCE: Mapping[str, str] = {
     "PLAIN": "0.10.0",
     "SCRAM-SHA-512": "0.10.2",
     "SCRAM-SHA-256": "0.10.2",
@@ -56,7 +56,7 @@ EMPTY_MESSAGE_SINCE = "2.4"
 
 MIN_REAUTHENTICATION_INTERVAL_S = 1.0
 
-NOT_EXPECTED = "SaslAuthenticate request received after successful authentication"
+UNEXPECTED_AUTHENTICATE = "SaslAuthenticate request received after successful authentication"
 
 
 class Admission(enum.Enum):
@@ -120,7 +120,9 @@ class SaslAuthenticator:
         self._clock = clock
         self._rng = rng
         self._on_principal = on_principal
-        self._mechanisms = [name for name in settings.mechanisms if release.since(MECHANISMS[name])]
+        self._mechanisms = [
+            name for name in settings.mechanisms if release.since(MECHANISM_SINCE[name])
+        ]
         self._state = _State.NEW
         self._server: ServerMechanism | None = None
         self._sends_raw_tokens = False
@@ -194,7 +196,9 @@ class SaslAuthenticator:
         """Answer a SaslAuthenticate request."""
         if self._state is not _State.EXCHANGE:
             return SaslAuthenticateResponse(
-                error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=NOT_EXPECTED, auth_bytes=b""
+                error_code=ErrorCode.ILLEGAL_SASL_STATE,
+                error_message=UNEXPECTED_AUTHENTICATE,
+                auth_bytes=b"",
             )
         try:
             answer, lifetime_ms = self._next(token)

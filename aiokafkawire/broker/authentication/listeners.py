@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from aiokafkawire.broker.authentication.authenticator import MECHANISMS, SaslSettings
+from aiokafkawire.broker.authentication.authenticator import MECHANISM_SINCE, SaslSettings
 from aiokafkawire.broker.authentication.certificates import CertificateAuthority
 from aiokafkawire.broker.authentication.credentials import CredentialStore
 from aiokafkawire.broker.authentication.tokens import TokenValidator
@@ -323,9 +323,10 @@ def _check_mechanisms(settings: BrokerSasl) -> tuple[str, ...]:
             *([OAUTHBEARER] if settings.token_validator is not None else ()),
         ]
     for name in given:
-        if name not in MECHANISMS:
+        if name not in MECHANISM_SINCE:
             raise InvalidOption(
-                f"{name!r:.80} is not a SASL mechanism of the broker: use {', '.join(MECHANISMS)}"
+                f"{name!r:.80} is not a SASL mechanism of the broker:"
+                f" use {', '.join(MECHANISM_SINCE)}"
             )
     if not given:
         raise InvalidOption("sasl needs users, a token_validator or mechanisms")
