@@ -20,6 +20,7 @@ from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, Lifecycl
 from aiokafkawire.runtime.interfaces import NEVER, Address
 from aiokafkawire.runtime.supervisor import (
     LoopIdentity,
+    NotRunning,
     Supervisor,
     TaskHandle,
     get_call_soon_threadsafe,
@@ -204,7 +205,7 @@ class Lifecycle(Generic[S]):
                 supervisor.on_stopping = scope.cancel
                 try:
                     self.session = await start(supervisor)
-                except KafkaError:
+                except (KafkaError, NotRunning):
                     # If the tasks have ended, the reason for that is the better error.
                     if supervisor.is_running:
                         raise

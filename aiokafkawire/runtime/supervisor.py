@@ -26,6 +26,7 @@ from aiokafkawire.logs import NO_FIELDS, log_fields
 __all__ = (
     "CANCEL_GRACE_S",
     "LoopIdentity",
+    "NotRunning",
     "Supervisor",
     "TaskHandle",
     "current_task",
@@ -236,6 +237,10 @@ class TaskHandle:
             self._finished.set()
 
 
+class NotRunning(RuntimeError):
+    """A supervisor that is not running cannot start a task."""
+
+
 class Supervisor:
     """Runs the tasks of one client.
 
@@ -310,10 +315,10 @@ class Supervisor:
             name: Name of the task in logs.
 
         Raises:
-            RuntimeError: The supervisor is not running.
+            NotRunning: The supervisor is not running.
         """
         if self._task_group is None or self._stopping.is_set():
-            raise RuntimeError(f"{self.name} is not running and cannot start task {name}")
+            raise NotRunning(f"{self.name} is not running and cannot start task {name}")
         handle = TaskHandle(name)
         self._tasks.append(handle)
         handle.coroutine = coroutine = self._run_task(handle, function, args)

@@ -20,6 +20,7 @@ from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime import (
     NEVER,
     Address,
+    Future,
     Lifecycle,
     RealRuntime,
     Session,
@@ -348,6 +349,34 @@ async def test_stop_ends_a_running_start():
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await begun.wait()
+        await life.stop(close_nothing, NEVER)
+    assert errors == ["the client was stopped while it was starting"]
+    assert life.state is ClientState.CLOSED
+
+
+async def test_stop_ends_a_start_that_is_about_to_start_a_task():
+    life: Lifecycle[Session] = Lifecycle("client")
+    begun = anyio.Event()
+    connected: Future[None] = Future()
+    errors: list[str] = []
+
+    async def start(supervisor: Supervisor) -> Session:
+        begun.set()
+        await connected.wait()
+        supervisor.spawn(anyio.sleep_forever, name="work")
+        return RecordingSession()
+
+    async def enter() -> None:
+        try:
+            await life.start(life, start)
+        except ClientClosed as error:
+            errors.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter)
+        await begun.wait()
+        await anyio.wait_all_tasks_blocked()
+        connected.set_result(None)
         await life.stop(close_nothing, NEVER)
     assert errors == ["the client was stopped while it was starting"]
     assert life.state is ClientState.CLOSED
