@@ -268,7 +268,13 @@ class Broker(BaseClient[BrokerState]):
         )
         for node_id in node_ids:
             self._nodes[node_id] = Node(
-                node_id, supervisor, runtime, self._faults, self.requests, listeners=listeners
+                node_id,
+                supervisor,
+                runtime,
+                self._faults,
+                self.requests,
+                listeners=listeners,
+                inter_broker_listener=self._listeners.inter_broker_listener,
             )
             await self._bind_node(
                 self._nodes[node_id], self._bind_addresses(listeners, node_id), state

@@ -64,7 +64,7 @@ class Node:
     """A node of the cluster with its ports. It can be killed, paused and restarted.
 
     `serve` creates the handler of an accepted transport from the node, the transport, a number and
-    the listener. Other nodes connect to the last of `listeners` without TLS and SASL.
+    the listener. Other nodes connect to `inter_broker_listener`.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Node:
         requests: RequestLog,
         *,
         listeners: Sequence[BrokerListener] = (PLAINTEXT_LISTENER,),
+        inter_broker_listener: str = PLAINTEXT_LISTENER.name,
         serve: Callable[
             [Node, Transport, int, BrokerListener], ServedConnection
         ] = ServerConnection,
@@ -85,6 +86,7 @@ class Node:
         self.requests = requests
         self.listeners = listeners
         self.addresses: Mapping[str, Address] = {}
+        self._inter_broker_listener = inter_broker_listener
         self._state: BrokerState | None = None
         self._supervisor = supervisor
         self._runtime = runtime
@@ -111,12 +113,8 @@ class Node:
 
     @property
     def address(self) -> Address | None:
-        """Address for other nodes."""
-        internal = next(
-            (each for each in reversed(self.listeners) if each.tls is None and each.sasl is None),
-            self.listeners[0],
-        )
-        return self.addresses.get(internal.name)
+        """Address for other nodes, None without a listener for them."""
+        return self.addresses.get(self._inter_broker_listener)
 
     @property
     def paused(self) -> bool:

@@ -120,6 +120,11 @@ class ListenerSettings:
     users: Mapping[str, Secret] = field(default_factory=dict)
     mechanisms: Sequence[str] = ()
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """Kafka's `inter.broker.listener.name`; only nodes that replicate have an INTERNAL one."""
+        return PLAINTEXT if PLAINTEXT in self.protocols else INTERNAL
+
     def client_options(
         self, protocol: SecurityProtocol, username: str | None, mechanism: str | None
     ) -> dict[str, Any]:
@@ -163,8 +168,8 @@ class ListenerSettings:
             )
             for name in self.protocols
         ]
-        if between_nodes and PLAINTEXT not in self.protocols:
-            listeners.append(BrokerListener(INTERNAL))
+        if between_nodes and self.inter_broker_listener not in self.protocols:
+            listeners.append(BrokerListener(self.inter_broker_listener))
         return listeners
 
 
