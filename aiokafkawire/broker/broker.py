@@ -215,12 +215,30 @@ class Broker(BaseClient[BrokerState]):
             else DirectoryStore(directory, clock=runtime.clock.now)
         )
         store.open()
-        node_ids = self._node_ids
         try:
-            cluster = self._cluster(node_ids, store)
+            cluster = self._cluster(self._node_ids, store)
         except StorageError as error:
             raise KafkaError(f"{directory} cannot be used by a broker: {error}") from error
         cluster.racks.update(self._racks)
+        state = self._make_state(runtime, cluster, store)
+        if isinstance(cluster, ControllerContext):
+            state.replication = Replication(
+                cluster,
+                store,
+                runtime,
+                supervisor,
+                advertised_addresses=state.addresses,
+                releases=state.releases,
+            )
+        supervisor.spawn(state.group_coordinator.run, name="groups")
+        supervisor.spawn(state.transaction_coordinator.run, name="transactions")
+        await self._start_nodes(runtime, supervisor, state)
+        if self._kafka07_bind is not None:
+            await self._start_kafka07(self._kafka07_bind, runtime, supervisor, state)
+        await self._wait_for_metadata_propagation(state)
+        return state
+
+    def _make_state(self, runtime: Runtime, cluster: ClusterState, store: Store) -> BrokerState:
         offsets = OffsetStore(store)
         if self._release.since(COMMIT_CHECKS_TOPIC_SINCE):
             offsets.delete_missing_topics(cluster.topics)
@@ -246,28 +264,22 @@ class Broker(BaseClient[BrokerState]):
             coordinator_loader=CoordinatorLoader(
                 cluster, groups, transactions, runtime.clock, load_s=load_s
             ),
-            releases=dict.fromkeys(node_ids, self._release),
+            releases=dict.fromkeys(self._node_ids, self._release),
             authorizer=self._authorizer,
             credentials=self._listeners.make_store(runtime.rng),
         )
-        if isinstance(cluster, ControllerContext):
-            state.replication = Replication(
-                cluster,
-                store,
-                runtime,
-                supervisor,
-                advertised_addresses=state.addresses,
-                releases=state.releases,
-            )
-        supervisor.spawn(state.group_coordinator.run, name="groups")
-        supervisor.spawn(state.transaction_coordinator.run, name="transactions")
+        return state
+
+    async def _start_nodes(
+        self, runtime: Runtime, supervisor: Supervisor, state: BrokerState
+    ) -> None:
         listeners = self._listeners.make(
             state.credentials,
             self.options.connections_max_reauth_ms,
             between_nodes=self.options.replicate,
         )
-        for node_id in node_ids:
-            self._nodes[node_id] = Node(
+        for node_id in self._node_ids:
+            self._nodes[node_id] = node = Node(
                 node_id,
                 supervisor,
                 runtime,
@@ -276,24 +288,22 @@ class Broker(BaseClient[BrokerState]):
                 listeners=listeners,
                 inter_broker_listener=self._listeners.inter_broker_listener,
             )
-            await self._bind_node(
-                self._nodes[node_id], self._bind_addresses(listeners, node_id), state
-            )
-            self._register_node(self._nodes[node_id], state)
-        if self._kafka07_bind is not None:
-            logs = Logs(self.options, runtime.rng)
-            self._kafka07 = Node(
-                KAFKA07_NODE_ID,
-                supervisor,
-                runtime,
-                self._faults,
-                self.requests,
-                serve=connection_to(logs),
-            )
-            [listener] = self._kafka07.listeners
-            await self._bind_node(self._kafka07, {listener.name: self._kafka07_bind}, state)
-        await self._wait_for_metadata_propagation(state)
-        return state
+            await self._bind_node(node, self._bind_addresses(listeners, node_id), state)
+            self._register_node(node, state)
+
+    async def _start_kafka07(
+        self, address: Address, runtime: Runtime, supervisor: Supervisor, state: BrokerState
+    ) -> None:
+        self._kafka07 = node = Node(
+            KAFKA07_NODE_ID,
+            supervisor,
+            runtime,
+            self._faults,
+            self.requests,
+            serve=connection_to(Logs(self.options, runtime.rng)),
+        )
+        [listener] = node.listeners
+        await self._bind_node(node, {listener.name: address}, state)
 
     def _cluster(self, node_ids: Sequence[int], store: Store) -> ClusterState:
         assert self._runtime is not None
