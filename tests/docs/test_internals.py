@@ -104,11 +104,13 @@ async def rejoin(broker: KafkaBroker, trace: Trace) -> None:
     ) as consumer:
         await consumer.getmany(timeout_ms=100)
         with trace:
+            # The next Heartbeat to be answered may be on its way already: trace a whole one.
+            await consumer.getmany(timeout_ms=200)
             broker.on(ApiKey.HEARTBEAT, Answer(error_code=ErrorCode.REBALANCE_IN_PROGRESS), times=1)
             while not broker.requests.of(ApiKey.SYNC_GROUP)[1:]:
                 await consumer.getmany(timeout_ms=100)
             # The broker has seen the request; the member may not have the response yet.
-            while not consumer.assignment():
+            while not consumer.assignment() or not broker.requests.of(ApiKey.OFFSET_FETCH)[1:]:
                 await consumer.getmany(timeout_ms=100)
 
 
