@@ -23,6 +23,7 @@ SHORT = [
 """A day has many heartbeats: it takes seconds."""
 
 
+@pytest.mark.timeout(600)  # An idle day takes 20 s; ten times as long beside other suites.
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SHORT)
 def test_no_guarantee_is_violated(name: str, backend: Backend) -> None:
