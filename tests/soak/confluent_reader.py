@@ -41,12 +41,23 @@ def ends(servers: str, topic: str) -> dict[int, int]:
 
 def _ends(consumer: confluent_kafka.Consumer, topic: str) -> dict[int, int]:
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    return {
-        number: consumer.get_watermark_offsets(
-            confluent_kafka.TopicPartition(topic, number), timeout=30
-        )[1]
-        for number in partitions
-    }
+    return {number: _end(consumer, topic, number) for number in partitions}
+
+
+def _end(consumer: confluent_kafka.Consumer, topic: str, number: int) -> int:
+    """Return the end of a partition; ask again while its leader moves."""
+    deadline = time.monotonic() + QUIET_SECONDS
+    while True:
+        try:
+            partition = confluent_kafka.TopicPartition(topic, number)
+            end: int = consumer.get_watermark_offsets(partition, timeout=30)[1]
+        except confluent_kafka.KafkaException as failure:
+            moved = confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION
+            if failure.args[0].code() != moved or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return end
 
 
 def messages(
