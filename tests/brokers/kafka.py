@@ -187,11 +187,13 @@ class Kafka:
         """Stop one node in order and start it as another release, while the others run.
 
         The settings stay; what it speaks to the others has to be among the `properties`.
+        Returns once every replica is in sync: if the next node stopped before, a partition would
+        have no leader, or, with unclean elections (the default before 0.11), lose records.
         """
         node.stop()
         self.release = _release(version)
         self.start_node(node)
-        self._wait_for(node, self._is_whole)
+        self._wait_for(node, lambda seen: self._is_whole(seen) and seen.all_in_sync())
 
     def stop(self) -> None:
         """End every node in order; data and ports are kept for the next `start()`."""

@@ -23,16 +23,25 @@ class Refused(RuntimeError):
 class Metadata:
     """`leaders`: topic -> partition -> node id of its leader, -1 while there is none.
 
-    `replicas`: topic -> partition -> node ids of its replicas.
+    `replicas`, `in_sync`: topic -> partition -> node ids of its replicas, and of those in its ISR.
     """
 
     nodes: Mapping[int, Address]
     leaders: Mapping[str, Mapping[int, int]]
     replicas: Mapping[str, Mapping[int, Sequence[int]]] = field(default_factory=dict)
+    in_sync: Mapping[str, Mapping[int, Sequence[int]]] = field(default_factory=dict)
 
     def led_partitions(self, topic: str) -> int:
         """Return the number of partitions of `topic` with a leader."""
         return sum(leader >= 0 for leader in self.leaders.get(topic, {}).values())
+
+    def all_in_sync(self) -> bool:
+        """Return whether each replica of each partition is in its ISR."""
+        return all(
+            set(nodes) == set(self.in_sync[topic][partition])
+            for topic, partitions in self.replicas.items()
+            for partition, nodes in partitions.items()
+        )
 
 
 class _Reader:
@@ -68,18 +77,19 @@ def metadata(address: Address, timeout_seconds: float = 5.0) -> Metadata:
         nodes[node_id] = (answer.string(), answer.take("i"))
     leaders: dict[str, dict[int, int]] = {}
     replicas: dict[str, dict[int, list[int]]] = {}
+    in_sync: dict[str, dict[int, list[int]]] = {}
     for _ in range(answer.take("i")):
         answer.take("h")  # the topic's error code: its partitions have the errors that matter
         topic = answer.string()
         of_topic, copies = leaders.setdefault(topic, {}), replicas.setdefault(topic, {})
+        caught_up = in_sync.setdefault(topic, {})
         for _ in range(answer.take("i")):
             answer.take("h")
             partition = answer.take("i")
             of_topic[partition] = answer.take("i")
             copies[partition] = [answer.take("i") for _ in range(answer.take("i"))]
-            for _ in range(answer.take("i")):
-                answer.take("i")  # a replica in sync
-    return Metadata(nodes, leaders, replicas)
+            caught_up[partition] = [answer.take("i") for _ in range(answer.take("i"))]
+    return Metadata(nodes, leaders, replicas, in_sync)
 
 
 def create_topic(

@@ -20,6 +20,8 @@ UPGRADES = {
     ("0.9.0.1", "0.10.2.2", "2.8.2"): {
         "inter.broker.protocol.version": "0.9.0",
         "log.message.format.version": "0.9.0",
+        # True before 0.11: a node that has not caught up would lead, and records would be lost.
+        "unclean.leader.election.enable": "false",
     },
     ("1.1.1", "2.8.2"): {"inter.broker.protocol.version": "1.1"},
     ("3.9.1", "4.3.0"): {},
