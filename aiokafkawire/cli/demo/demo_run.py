@@ -13,7 +13,7 @@ import anyio.abc
 
 from aiokafkawire.cli.demo.children import Child, Children
 from aiokafkawire.cli.demo.inputs import Truth, count_without_kafka, lines
-from aiokafkawire.cli.demo.results import Results
+from aiokafkawire.cli.demo.results import Results, create_store
 from aiokafkawire.cli.demo.stage import DemoEvent, Stage, Worker
 from aiokafkawire.cli.demo.topic import DemoTopic
 from aiokafkawire.cli.demo.verdict import Verdict, judge
@@ -29,6 +29,7 @@ PARTITIONS = 12
 WORKERS = 3
 NODES = 3
 GROUP = "aiokafkawire-demo"
+RESULTS = "results.sqlite"
 
 NO_PROGRESS_TIMEOUT_S = 60.0
 """Timeout without progress, after which the demo fails. A dead worker's session ends after 6 s."""
@@ -137,7 +138,7 @@ class DemoRun:
             "aiokafkawire.cli.demo.worker",
             servers,
             topic,
-            self._settings.folder / "results.sqlite",
+            self._settings.folder / RESULTS,
             self._settings.backend,
         )
 
@@ -164,6 +165,7 @@ class DemoRun:
     # --- workers, producer and failures ---
 
     async def _play(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
+        create_store(self._settings.folder / RESULTS)
         names = [self._start_worker(group, servers, topic) for _ in range(WORKERS)]
         await self._until(lambda: self._owned_by(names), "the workers to share the partitions")
         async with anyio.create_task_group() as acts:
@@ -239,7 +241,7 @@ class DemoRun:
                     stopping.start_soon(stop, worker.name)
 
     def _judge(self) -> Verdict:
-        results = Results(self._settings.folder / "results.sqlite")
+        results = Results(self._settings.folder / RESULTS)
         try:
             return judge(self.truth, self.stage.sent, results.line_numbers(), results.words())
         finally:

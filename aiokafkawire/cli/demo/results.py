@@ -13,10 +13,11 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ("BUSY_TIMEOUT_S", "Results", "Tally")
+__all__ = ("BUSY_TIMEOUT_S", "Results", "Tally", "create_store")
 
 BUSY_TIMEOUT_S = 10.0
 """Timeout of a database transaction that waits for other workers."""
@@ -48,17 +49,30 @@ class Tally:
     words: Counter[bytes] = field(default_factory=Counter)
 
 
+def create_store(path: Path) -> None:
+    """Create the file, before the processes that open it.
+
+    SQLite fails at once, without the busy timeout, if two connections turn a file to WAL mode at
+    the same time. The mode stays in the file.
+    """
+    with closing(_connect(path)) as database:
+        database.execute("pragma journal_mode = wal")
+        database.executescript(TABLES)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+
+
 class Results:
-    """One process's connection to the store."""
+    """One process's connection to the store, which `create_store` has created."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-        self._database.execute("pragma journal_mode = wal")
+        self._database = _connect(path)
         # Durable across a process crash, which the demo needs, but not across a machine crash.
         self._database.execute("pragma synchronous = off")
-        self._database.executescript(TABLES)
 
     def close(self) -> None:
         self._database.close()

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.cli.demo.results import Results, Tally
+from aiokafkawire.cli.demo.results import Results, Tally, create_store
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "results.sqlite"
+    file = tmp_path / "results.sqlite"
+    create_store(file)
+    return file
 
 
 def tally(partition: int, first: int, after: int, **words: int) -> Tally:
@@ -40,6 +42,14 @@ def test_results_and_positions_move_together(path: Path) -> None:
     assert results.words() == Counter({b"a": 16, b"b": 2})
     assert numbers(results) == [0, 0, 1, 2]
     results.close()
+
+
+def test_opening_the_store_does_not_need_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "not in WAL mode"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("begin immediate")
+    Results(path).close()
+    writer.close()
 
 
 def test_records_counted_by_another_worker_do_not_count_again(path: Path) -> None:
@@ -73,6 +83,7 @@ def test_redelivery_in_any_order_counts_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool]]
 ) -> None:
     path = tmp_path_factory.mktemp("results") / "results.sqlite"
+    create_store(path)
     workers = [Results(path), Results(path)]
     believed = [0, 0]  # each worker's own idea of the position
     for who, count, reload in steps:

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.cli.demo import worker
-from aiokafkawire.cli.demo.results import Results, Tally
+from aiokafkawire.cli.demo.results import Results, Tally, create_store
 from aiokafkawire.cli.demo.worker import WordCounter
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
@@ -26,7 +26,9 @@ TP = TopicPartition(TOPIC, 0)
 
 @pytest.fixture
 def results(tmp_path: Path) -> Iterator[Results]:
-    results = Results(tmp_path / "results.sqlite")
+    path = tmp_path / "results.sqlite"
+    create_store(path)
+    results = Results(path)
     yield results
     results.close()
 
