@@ -25,7 +25,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-secure kafka test-brokers test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
+.PHONY: help demo test test-secure kafka test-brokers kerberos test-security renewal test-spark parity pipeline exactly-once brokers quick-proofs simulate mutation proofs faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -74,8 +74,11 @@ brokers: $(READY)
 on-%: $(READY)
 	$(PYTEST) tests/behaviour --on $*
 
-# In one process: there is one broker at a time.
-test-security: $(READY) ## TLS and SASL on real Kafka (SHORT=1: on 4.3 and 0.10.2 alone, on asyncio)
+kerberos: $(READY)
+	-@$(BIN)/python -m tests.brokers.security.kerberos
+
+# In one process: there is one broker at a time. Without Kerberos its tests are skipped, or fail in CI.
+test-security: $(READY) $(if $(SHORT),,kerberos) ## TLS and SASL on real Kafka (SHORT=1: on 4.3 and 0.10.2 alone, on asyncio)
 	$(PYTEST) tests/brokers/security $(SHORT:%=-m "not slow")
 
 renewal: $(READY) ## Sessions of 4 s renewed under load on real Kafka (MINUTES=30)

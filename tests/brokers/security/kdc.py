@@ -1,17 +1,8 @@
-"""A Kerberos KDC (MIT) for listeners with GSSAPI, run as an ordinary user.
-
-The programs need not be installed. Unpacked packages will do, with their folder in the environment
-variable AIOKAFKAWIRE_KRB5; on Debian:
-
-    apt-get download krb5-kdc krb5-admin-server libkdb5-10 libkadm5srv-mit12 libgssrpc4 \
-        libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libverto1 libverto-libev1 libev4
-    for package in *.deb; do dpkg -x $package unpacked; done
-"""
+"""A Kerberos KDC (MIT) for listeners with GSSAPI, run as an ordinary user."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -22,8 +13,8 @@ from typing import Self
 
 from tests.brokers.process import HOST, Process, free_ports
 from tests.brokers.releases import Unavailable, tail
+from tests.brokers.security import kerberos
 
-FOLDER_VARIABLE = "AIOKAFKAWIRE_KRB5"
 REALM = "KAFKA.TEST"
 SERVICE = "kafka/localhost"
 CLIENT = "carol"
@@ -42,7 +33,7 @@ class Kdc:
         self.folder = folder
         self.config = folder / "krb5.conf"
         self._process: Process | None = None
-        self._programs = {name: _find(name) for name in ("krb5kdc", "kdb5_util", "kadmin.local")}
+        self._programs = {name: kerberos.program(name) for name in kerberos.PROGRAMS}
 
     def keytab(self, principal: str) -> Path:
         """Return the file with the keys of a principal."""
@@ -71,8 +62,9 @@ class Kdc:
             self._process.stop()
 
     def _write_settings(self, port: int) -> None:
-        modules = _folder() / "usr/lib/x86_64-linux-gnu/krb5/plugins/kdb"
-        database = f"[dbmodules]\n db_module_dir = {modules}\n" if modules.is_dir() else ""
+        libraries = kerberos.libraries()
+        modules = f" db_module_dir = {libraries}/krb5/plugins/kdb\n"
+        database = f"[dbmodules]\n{modules}" if libraries is not None else ""
         self.config.write_text(
             "[libdefaults]\n"
             f" default_realm = {REALM}\n"
@@ -105,9 +97,10 @@ class Kdc:
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self.folder / "kdc.conf"),
         }
-        libraries = _folder() / "usr/lib/x86_64-linux-gnu"
-        if libraries.is_dir():
-            found["LD_LIBRARY_PATH"] = f"{libraries}:{_folder() / 'lib/x86_64-linux-gnu'}"
+        libraries = kerberos.libraries()
+        if libraries is not None:
+            others = kerberos.folder() / "lib" / libraries.name
+            found["LD_LIBRARY_PATH"] = f"{libraries}:{others}"
         return found
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -132,19 +125,3 @@ class Kdc:
                 return
             time.sleep(0.05)
         raise Unavailable(f"the KDC does not answer: {tail(self._process.output())}")
-
-
-def _folder() -> Path:
-    return Path(os.environ.get(FOLDER_VARIABLE, "/nonexistent"))
-
-
-def _find(program: str) -> str:
-    places = [str(_folder() / place) for place in ("usr/sbin", "usr/bin")]
-    places += ["/usr/sbin", *os.environ.get("PATH", "").split(os.pathsep)]
-    found = shutil.which(program, path=os.pathsep.join(places))
-    if found is None:
-        raise Unavailable(
-            f"there is no `{program}`: install krb5-kdc and krb5-admin-server, or name a folder"
-            f" with their unpacked packages in {FOLDER_VARIABLE}"
-        )
-    return found
