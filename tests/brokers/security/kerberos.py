@@ -1,4 +1,4 @@
-"""What the tests with GSSAPI need, made ready by an ordinary user: `make kerberos`.
+"""Preparation of the tests with GSSAPI, as an ordinary user: `make kerberos`.
 
 Debian's packages of MIT Kerberos are downloaded and unpacked into the cache, not installed. The
 Python package `gssapi`, which has no wheels for Linux, is built against them. What the machine has
