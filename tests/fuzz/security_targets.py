@@ -386,3 +386,19 @@ def security_beginnings(name: str) -> Iterator[bytes]:
     for flags in (INSERT, INSERT | TLS_1_2, INSERT | 0x30, 0x10, 0x20 | TLS_1_2):
         for flight in range(3):
             yield bytes((flags, flight, 0, 100))
+    for flags in (NO_PEER, NO_PEER | TLS_1_2, REPLACE, REPLACE | TLS_1_2):
+        yield bytes((flags, 0, 0, 0)) + _first_flight(flags, server_side=side == "client")
+
+
+def _first_flight(flags: int, *, server_side: bool) -> bytes:
+    """Return what a client says first, or what a server answers: of another connection."""
+    client_context, server_context = _contexts(bool(flags & TLS_1_2))
+    hello, answer = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname=HOST)
+    server = server_context.wrap_bio(hello, answer, server_side=True)
+    for peer in (client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            peer.do_handshake()
+        if not server_side:
+            break
+    return (answer if server_side else hello).read()
