@@ -22,6 +22,7 @@ from math import inf
 from pathlib import Path
 
 from tests.fuzz.kept import keep, kept
+from tests.fuzz.security_targets import replayed_flights
 from tests.fuzz.targets import MAX_BYTES, TARGETS, Broken, beginnings, bounded, tried
 from tests.wire.fuzz import mutate
 
@@ -64,11 +65,17 @@ def written(folder: Path, inputs: Iterable[bytes]) -> Path:
     return folder
 
 
+def begin(name: str) -> list[bytes]:
+    """Inputs to begin with, besides the kept ones."""
+    found = (*beginnings(name), *replayed_flights(name))
+    return [raw for raw in found if len(raw) <= MAX_BYTES]
+
+
 def fuzz(name: str, seconds: int, *, keeps: bool) -> str:
     """One target; what came of it."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        begun = [raw for raw in beginnings(name) if len(raw) <= MAX_BYTES]
+        begun = begin(name)
         found = written(folder / "found", [*kept(name), *begun])
         said = guided(name, folder, str(found), f"-max_total_time={seconds}")
         counts = re.findall(r"#(\d+)\s+DONE\s+cov: (\d+) ft: (\d+)", said)
@@ -97,15 +104,15 @@ def check(name: str, inputs: Iterable[bytes]) -> int:
 def blind(name: str, seconds: int, max_bytes: float = inf) -> str:
     """Mutate what there is, without guidance; return a summary. Raises `Broken`."""
     rng, runs, size = random.Random(name), 0, 0
-    good = [*kept(name), *(raw for raw in beginnings(name) if len(raw) <= MAX_BYTES)]
+    begun = [*kept(name), *begin(name)]
     began = time.monotonic()
     while (took := time.monotonic() - began) < seconds and size < max_bytes:
-        raw = mutate(rng, rng.choice(good), good)
+        raw = mutate(rng, rng.choice(begun), begun)
         tried(name, raw)
         runs, size = runs + 1, size + len(raw)
     return (
         f"{name}: {runs:,} mutated inputs of {size:,} bytes in {took:.0f} s;"
-        f" {check(name, good):,} good ones, within the bounds"
+        f" {check(name, begun):,} good ones, within the bounds"
     )
 
 

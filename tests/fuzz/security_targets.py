@@ -40,7 +40,7 @@ from aiokafkawire.security import (
 )
 from tests.wire.fuzz import Broken
 
-__all__ = ("SECURITY_TARGETS", "Refused", "security_beginnings")
+__all__ = ("SECURITY_TARGETS", "Refused", "replayed_flights", "security_beginnings")
 
 
 class Refused(Exception):
@@ -386,8 +386,14 @@ def security_beginnings(name: str) -> Iterator[bytes]:
     for flags in (INSERT, INSERT | TLS_1_2, INSERT | 0x30, 0x10, 0x20 | TLS_1_2):
         for flight in range(3):
             yield bytes((flags, flight, 0, 100))
+
+
+def replayed_flights(name: str) -> Iterator[bytes]:
+    """Yield refused inputs of a TLS target: the first flight of another connection."""
+    if not name.startswith("tls_"):
+        return
     for flags in (NO_PEER, NO_PEER | TLS_1_2, REPLACE, REPLACE | TLS_1_2):
-        yield bytes((flags, 0, 0, 0)) + _first_flight(flags, server_side=side == "client")
+        yield bytes((flags, 0, 0, 0)) + _first_flight(flags, server_side=name == "tls_client")
 
 
 def _first_flight(flags: int, *, server_side: bool) -> bytes:
