@@ -193,7 +193,7 @@ class Kafka:
         node.stop()
         self.release = _release(version)
         self.start_node(node)
-        self._wait_for(node, lambda seen: self._is_whole(seen) and seen.all_in_sync())
+        self._wait_for(node, self._is_in_sync)
 
     def stop(self) -> None:
         """End every node in order; data and ports are kept for the next `start()`."""
@@ -361,6 +361,14 @@ class Kafka:
         if self.release.number < FIRST_THAT_LISTS_ALL_NODES:
             return all(seen.led_partitions(name) == count for name, count in self._made.items())
         return {node.node_id for node in self.nodes} <= seen.nodes.keys()
+
+    def _is_in_sync(self, seen: raw.Metadata) -> bool:
+        """Return whether a new node lists all topics, and each replica of theirs in its ISR."""
+        return (
+            self._is_whole(seen)
+            and self._made.keys() <= seen.replicas.keys()
+            and seen.all_in_sync()
+        )
 
     def _wait_for(self, node: Node, holds: Callable[[raw.Metadata], bool]) -> None:
         """Ask `node` for metadata until `holds`; fail at once when any node ends."""

@@ -63,8 +63,9 @@ class Kdc:
 
     def _write_settings(self, port: int) -> None:
         libraries = kerberos.libraries()
-        modules = f" db_module_dir = {libraries}/krb5/plugins/kdb\n"
-        database = f"[dbmodules]\n{modules}" if libraries is not None else ""
+        database = ""
+        if libraries is not None:
+            database = f"[dbmodules]\n db_module_dir = {libraries}/krb5/plugins/kdb\n"
         self.config.write_text(
             "[libdefaults]\n"
             f" default_realm = {REALM}\n"
