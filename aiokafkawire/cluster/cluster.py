@@ -447,7 +447,7 @@ class Cluster:
             to: The coordinator. It must be known and connected.
             deadline: Time at which the request fails with `RequestTimedOut`.
             on_done: Called with the response or the error, and the name of the broker. For a
-                `RawRequest` the response is the value that it parsed.
+                `EncodedRequest` the response may be the result that it matched.
             min_version: Lowest version that can carry the request.
             max_version: Highest version that can carry the request.
 
@@ -471,7 +471,7 @@ class Cluster:
             error = future.error
             if error is None:
                 response = future.result()
-                if isinstance(response, Response):  # not the parsed value of a `RawRequest`
+                if isinstance(response, Response):  # not the result of an `EncodedRequest`
                     self._check_route(response, to)
                 on_done(response, client.name)
                 return

@@ -32,7 +32,7 @@ from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Address, Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
-from aiokafkawire.wire.header import RawRequest
+from aiokafkawire.wire.header import EncodedRequest
 
 __all__ = ("DISCONNECT_LOG_INTERVAL_S", "BrokerClient")
 
@@ -351,7 +351,7 @@ class BrokerClient:
 
     @staticmethod
     async def _send_on(
-        channel: Channel, request: Request[R] | RawRequest, version: int, deadline: float
+        channel: Channel, request: Request[R] | EncodedRequest, version: int, deadline: float
     ) -> R:
         response: R = await channel.request(request, version, deadline=deadline)
         return response
@@ -367,8 +367,8 @@ class BrokerClient:
         """Send a request like `request`, if a connection is open and not throttled.
 
         Returns:
-            The future of the response, or of the parsed response of a `RawRequest`. None if the
-            request cannot be sent without waiting.
+            The future of the response, or of the result that an `EncodedRequest` matched. None if
+            the request cannot be sent without waiting.
 
         Raises:
             KafkaError: An error of `request` before the request is sent.
@@ -412,7 +412,7 @@ class BrokerClient:
         message: Request[R] | VersionedRequest[R],
         min_version: int,
         max_version: int | None,
-    ) -> tuple[Request[R] | RawRequest, int]:
+    ) -> tuple[Request[R] | EncodedRequest, int]:
         """Choose the version of a request and build the request."""
         try:
             version = choose_version(channel.api_versions, message, min_version, max_version)

@@ -40,9 +40,8 @@ from aiokafkawire.runtime import (
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import (
-    RawRequest,
+    EncodedRequest,
     decode_response,
-    encode_raw_request,
     encode_request,
     peek_correlation_id,
 )
@@ -79,11 +78,11 @@ class ChannelLimits:
 class PendingResponse(Future[Any]):
     """A request and the future of its response.
 
-    The result is the return value of `parse` for the response frame. If that is None, or there is
-    no `parse`, it is the decoded response.
+    The result is the return value of `match` for the response frame. If that is None, or there is
+    no `match`, it is the decoded response.
     """
 
-    __slots__ = ("api", "buffers", "parse", "response_class", "size_bytes", "version")
+    __slots__ = ("api", "buffers", "match", "response_class", "size_bytes", "version")
 
     def __init__(
         self,
@@ -91,11 +90,11 @@ class PendingResponse(Future[Any]):
         version: int,
         response_class: type[Response],
         buffers: Sequence[Buffer],
-        parse: Callable[[memoryview], object] | None = None,
+        match: Callable[[memoryview], object] | None = None,
     ) -> None:
         self._event = self._futures = self._done_callback = self.value = self.error = None
         self.done = False
-        self.parse = parse
+        self.match = match
         self.api = api
         self.version = version
         self.response_class = response_class
@@ -225,7 +224,7 @@ class Channel:
 
     async def request(
         self,
-        message: Request[Any] | RawRequest,
+        message: Request[Any] | EncodedRequest,
         version: int,
         *,
         deadline: float,
@@ -258,7 +257,7 @@ class Channel:
 
     def submit(
         self,
-        message: Request[Any] | RawRequest,
+        message: Request[Any] | EncodedRequest,
         version: int,
         *,
         deadline: float,
@@ -277,8 +276,7 @@ class Channel:
             KafkaError: Too many requests are queued.
         """
         now = self._now()
-        written = message if type(message) is RawRequest else None
-        api, response = _api_info(message.api_key if written is None else written.cls.api_key)
+        api, response = _api_info(message.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         if deadline <= now:
@@ -290,12 +288,8 @@ class Channel:
             )
         in_flight = self._in_flight
         number = in_flight.next_correlation_id
-        if written is None:
-            buffers = encode_request(message, version, number, self._client_id)  # type: ignore[arg-type]
-            pending = PendingResponse(api, version, response, buffers)
-        else:
-            buffers = encode_raw_request(written, version, number, self._client_id)
-            pending = PendingResponse(api, version, response, buffers, written.parse_response)
+        buffers = encode_request(message, version, number, self._client_id)
+        pending = PendingResponse(api, version, response, buffers, message.match_response)
         request: InFlightRequest[PendingResponse] | None = None
         # mutation: request-written-into-another
         if expect_response and not self._write_state.is_writing:
@@ -578,8 +572,8 @@ class Channel:
         if not wanted:
             return
         pending = request.payload
-        if pending.parse is not None and (parsed := pending.parse(frame)) is not None:
-            pending.set_result(parsed)
+        if pending.match is not None and (result := pending.match(frame)) is not None:
+            pending.set_result(result)
             return
         try:
             _, response = decode_response(pending.response_class, pending.version, frame)

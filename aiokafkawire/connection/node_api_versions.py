@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import InvalidOption, KafkaError, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Request, Response
-from aiokafkawire.wire.header import RawRequest
+from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
 from aiokafkawire.wire.messages.fetch import FetchRequest
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
@@ -249,7 +249,7 @@ class VersionedRequest(Generic[R]):
     """A request that `build` creates for the chosen version, if its fields depend on it."""
 
     api_key: ApiKey
-    build: Callable[[int], Request[R] | RawRequest]
+    build: Callable[[int], Request[R] | EncodedRequest]
 
 
 @dataclass(frozen=True, slots=True)

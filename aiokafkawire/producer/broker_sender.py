@@ -343,7 +343,7 @@ class BrokerSender:
         """Send a request whose batches were drained."""
         try:
             request = channel.submit(
-                built.raw_request or built.request,
+                built.encoded or built.request,
                 version,
                 deadline=now + self._request_timeout_s,
                 expect_response=self._acks != 0,

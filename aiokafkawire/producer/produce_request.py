@@ -19,7 +19,7 @@ from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ZERO_UUID
-from aiokafkawire.wire.header import RawRequest
+from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -59,17 +59,17 @@ class BuiltRequest:
     """A Produce request with its batches.
 
     Attributes:
-        request: The request; without records if there is a `raw_request`.
+        request: The request; without records if there is an `encoded` one.
         size_bytes: Size of the encoded records.
         unsupported: Batches that the version does not support; they are not in the request.
-        raw_request: The encoded request, if it was built from a template.
+        encoded: The encoded request, if it was built from a template.
     """
 
     request: ProduceRequest
     batches: Sequence[Batch]
     size_bytes: int
     unsupported: Sequence[tuple[Batch, KafkaError]] = ()
-    raw_request: RawRequest | None = None
+    encoded: EncodedRequest | None = None
 
 
 def build_request(
@@ -124,8 +124,8 @@ def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest
     if template.version < FIRST_WITH_TOPIC_IDS:
         batch.sent_by_topic_name = True
     size_bytes = records.size_bytes
-    raw_request = template.encode_request(batch.future.partition, parts, size_bytes)
-    return BuiltRequest(request, (batch,), size_bytes, (), raw_request)
+    encoded = template.encode_request(batch.future.partition, parts, size_bytes)
+    return BuiltRequest(request, (batch,), size_bytes, (), encoded)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:

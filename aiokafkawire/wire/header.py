@@ -20,12 +20,11 @@ from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Request, Response
 
 __all__ = (
-    "RawRequest",
+    "EncodedRequest",
     "RequestHeader",
     "decode_request",
     "decode_request_header",
     "decode_response",
-    "encode_raw_request",
     "encode_request",
     "encode_response",
     "peek_correlation_id",
@@ -53,53 +52,38 @@ class RequestHeader(NamedTuple):
     header_size: int
 
 
-class RawRequest(NamedTuple):
-    """A request whose body the caller encoded itself, for hot requests of a fixed layout.
+class EncodedRequest(NamedTuple):
+    """A request whose body is encoded already.
 
     Attributes:
-        cls: Request class, for API key and header version.
-        body: Encoded body; joined and sent like the result of `encode_parts`.
-        size_bytes: Total size of `body`.
-        parse_response: Called with the frame of the response. Returns the result, or None if the
-            response has another layout and must be decoded by `decode_response`.
+        api_key: API key of the request.
+        body: Encoded body, in parts.
+        match_response: Called with the frame of the response. Returns the result, or None if the
+            frame must be decoded by `decode_response`.
     """
 
-    cls: type[Request[Any]]
+    api_key: int
     body: Sequence[Buffer]
-    size_bytes: int
-    parse_response: Callable[[memoryview], object]
-
-    @property
-    def api_key(self) -> int:
-        """API key of the request."""
-        return self.cls.api_key
+    match_response: Callable[[memoryview], object]
 
 
 def encode_request(
-    message: Request[Any], version: int, correlation_id: int, client_id: str | None
+    message: Request[Any] | EncodedRequest, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """Encode a frame: length, request header and body. Raises as `encode` does.
 
     Large records are not copied: the caller must not change them until the buffers are sent.
     """
-    header_start = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
-    header_tail = _encode_header_tail(type(message), version, client_id)  # type: ignore[arg-type]
-    parts: list[Buffer] = [b"", header_start, header_tail]
-    encode_into(parts, message, version)
-    return _frame(parts)
-
-
-def encode_raw_request(
-    raw_request: RawRequest, version: int, correlation_id: int, client_id: str | None
-) -> list[Buffer]:
-    """Encode a frame of a request with an encoded body; see `encode_request`."""
-    cls, body, size, _ = raw_request
-    header_tail = _encode_header_tail(cls, version, client_id)  # type: ignore[arg-type]
-    size += _KEY_VERSION_AND_ID_BYTES + len(header_tail)
+    api_key = message.api_key
+    parts: list[Buffer] = [b"", _encode_header_tail(api_key, version, client_id)]
+    if type(message) is EncodedRequest:
+        parts += message.body
+    else:
+        encode_into(parts, message, version)  # type: ignore[arg-type]
+    size = _KEY_VERSION_AND_ID_BYTES + sum(map(len, parts))
     if size > MAX_FRAME_BYTES:
         raise _too_large(size)
-    header_start = _LENGTH_AND_HEADER_START.pack(size, cls.api_key, version, correlation_id)
-    parts: list[Buffer] = [header_start, header_tail, *body]
+    parts[0] = _LENGTH_AND_HEADER_START.pack(size, api_key, version, correlation_id)
     return [b"".join(parts)] if size < MIN_SEPARATE_BUFFER_BYTES else join_small_buffers(parts)
 
 
@@ -109,7 +93,11 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
     header = ResponseHeaderData(correlation_id=correlation_id)
     encode_into(parts, header, message.header_version(version))
     encode_into(parts, message, version)
-    return _frame(parts)
+    size = sum(map(len, parts))
+    if size > MAX_FRAME_BYTES:
+        raise _too_large(size)
+    parts[0] = _LENGTH.pack(size)
+    return [b"".join(parts)] if size < MIN_SEPARATE_BUFFER_BYTES else join_small_buffers(parts)
 
 
 def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tuple[int, ResponseT]:
@@ -176,21 +164,13 @@ def _response_header_version(cls: type[Response], version: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _encode_header_tail(cls: type[Request[Any]], version: int, client_id: str | None) -> bytes:
+def _encode_header_tail(api_key: int, version: int, client_id: str | None) -> bytes:
     """Encode the part of a request header after the correlation id."""
     header = RequestHeaderData(
         request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id
     )
-    return encode(header, cls.header_version(version))[_KEY_VERSION_AND_ID.size :]
-
-
-def _frame(parts: list[Buffer]) -> list[Buffer]:
-    """Set the frame length as the first of the parts, and join them."""
-    size = sum(map(len, parts))
-    if size > MAX_FRAME_BYTES:
-        raise _too_large(size)
-    parts[0] = _LENGTH.pack(size)
-    return [b"".join(parts)] if size < MIN_SEPARATE_BUFFER_BYTES else join_small_buffers(parts)
+    header_version = APIS[ApiKey(api_key)].request.header_version(version)
+    return encode(header, header_version)[_KEY_VERSION_AND_ID.size :]
 
 
 def _too_large(size_bytes: int) -> ValueError:

@@ -347,6 +347,9 @@ class Request(_ApiMessage, Generic[R_co]):
 
     __slots__ = ()
 
+    match_response: ClassVar[None] = None
+    """Every response is decoded; compare `EncodedRequest`."""
+
     @classmethod
     def header_version(cls, version: int) -> int:
         """Return the RequestHeader version of a request of `version`."""

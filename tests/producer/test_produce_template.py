@@ -10,7 +10,7 @@ from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey
-from aiokafkawire.wire.header import encode_raw_request, encode_request, encode_response
+from aiokafkawire.wire.header import encode_request, encode_response
 from aiokafkawire.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -48,7 +48,7 @@ def test_a_request_is_encoded_as_the_codec_does(
         transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic]
     )
     written = template(version, transactional_id).encode_request(7, list(parts), sum(sizes))
-    frame = b"".join(encode_raw_request(written, version, 99, "me"))
+    frame = b"".join(encode_request(written, version, 99, "me"))
     assert frame == b"".join(encode_request(request, version, 99, "me"))
     assert written.api_key == ApiKey.PRODUCE
 

@@ -1,13 +1,11 @@
 """A precomputed EndTxn request and its usual response, for TV_2.
 
-The bytes differ only in the producer id, the epoch and the commit flag, so both are packed and
-unpacked in one step. `requests.parse_response` parses every other response.
+`requests.parse_response` parses every other response.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from struct import Struct
 
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.producer.transactions.actions import TransactionAction
@@ -18,42 +16,37 @@ from aiokafkawire.producer.transactions.requests import (
 )
 from aiokafkawire.producer.transactions.states import EndTxn, TxnEnded
 from aiokafkawire.types import ProducerIdAndEpoch
-from aiokafkawire.wire import ApiKey, encode
-from aiokafkawire.wire.header import RawRequest
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokafkawire.wire.template import RequestTemplate, ResponseTemplate
 
 __all__ = ("EndTxnTemplate",)
-
-_REQUEST = Struct(">qh?x")  # producer id, epoch, commit flag, no tagged fields
-# Correlation id, tagged fields, throttle time, error code, next producer id and epoch, tagged
-# fields.
-_RESPONSE = Struct(">4xbihqhb")
 
 
 class EndTxnTemplate:
     """The EndTxn template of one transactional id."""
 
-    __slots__ = ("_prefix", "_transactional_id")
+    __slots__ = ("_request", "_response", "_transactional_id")
 
     def __init__(self, transactional_id: str) -> None:
         self._transactional_id = transactional_id
-        example = encode(self._request(0, 0, committed=False), FIRST_WITH_TV_2)
-        self._prefix = example[: -_REQUEST.size]
+        self._request = RequestTemplate(self._make, FIRST_WITH_TV_2, "qh?")
+        self._response = ResponseTemplate(_make_response, FIRST_WITH_TV_2, "qh")
 
     def message(self, end: EndTxn) -> VersionedRequest[EndTxnResponse]:
         """Return the request, for any version that the connection negotiated."""
         return VersionedRequest(ApiKey.END_TXN, partial(self._build, end))
 
-    def _build(self, end: EndTxn, version: int) -> EndTxnRequest | RawRequest:
-        producer_id, epoch = end.identity.producer_id, end.identity.epoch
+    def _build(self, end: EndTxn, version: int) -> EndTxnRequest | EncodedRequest:
+        producer_id, epoch = end.identity
         if version != FIRST_WITH_TV_2:
-            return self._request(producer_id, epoch, committed=end.committed)
+            return self._make(producer_id, epoch, end.committed)
         # mutation: short-end-request-always-commits
-        rest = _REQUEST.pack(producer_id, epoch, end.committed)
-        body = (self._prefix, rest)
-        return RawRequest(EndTxnRequest, body, sum(map(len, body)), partial(_parse, end))
+        body = self._request.encode(producer_id, epoch, end.committed)
+        return EncodedRequest(ApiKey.END_TXN, body, partial(self._match, end))
 
-    def _request(self, producer_id: int, epoch: int, *, committed: bool) -> EndTxnRequest:
+    def _make(self, producer_id: int, epoch: int, committed: bool) -> EndTxnRequest:
         return EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=producer_id,
@@ -61,13 +54,18 @@ class EndTxnTemplate:
             committed=committed,
         )
 
+    def _match(self, end: EndTxn, frame: memoryview) -> ParsedTxnResponse | None:
+        """Parse a response without an error that bumps the epoch; return None for any other."""
+        numbers = self._response.match(frame)
+        if numbers is None:
+            return None
+        next_identity = ProducerIdAndEpoch(*numbers)
+        if not is_successor(end.identity, next_identity):
+            return None
+        return ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(next_identity))
 
-def _parse(end: EndTxn, frame: memoryview) -> ParsedTxnResponse | None:
-    """Parse a response without an error that bumps the epoch; return None for any other."""
-    if len(frame) != _RESPONSE.size:
-        return None
-    tags, throttle, error, producer_id, epoch, more_tags = _RESPONSE.unpack(frame)
-    next_identity = ProducerIdAndEpoch(producer_id, epoch)
-    if tags or throttle or error or more_tags or not is_successor(end.identity, next_identity):
-        return None
-    return ParsedTxnResponse(TransactionAction.DONE, 0, None, TxnEnded(next_identity))
+
+def _make_response(producer_id: int, epoch: int) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch
+    )

@@ -12,7 +12,7 @@ from aiokafkawire.producer.transactions.requests import build_request, parse_res
 from aiokafkawire.producer.transactions.states import EndTxn, TransactionVersion, TxnEnded
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import APIS, ApiKey
-from aiokafkawire.wire.header import RawRequest, encode_raw_request, encode_request, encode_response
+from aiokafkawire.wire.header import EncodedRequest, encode_request, encode_response
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 ME, NEXT = ProducerIdAndEpoch(2**40, 3), ProducerIdAndEpoch(2**40, 4)
@@ -23,9 +23,9 @@ def end(*, committed: bool = True, identity: ProducerIdAndEpoch = ME) -> EndTxn:
     return EndTxn(identity, TransactionVersion.TV_2, committed)
 
 
-def written(request: EndTxn, transactional_id: str = "id") -> RawRequest:
+def written(request: EndTxn, transactional_id: str = "id") -> EncodedRequest:
     built = EndTxnTemplate(transactional_id).message(request).build(VERSION)
-    assert isinstance(built, RawRequest)
+    assert isinstance(built, EncodedRequest)
     return built
 
 
@@ -44,7 +44,7 @@ def answer(**said: int) -> memoryview:
 def test_the_request_equals_that_of_the_codec(committed: bool, transactional_id: str):
     request = end(committed=committed)
     message: Any = build_request(request, transactional_id, 60_000).message
-    frame = b"".join(encode_raw_request(written(request, transactional_id), VERSION, 99, "me"))
+    frame = b"".join(encode_request(written(request, transactional_id), VERSION, 99, "me"))
     assert frame == b"".join(encode_request(message, VERSION, 99, "me"))
 
 
@@ -58,7 +58,7 @@ def test_another_version_is_left_to_the_codec():
 @pytest.mark.parametrize("given", [NEXT, ProducerIdAndEpoch(5, 0)])
 def test_the_usual_response_is_parsed_like_any_other(given: ProducerIdAndEpoch):
     said = {"producer_id": given.producer_id, "producer_epoch": given.epoch}
-    found = written(end()).parse_response(answer(**said))
+    found = written(end()).match_response(answer(**said))
     response = EndTxnResponse(throttle_time_ms=0, error_code=0, **said)
     assert found == parse_response(end(), response)
     assert found.action is TransactionAction.DONE
@@ -77,11 +77,11 @@ def test_the_usual_response_is_parsed_like_any_other(given: ProducerIdAndEpoch):
     ids=str,
 )
 def test_any_other_response_is_left_to_the_codec(said: dict[str, int]):
-    assert written(end()).parse_response(answer(**said)) is None
+    assert written(end()).match_response(answer(**said)) is None
 
 
 def test_a_truncated_or_longer_frame_is_left_to_the_codec():
-    frame, read_ = bytes(answer()), written(end()).parse_response
+    frame, read_ = bytes(answer()), written(end()).match_response
     for stop in range(len(frame)):
         assert read_(memoryview(frame[:stop])) is None
     assert read_(memoryview(frame + b"\0")) is None
