@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -36,6 +36,7 @@ from aiokafkawire.connection import (
     Handshake,
     NodeApiVersions,
     VersionedRequest,
+    connection_kind_for,
     make_handshake,
     parse_api_version,
 )
@@ -56,6 +57,9 @@ __all__ = ("MAX_UNKNOWN_TOPIC_RESPONSES", "Cluster")
 
 MAX_UNKNOWN_TOPIC_RESPONSES = 3
 """UNKNOWN_TOPIC_OR_PARTITION responses until `UnknownTopic`, without automatic topic creation."""
+
+_ROUTE_FAILURES = (ConnectionFailed, ConnectionLost, RequestTimedOut)
+"""Errors after which the broker of a route is looked up again."""
 
 R = TypeVar("R", bound=Response)
 
@@ -394,15 +398,19 @@ class Cluster:
         max_version: int | None = None,
     ) -> tuple[R, str]:
         """Send a request as `request` does; return the response and the name of its broker."""
-        api = APIS[ApiKey(message.api_key)].name
         attempt = 0
         error: KafkaError | None = None
+        client: BrokerClient | None = None
         too_old: set[NodeId | None] = set()
         while True:
             attempt += 1
-            until = deadline if not retry else self._attempt_deadline(deadline)
+            until = deadline
+            if retry:
+                until = self._runtime.clock.now() + self.config.request_timeout_ms / 1_000
+                until = min(until, deadline)
             try:
-                client = await self._client_for(to, deadline, too_old)
+                while (client := self._known_client(to, too_old)) is None:
+                    await self._wait_known(to, deadline)
                 response = await client.request(
                     message,
                     deadline=until,
@@ -411,15 +419,15 @@ class Cluster:
                     max_version=max_version,
                 )
             except UnsupportedVersion:
-                if not isinstance(to, ToAnyNode):
+                if client is None or not isinstance(to, ToAnyNode):
                     raise
                 too_old.add(client.node_id)
                 if too_old.issuperset(self.metadata.nodes):
                     raise
                 # During a rolling upgrade, another node may support the version.
                 continue
-            except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
-                self._on_failure(failure, to, attempt, api)
+            except _ROUTE_FAILURES as failure:
+                self._on_failure(failure, to, message.api_key, attempt)
                 if not retry or not failure.retriable:
                     raise
                 error = with_previous_reason(failure, error)
@@ -427,6 +435,7 @@ class Cluster:
                 code = self._check_route(response, to)
                 if code is None or not retry:
                     return response, client.name
+                api = APIS[ApiKey(message.api_key)].name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
             await self._backoff_or_raise(attempt, deadline, error)
 
@@ -434,63 +443,60 @@ class Cluster:
         self,
         message: Request[R] | VersionedRequest[R],
         *,
-        to: ToCoordinator,
+        to: Route,
         deadline: float,
         on_done: Callable[[R | KafkaError, str], None],
         min_version: int = 0,
         max_version: int | None = None,
     ) -> bool:
-        """Send a request to a coordinator without waiting; one attempt.
+        """Make the one attempt of `request_with_broker(..., retry=False)` if it need not wait.
 
         Args:
             message: The request.
-            to: The coordinator. It must be known and connected.
+            to: Route to the broker.
             deadline: Time at which the request fails with `RequestTimedOut`.
-            on_done: Called with the response or the error, and the name of the broker. For a
-                `EncodedRequest` the response may be the result that it matched.
+            on_done: Called with the response or the error, and the name of the broker.
             min_version: Lowest version that can carry the request.
             max_version: Highest version that can carry the request.
 
         Returns:
-            False if the coordinator is unknown or not connected. Nothing is sent then.
+            False if the broker is unknown, not connected or throttles. Nothing is sent then.
         """
-        node_id = self._coordinators.get(to)
-        if node_id is None or node_id not in self.metadata.nodes:
-            return False
-        client = self.broker_client(node_id)
         try:
-            future = client.submit(
-                message, deadline=deadline, min_version=min_version, max_version=max_version
-            )
+            client = self._known_client(to)
+            if client is None:
+                return False
+            channel = client.ready_channel(connection_kind_for(message.api_key))
+            if channel is None:
+                return False
+            request = client.submit(channel, message, deadline, min_version, max_version)
         except KafkaError:
             return False  # the caller gets the error from `request_with_broker`
-        if future is None:
-            return False
+        broker = client.name
 
-        def done(future: Future[R]) -> None:
-            error = future.error
-            if error is None:
-                response = future.result()
-                if isinstance(response, Response):  # not the result of an `EncodedRequest`
-                    self._check_route(response, to)
-                on_done(response, client.name)
+        def done(request: Future[Any]) -> None:
+            if request.error is None:
+                response: Any = request.value
+                self._check_route(response, to)
+                on_done(response, broker)
                 return
-            assert isinstance(error, KafkaError)
-            if isinstance(error, ConnectionFailed | ConnectionLost | RequestTimedOut):
-                self._on_failure(error, to, 1, APIS[ApiKey(message.api_key)].name)
-            on_done(error, client.name)
+            assert isinstance(request.error, KafkaError)
+            if isinstance(request.error, _ROUTE_FAILURES):
+                self._on_failure(request.error, to, message.api_key, 1)
+            on_done(request.error, broker)
 
-        future.set_done_callback(done)
+        request.set_done_callback(done)
         return True
 
-    def _on_failure(self, failure: KafkaError, to: Route, attempt: int, api: str) -> None:
+    def _on_failure(self, failure: KafkaError, to: Route, api_key: int, attempt: int) -> None:
         self._invalidate_route(to)
         failure.attempt = failure.attempt or attempt
-        failure.api = failure.api or api
+        failure.api = failure.api or APIS[ApiKey(api_key)].name
 
-    def _check_route(self, response: Response, to: Route) -> int | None:
+    def _check_route(self, response: object, to: Route) -> int | None:
         """Return the error code that shows a wrong route; invalidate the route if it moved."""
-        code = routing_error_code(response, to)
+        # The result that an `EncodedRequest` matched has no error code.
+        code = routing_error_code(response, to) if isinstance(response, Response) else None
         if code is not None and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._invalidate_route(to)
         return code
@@ -534,29 +540,39 @@ class Cluster:
 
     # --- routing ---
 
-    async def _client_for(
-        self, to: Route, deadline: float, excluded: Container[NodeId | None] = ()
-    ) -> BrokerClient:
+    def _known_client(
+        self, to: Route, excluded: Container[NodeId | None] = ()
+    ) -> BrokerClient | None:
+        """Return the client of the broker of a route; None if `_wait_known` has to find it."""
+        nodes = self._metadata_updater.metadata.nodes
+        node_id: NodeId | None
         match to:
             case ToNode(node_id):
                 return self.broker_client(node_id)
-            case ToCoordinator(key, kind):
-                return self.broker_client(await self.find_coordinator(key, kind, deadline=deadline))
+            case ToCoordinator():
+                node_id = self._coordinators.get(to)
             case ToController():
-                return self.broker_client(await self._wait_controller(deadline))
+                node_id = self.metadata.controller_id
             case ToAnyNode():
-                await self._wait_nodes(deadline)
-                now = self._runtime.clock.now()
-                nodes = {
-                    node_id: node
-                    for node_id, node in self.metadata.nodes.items()
-                    if node_id not in excluded
-                }
-                loads = self._broker_clients.loads(nodes)
-                chosen = least_loaded_node(loads, now, self._runtime.rng)
-                if chosen is None:
+                if not nodes:
+                    return None
+                allowed = {key: node for key, node in nodes.items() if key not in excluded}
+                loads = self._broker_clients.loads(allowed)
+                node_id = least_loaded_node(loads, self._runtime.clock.now(), self._runtime.rng)
+                if node_id is None:
                     raise NoBrokerAvailable("no broker of the cluster is known")
-                return self.broker_client(chosen)
+        node = None if node_id is None else nodes.get(node_id)
+        return None if node is None else self._broker_clients.for_node(node)
+
+    async def _wait_known(self, to: Route, deadline: float) -> None:
+        """Wait until the broker of a route is known."""
+        match to:
+            case ToCoordinator(key, kind):
+                await self.find_coordinator(key, kind, deadline=deadline)
+            case ToController():
+                await self._wait_controller(deadline)
+            case _:
+                await self._wait_nodes(deadline)
 
     async def _wait_nodes(self, deadline: float) -> None:
         """Wait for the first metadata; only needed after a start without `connect_on_start`."""
@@ -568,7 +584,7 @@ class Cluster:
                 why = f": {failure.reason}" if failure is not None else ""
                 raise NoBrokerAvailable(f"no broker could be reached before the deadline{why}")
 
-    async def _wait_controller(self, deadline: float) -> NodeId:
+    async def _wait_controller(self, deadline: float) -> None:
         while self.metadata.controller_id not in self.metadata.nodes:
             version = self.metadata.version
             self._metadata_updater.request_update()
@@ -576,7 +592,6 @@ class Cluster:
                 raise RequestTimedOut(
                     "the cluster had no controller before the deadline", sent=False
                 )
-        return self.metadata.controller_id
 
     def _invalidate_route(self, to: Route) -> None:
         """Forget the coordinator of a failed route, and refresh the metadata."""
@@ -584,9 +599,6 @@ class Cluster:
         if isinstance(to, ToCoordinator):
             self._coordinators.forget(to)
         self._metadata_updater.request_update()
-
-    def _attempt_deadline(self, deadline: float) -> float:
-        return min(deadline, self._runtime.clock.now() + self.config.request_timeout_ms / 1_000)
 
     async def _backoff_or_raise(self, attempt: int, deadline: float, error: KafkaError) -> None:
         """Wait for the retry backoff; raise `error` if it is final or the deadline comes first."""

@@ -13,6 +13,7 @@ from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import ADVERTISED_LISTENERS, Connector
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
+from aiokafkawire.connection.in_flight_requests import InFlightRequest
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
     NodeApiVersions,
@@ -32,7 +33,6 @@ from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Address, Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
-from aiokafkawire.wire.header import EncodedRequest
 
 __all__ = ("DISCONNECT_LOG_INTERVAL_S", "BrokerClient")
 
@@ -256,12 +256,36 @@ class BrokerClient:
             AuthenticationFailed: The broker rejected the credentials.
             ClientClosed: The client was closed.
         """
-        channel = await self._get_channel(
-            connection_kind or connection_kind_for(message.api_key), deadline, message.api_key
-        )
-        request, version = self._build_request(channel, message, min_version, max_version)
-        response: R = await channel.request(request, version, deadline=deadline)
+        kind = connection_kind or connection_kind_for(message.api_key)
+        channel = self._connections.get(kind)
+        if not isinstance(channel, Channel) or not channel.is_usable:
+            channel = await self._wait_connected(kind, deadline, message.api_key)
+        request = self.submit(channel, message, deadline, min_version, max_version)
+        response: R = await channel.wait_response(request)
         return response
+
+    def submit(
+        self,
+        channel: Channel,
+        message: Request[R] | VersionedRequest[R],
+        deadline: float,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> InFlightRequest:
+        """Send a request on a connection without waiting for the response.
+
+        Takes the arguments of `request`, and raises as it does before the request is sent.
+        """
+        try:
+            version = choose_version(channel.api_versions, message, min_version, max_version)
+        except UnsupportedVersion as error:
+            error.broker = self.name
+            raise
+        return channel.submit(
+            message.build(version) if isinstance(message, VersionedRequest) else message,
+            version,
+            deadline=deadline,
+        )
 
     async def probe(
         self, message: Request[R] | VersionedRequest[R], *, deadline: float, min_version: int = 0
@@ -277,11 +301,11 @@ class BrokerClient:
         Raises:
             KafkaError: As `request`.
         """
-        connection = self._connections.get(ConnectionKind.GENERAL)
-        if isinstance(connection, Channel) and connection.is_usable:
-            request, version = self._build_request(connection, message, min_version, None)
+        channel = self._connections.get(ConnectionKind.GENERAL)
+        if isinstance(channel, Channel) and channel.is_usable:
             try:
-                return await self._send_on(connection, request, version, deadline)
+                request = self.submit(channel, message, deadline, min_version)
+                return await channel.wait_response(request)  # type: ignore[no-any-return]
             except ConnectionLost:
                 pass  # For example, the broker has just closed the idle connection.
         while True:
@@ -305,8 +329,8 @@ class BrokerClient:
             if connects:
                 await self._connect_probe(probe)
             channel = await self._wait_for_probe(probe, deadline, message.api_key)
-            request, version = self._build_request(channel, message, min_version, None)
-            response = await self._send_on(channel, request, version, deadline)
+            request = self.submit(channel, message, deadline, min_version)
+            response: R = await channel.wait_response(request)
             if self._closed_error is None and self._connections.get(ConnectionKind.GENERAL) is None:
                 self._on_connected(ConnectionKind.GENERAL, Future(), channel)
                 probe.is_kept = True
@@ -349,36 +373,6 @@ class BrokerClient:
                 api=APIS[ApiKey(api_key)].name,
             ) from None
 
-    @staticmethod
-    async def _send_on(
-        channel: Channel, request: Request[R] | EncodedRequest, version: int, deadline: float
-    ) -> R:
-        response: R = await channel.request(request, version, deadline=deadline)
-        return response
-
-    def submit(
-        self,
-        message: Request[R] | VersionedRequest[R],
-        *,
-        deadline: float,
-        min_version: int = 0,
-        max_version: int | None = None,
-    ) -> Future[R] | None:
-        """Send a request like `request`, if a connection is open and not throttled.
-
-        Returns:
-            The future of the response, or of the result that an `EncodedRequest` matched. None if
-            the request cannot be sent without waiting.
-
-        Raises:
-            KafkaError: An error of `request` before the request is sent.
-        """
-        channel = self.ready_channel(connection_kind_for(message.api_key))
-        if channel is None:
-            return None
-        request, version = self._build_request(channel, message, min_version, max_version)
-        return channel.submit(request, version, deadline=deadline).payload
-
     def ready_channel(self, connection_kind: ConnectionKind) -> Channel | None:
         """Return the open connection of a kind if it is not throttled, else None."""
         channel = self._connections.get(connection_kind)
@@ -399,27 +393,22 @@ class BrokerClient:
     async def ready(
         self, api_key: int, deadline: float, connection_kind: ConnectionKind | None = None
     ) -> None:
-        """Wait until `submit` can send. Raises as `request` does before it sends."""
+        """Wait until `ready_channel` returns a connection. Raises as `request` before it sends."""
         connection_kind = connection_kind or connection_kind_for(api_key)
-        channel = await self._get_channel(connection_kind, deadline, api_key)
-        while channel.throttled_until > self._runtime.clock.now():
-            await self._wait_until_unthrottled(channel, deadline, api_key)
-            channel = await self._get_channel(connection_kind, deadline, api_key)
-
-    def _build_request(
-        self,
-        channel: Channel,
-        message: Request[R] | VersionedRequest[R],
-        min_version: int,
-        max_version: int | None,
-    ) -> tuple[Request[R] | EncodedRequest, int]:
-        """Choose the version of a request and build the request."""
-        try:
-            version = choose_version(channel.api_versions, message, min_version, max_version)
-        except UnsupportedVersion as error:
-            error.broker = self.name
-            raise
-        return message.build(version) if isinstance(message, VersionedRequest) else message, version
+        clock = self._runtime.clock
+        while True:
+            channel = await self._wait_connected(connection_kind, deadline, api_key)
+            until = channel.throttled_until
+            if until <= clock.now():
+                return
+            await clock.sleep_until(min(until, deadline))
+            if until > deadline:
+                raise RequestTimedOut(
+                    f"not sent: throttled by the broker for {until - clock.now():.1f} s more",
+                    sent=False,
+                    broker=self.name,
+                    api=APIS[ApiKey(api_key)].name,
+                )
 
     async def get_api_versions(self, deadline: float) -> NodeApiVersions:
         """Return the API versions of the broker; connect if there is no connection."""
@@ -427,7 +416,7 @@ class BrokerClient:
         if versions is not None:
             return versions
         return (
-            await self._get_channel(ConnectionKind.GENERAL, deadline, ApiKey.API_VERSIONS)
+            await self._wait_connected(ConnectionKind.GENERAL, deadline, ApiKey.API_VERSIONS)
         ).api_versions
 
     # --- closing ---
@@ -473,10 +462,10 @@ class BrokerClient:
             if isinstance(connection, Channel) and connection.is_usable
         ]
 
-    async def _get_channel(
+    async def _wait_connected(
         self, connection_kind: ConnectionKind, deadline: float, api_key: int
     ) -> Channel:
-        """Return the open connection of a kind, without suspending if there is one."""
+        """Return the open connection of a kind; open one if there is none."""
         connection = self._connections.get(connection_kind)
         if isinstance(connection, Channel):
             if connection.is_usable:
@@ -507,21 +496,6 @@ class BrokerClient:
                 api=APIS[ApiKey(api_key)].name,
                 attempt=self._backoff.attempt_number,
             ) from None
-
-    async def _wait_until_unthrottled(
-        self, channel: Channel, deadline: float, api_key: int
-    ) -> None:
-        """Wait until the broker's throttling ends, before the request is built."""
-        clock = self._runtime.clock
-        until = channel.throttled_until
-        await clock.sleep_until(min(until, deadline))
-        if until > deadline:
-            raise RequestTimedOut(
-                f"not sent: throttled by the broker for {until - clock.now():.1f} s more",
-                sent=False,
-                broker=self.name,
-                api=APIS[ApiKey(api_key)].name,
-            )
 
     def _check_open(self, api_key: int) -> None:
         """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened."""

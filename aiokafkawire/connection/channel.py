@@ -49,7 +49,7 @@ from aiokafkawire.wire.header import (
 if TYPE_CHECKING:
     from aiokafkawire.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
-__all__ = ("LARGE_REQUEST_BYTES", "Channel", "ChannelLimits", "PendingResponse")
+__all__ = ("LARGE_REQUEST_BYTES", "Channel", "ChannelLimits")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
@@ -73,33 +73,6 @@ class ChannelLimits:
     request_timeout_s: float
     max_idle_s: float
     max_frame_bytes: int
-
-
-class PendingResponse(Future[Any]):
-    """A request and the future of its response.
-
-    The result is the return value of `match` for the response frame. If that is None, or there is
-    no `match`, it is the decoded response.
-    """
-
-    __slots__ = ("api", "buffers", "match", "response_class", "size_bytes", "version")
-
-    def __init__(
-        self,
-        api: str,
-        version: int,
-        response_class: type[Response],
-        buffers: Sequence[Buffer],
-        match: Callable[[memoryview], object] | None = None,
-    ) -> None:
-        self._event = self._futures = self._done_callback = self.value = self.error = None
-        self.done = False
-        self.match = match
-        self.api = api
-        self.version = version
-        self.response_class = response_class
-        self.buffers = buffers
-        self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
 
 
 @cache
@@ -175,7 +148,7 @@ class Channel:
         self._client_id = client_id
         self._clock = clock
         self._now = clock.now
-        self._in_flight: InFlightRequests[PendingResponse] = InFlightRequests(
+        self._in_flight: InFlightRequests = InFlightRequests(
             clock.now(),
             max_in_flight=limits.max_in_flight,
             request_timeout_s=limits.request_timeout_s,
@@ -208,7 +181,7 @@ class Channel:
         return self._in_flight.last_one_way is not None
 
     @property
-    def oldest_unanswered(self) -> InFlightRequest[PendingResponse] | None:
+    def oldest_unanswered(self) -> InFlightRequest | None:
         """The request that the broker has to answer, or to read, next."""
         return next(iter(self._in_flight.sent_requests()), None)
 
@@ -222,39 +195,6 @@ class Channel:
         """Number of queued and unanswered requests."""
         return len(self._in_flight)
 
-    async def request(
-        self,
-        message: Request[Any] | EncodedRequest,
-        version: int,
-        *,
-        deadline: float,
-        expect_response: bool = True,
-    ) -> Any:
-        """Send a request and wait for its response.
-
-        May be cancelled at any point: the request is then sent completely or not at all.
-
-        Args:
-            message: Request to send.
-            version: Its API version.
-            deadline: When to stop waiting.
-            expect_response: False for a Produce request with acks=0.
-
-        Returns:
-            The response; None without one, once the request was written.
-
-        Raises:
-            RequestTimedOut: No response before the deadline.
-            ConnectionLost: The connection was closed.
-            ProtocolError: The broker sent an invalid response.
-        """
-        request = self.submit(message, version, deadline=deadline, expect_response=expect_response)
-        try:
-            return await request.payload.wait()
-        finally:
-            if not request.payload.done:
-                self._in_flight.cancel(request, self._clock.now())
-
     def submit(
         self,
         message: Request[Any] | EncodedRequest,
@@ -262,13 +202,15 @@ class Channel:
         *,
         deadline: float,
         expect_response: bool = True,
-    ) -> InFlightRequest[PendingResponse]:
+    ) -> InFlightRequest:
         """Send a request without waiting for the response.
 
-        Takes the arguments of `request`.
-
-        Returns:
-            The request, whose `payload` is the future of the response.
+        Args:
+            message: Request to send.
+            version: Its API version.
+            deadline: When the request fails with `RequestTimedOut`.
+            expect_response: False for a Produce request with acks=0. Its result is None, once it
+                was written.
 
         Raises:
             ConnectionLost: The connection was closed before the request was sent.
@@ -276,7 +218,7 @@ class Channel:
             KafkaError: Too many requests are queued.
         """
         now = self._now()
-        api, response = _api_info(message.api_key)
+        api, response_class = _api_info(message.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         if deadline <= now:
@@ -289,42 +231,65 @@ class Channel:
         in_flight = self._in_flight
         number = in_flight.next_correlation_id
         buffers = encode_request(message, version, number, self._client_id)
-        pending = PendingResponse(api, version, response, buffers, message.match_response)
-        request: InFlightRequest[PendingResponse] | None = None
+        request = InFlightRequest(
+            number,
+            deadline,
+            version,
+            buffers,
+            api=api,
+            response_class=response_class,
+            match_response=message.match_response,
+            expects_response=expect_response,
+        )
         # mutation: request-written-into-another
-        if expect_response and not self._write_state.is_writing:
-            request = in_flight.submit_and_take(pending, deadline, now)
-        if request is not None:
-            pending.buffers = NO_BUFFERS
+        if (
+            expect_response
+            and not self._write_state.is_writing
+            and in_flight.submit_and_take(request, now)
+        ):
+            request.buffers = NO_BUFFERS
             metrics = self._metrics
             metrics.requests += 1
-            metrics.bytes_sent += pending.size_bytes
+            metrics.bytes_sent += request.size_bytes
             self._send_buffers(buffers)
         else:
-            request = self._queue(pending, deadline, expect_response, now)
+            self._queue(request, now)
         # mutation: deadline-missed-by-sleeping-timer
         if deadline < self._timer.deadline:
             self._timer.reschedule(deadline)
         return request
 
-    def _queue(
-        self, pending: PendingResponse, deadline: float, expect_response: bool, now: float
-    ) -> InFlightRequest[PendingResponse]:
+    def _queue(self, request: InFlightRequest, now: float) -> None:
         """Queue a request that must wait or has no response."""
         in_flight = self._in_flight
         try:
-            request = in_flight.submit(pending, deadline, expect_response)
+            in_flight.submit(request)
         except QueueFull:
             raise KafkaError(
                 f"{MAX_QUEUED} requests are already waiting for this connection",
                 broker=self.name,
-                api=pending.api,
+                api=request.api,
                 retriable=True,
             ) from None
         self._write_now(now)
         if in_flight.queued and not self._write_state.is_writing:
             self._write_state.wakeup.set()  # writing may only be possible later
-        return request
+
+    async def wait_response(self, request: InFlightRequest) -> Any:
+        """Wait for the response to a request of `submit`.
+
+        May be cancelled at any point: the request is then sent completely or not at all.
+
+        Raises:
+            RequestTimedOut: No response before the deadline.
+            ConnectionLost: The connection was closed.
+            ProtocolError: The broker sent an invalid response.
+        """
+        try:
+            return await request.wait()
+        finally:
+            if not request.done:
+                self._in_flight.cancel(request, self._now())
 
     # --- authentication ---
 
@@ -348,19 +313,24 @@ class Channel:
             ConnectionLost: The connection was closed.
         """
         number = self._in_flight.next_correlation_id
-        api, response = _api_info(message.api_key)
+        api, response_class = _api_info(message.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         now = self._now()
         # Not in a local: a traceback would keep the token of an authentication.
-        pending = PendingResponse(
-            api, version, response, encode_request(message, version, number, self._client_id)
+        request = InFlightRequest(
+            number,
+            NEVER,
+            version,
+            encode_request(message, version, number, self._client_id),
+            api=api,
+            response_class=response_class,
         )
-        request = self._in_flight.submit_ahead(pending, now)
+        self._in_flight.submit_ahead(request, now)
         self._write_now(now)
         self._write_state.wakeup.set()
         self._timer.reschedule(min(self._timer.deadline, request.deadline))
-        return await request.payload.wait()
+        return await request.wait()
 
     async def exchange_token(self, message: SaslAuthenticateRequest) -> bytes:
         """Send the token of a request without the request, and return the token of the broker.
@@ -423,11 +393,11 @@ class Channel:
         if self.on_closed is not None:
             self.on_closed(self, error)
 
-    def _fail_request(self, request: InFlightRequest[PendingResponse], error: KafkaError) -> None:
+    def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
         if self._request_trace is not None:
             self._request_trace.log_failure(request, error, self._now())
         try:
-            request.payload.set_exception(error)
+            request.set_exception(error)
         except Exception as defect:
             self._on_defect(defect)
 
@@ -437,11 +407,9 @@ class Channel:
             self._defect = self._defect or defect
         self.fail(ConnectionLost(f"connection closed after an internal error: {defect!r}"))
 
-    def _error_for(
-        self, request: InFlightRequest[PendingResponse], error: KafkaError
-    ) -> KafkaError:
+    def _error_for(self, request: InFlightRequest, error: KafkaError) -> KafkaError:
         """Return the error of one request when `error` closes the connection."""
-        api = request.payload.api
+        api = request.api
         if isinstance(error, ConnectionLost) or (
             not request.sent and isinstance(error, ProtocolError)
         ):
@@ -459,15 +427,14 @@ class Channel:
         if calls and self._send_requests(calls) and self._in_flight.one_way:
             self._on_written(now)
 
-    def _send_requests(self, calls: list[InFlightRequest[PendingResponse]]) -> bool:
+    def _send_requests(self, calls: list[InFlightRequest]) -> bool:
         """Write requests; return whether the socket accepted all of them."""
         buffers: list[Buffer] = []
         metrics = self._metrics
         for request in calls:
-            pending = request.payload
-            buffers += pending.buffers
-            pending.buffers = NO_BUFFERS
-            metrics.bytes_sent += pending.size_bytes
+            buffers += request.buffers
+            request.buffers = NO_BUFFERS
+            metrics.bytes_sent += request.size_bytes
         metrics.requests += len(calls)
         return self._send_buffers(buffers)
 
@@ -490,7 +457,7 @@ class Channel:
             if self._request_trace is not None:
                 self._request_trace.log_one_way(request)
             try:
-                request.payload.set_result(None)
+                request.set_result(None)
             except Exception as defect:
                 self._on_defect(defect)
         if self._in_flight.closes_when_idle:
@@ -571,15 +538,15 @@ class Channel:
             self._timer.reschedule(AT_ONCE)
         if not wanted:
             return
-        pending = request.payload
-        if pending.match is not None and (result := pending.match(frame)) is not None:
-            pending.set_result(result)
+        match_response = request.match_response
+        if match_response is not None and (result := match_response(frame)) is not None:
+            request.set_result(result)
             return
         try:
-            _, response = decode_response(pending.response_class, pending.version, frame)
+            _, response = decode_response(request.response_class, request.version, frame)
         except KafkaError as error:
-            error.broker, error.api = self.name, pending.api
-            add_version_advice(error, pending.response_class, pending.version)
+            error.broker, error.api = self.name, request.api
+            add_version_advice(error, request.response_class, request.version)
             self._fail_request(request, error)
             raise
         except BaseException as defect:
@@ -587,22 +554,22 @@ class Channel:
             self._fail_request(request, self._error_for(request, ConnectionLost(repr(defect))))
             raise
         if getattr(response, "throttle_time_ms", 0):
-            self._apply_throttle(response, pending, now)
-        pending.set_result(response)
+            self._apply_throttle(response, request, now)
+        request.set_result(response)
 
-    def _apply_throttle(self, response: Response, pending: PendingResponse, now: float) -> None:
-        throttle_s = throttle_time_s(response, pending.version)
+    def _apply_throttle(self, response: Response, request: InFlightRequest, now: float) -> None:
+        throttle_s = throttle_time_s(response, request.version)
         if throttle_s:
             logger.log(
                 self._throttle_log.level(logging.INFO, None, now),
                 "Throttled by broker %s for %.3f s (quota for %s): no requests to it until then",
                 self.name,
                 throttle_s,
-                pending.api,
+                request.api,
                 extra=log_fields(
                     self._fields,
                     broker=self.name,
-                    api=pending.api,
+                    api=request.api,
                     throttle_ms=round(throttle_s * 1_000),
                 ),
             )
@@ -627,16 +594,14 @@ class Channel:
         elif due.is_idle:
             self.close(ConnectionLost("the connection was closed as it was idle"))
 
-    def _unresponsive_error(self, request: InFlightRequest[PendingResponse]) -> ConnectionLost:
+    def _unresponsive_error(self, request: InFlightRequest) -> ConnectionLost:
         what = "no response to {} in time" if request.expects_response else "{} cannot be written"
         return ConnectionLost(
-            f"{what.format(request.payload.api)}: the broker is stopped or overloaded, or the"
+            f"{what.format(request.api)}: the broker is stopped or overloaded, or the"
             " network drops packets"
         )
 
-    def _timeout_error(
-        self, request: InFlightRequest[PendingResponse], now: float
-    ) -> RequestTimedOut:
+    def _timeout_error(self, request: InFlightRequest, now: float) -> RequestTimedOut:
         if request.sent:
             reason = "no response before the deadline"
         elif self._in_flight.is_held:
@@ -646,7 +611,7 @@ class Channel:
             reason = f"not sent before the deadline: throttled by the broker for {left:.1f} s more"
         else:
             reason = "not sent before the deadline: earlier requests are unanswered"
-        return RequestTimedOut(reason, sent=request.sent, broker=self.name, api=request.payload.api)
+        return RequestTimedOut(reason, sent=request.sent, broker=self.name, api=request.api)
 
     def _disconnect_error(self, error: OSError | None) -> ConnectionLost:
         """Return the error for a connection that the broker or network ended, with its cause."""
@@ -656,11 +621,7 @@ class Channel:
             "the broker closed the connection" if error is None else f"connection lost: {error}"
         )
         sent = self._in_flight.sent_requests()
-        largest = max(
-            (request.payload for request in sent),
-            key=lambda pending: pending.size_bytes,
-            default=None,
-        )
+        largest = max(sent, key=lambda request: request.size_bytes, default=None)
         if largest is not None and largest.size_bytes >= LARGE_REQUEST_BYTES:
             reason += (
                 f" after a request of {largest.size_bytes} bytes; a broker disconnects if a request"

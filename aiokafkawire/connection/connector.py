@@ -196,9 +196,8 @@ class Connector:
     async def _send(self, channel: Channel, action: SendRequest) -> NegotiationEvent:
         deadline = self._runtime.clock.now() + action.timeout_s
         try:
-            return ResponseReceived(
-                await channel.request(action.request, action.version, deadline=deadline)
-            )
+            request = channel.submit(action.request, action.version, deadline=deadline)
+            return ResponseReceived(await channel.wait_response(request))
         except RequestTimedOut:
             return ResponseTimedOut()
         except ConnectionLost as error:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from aiokafkawire.errors import ProtocolError
+from aiokafkawire.runtime import Buffer, Future
 from aiokafkawire.runtime.transitions import enum_transition
+from aiokafkawire.wire import Response
 
 __all__ = (
     "MAX_QUEUED",
@@ -35,8 +37,6 @@ MAX_CORRELATION_ID = 2**31 - 1
 
 STALE_HEAP_ENTRIES = 64
 """The heap is pruned when more deadlines than this belong to finished requests."""
-
-T = TypeVar("T")
 
 
 class RequestState(IntEnum):
@@ -69,7 +69,7 @@ TRANSITIONS = {
 """Next state by state and event. A missing pair is a bug."""
 
 # Up to Python 3.11, enum member access is slow.
-_SENT, _ABANDONED = RequestState.SENT, RequestState.ABANDONED
+_QUEUED, _SENT, _ABANDONED = RequestState.QUEUED, RequestState.SENT, RequestState.ABANDONED
 _WRITTEN, _ANSWERED = RequestEvent.WRITTEN, RequestEvent.ANSWERED
 
 
@@ -77,27 +77,66 @@ class QueueFull(Exception):
     """`MAX_QUEUED` requests are already waiting."""
 
 
-@dataclass(slots=True, eq=False)
-class InFlightRequest(Generic[T]):
-    """A request of a connection.
+class InFlightRequest(Future[Any]):
+    """A request of a connection, and the future of its response.
+
+    The result is the return value of `match_response` for the response frame. If that is None, or
+    there is no `match_response`, it is the decoded response.
 
     Attributes:
         deadline: When its caller stops waiting.
         disconnect_at: When the connection is closed if this is still the oldest request that is
             unanswered or being written.
-        payload: Data of the caller.
-        sent: True once bytes may have reached the broker.
-        sent_at: When the request was written to the socket.
+        sent_at: When the request was written to the socket; infinity before.
+        buffers: Its frame until it is written.
+        size_bytes: Size of the frame.
     """
 
-    correlation_id: int
-    deadline: float
-    disconnect_at: float
-    payload: T
-    expects_response: bool
-    state: RequestState = RequestState.QUEUED
-    sent: bool = False
-    sent_at: float = math.inf
+    __slots__ = (
+        "api",
+        "buffers",
+        "correlation_id",
+        "deadline",
+        "disconnect_at",
+        "expects_response",
+        "match_response",
+        "response_class",
+        "sent_at",
+        "size_bytes",
+        "state",
+        "version",
+    )
+
+    def __init__(
+        self,
+        correlation_id: int,
+        deadline: float,
+        version: int,
+        buffers: Sequence[Buffer],
+        *,
+        api: str,
+        response_class: type[Response],
+        match_response: Callable[[memoryview], object] | None = None,
+        expects_response: bool = True,
+    ) -> None:
+        self._event = self._futures = self._done_callback = self.value = self.error = None
+        self.done = False
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.disconnect_at = self.sent_at = math.inf
+        self.state = _QUEUED
+        self.api = api
+        self.version = version
+        self.response_class = response_class
+        self.buffers = buffers
+        self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        self.match_response = match_response
+        self.expects_response = expects_response
+
+    @property
+    def sent(self) -> bool:
+        """True once bytes may have reached the broker."""
+        return self.sent_at < math.inf
 
     def apply(self, event: RequestEvent) -> None:
         """Change the state of the request."""
@@ -107,7 +146,7 @@ class InFlightRequest(Generic[T]):
             self.state = enum_transition(TRANSITIONS, self.state, event)  # raises the error
 
 
-class DeadlineResult(NamedTuple, Generic[T]):
+class DeadlineResult(NamedTuple):
     """Result of `InFlightRequests.check_deadlines`.
 
     Attributes:
@@ -116,12 +155,12 @@ class DeadlineResult(NamedTuple, Generic[T]):
         is_idle: True if the connection must be closed because it is idle.
     """
 
-    expired: list[InFlightRequest[T]]
-    unresponsive: InFlightRequest[T] | None
+    expired: list[InFlightRequest]
+    unresponsive: InFlightRequest | None
     is_idle: bool
 
 
-class InFlightRequests(Generic[T]):
+class InFlightRequests:
     """Queue, in-flight requests, deadlines and throttling of one connection.
 
     Args:
@@ -137,7 +176,7 @@ class InFlightRequests(Generic[T]):
         next_correlation_id: Correlation id of the next submitted request.
         queued: Requests that wait for a slot or for `throttled_until`.
         one_way: Requests that are being written and expect no response.
-        last_one_way: Payload of the last written request without a response.
+        last_one_way: The last written request without a response.
         closes_when_idle: True if the connection is closed with its last request.
     """
 
@@ -155,11 +194,11 @@ class InFlightRequests(Generic[T]):
         self._request_timeout_s = request_timeout_s
         self._max_idle_s = max_idle_s
         self.next_correlation_id = 0
-        self.queued: deque[InFlightRequest[T]] = deque()
-        self._ahead: deque[InFlightRequest[T]] = deque()
-        self._awaiting_response: deque[InFlightRequest[T]] = deque()
-        self.one_way: list[InFlightRequest[T]] = []
-        self._deadlines: list[tuple[float, int, InFlightRequest[T]]] = []
+        self.queued: deque[InFlightRequest] = deque()
+        self._ahead: deque[InFlightRequest] = deque()
+        self._awaiting_response: deque[InFlightRequest] = deque()
+        self.one_way: list[InFlightRequest] = []
+        self._deadlines: list[tuple[float, int, InFlightRequest]] = []
         self.throttled_until = -math.inf
         self.is_held = False
         # `throttled_until`, or infinity while held: one comparison for each request.
@@ -167,7 +206,7 @@ class InFlightRequests(Generic[T]):
         self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
         self._idle_since_held: float | None = None
-        self.last_one_way: T | None = None
+        self.last_one_way: InFlightRequest | None = None
 
     def __len__(self) -> int:
         """Return the number of requests that are queued, being written or unanswered."""
@@ -188,58 +227,47 @@ class InFlightRequests(Generic[T]):
         )
         return math.inf if full else now
 
-    def submit(self, payload: T, deadline: float, expects_response: bool) -> InFlightRequest[T]:
-        """Queue a request that was encoded with `next_correlation_id`.
-
-        Args:
-            payload: Data of the caller.
-            deadline: When the caller stops waiting.
-            expects_response: False for a Produce request with acks=0.
+    def submit(self, request: InFlightRequest) -> None:
+        """Queue a request with `next_correlation_id`.
 
         Raises:
             QueueFull: Too many requests are waiting.
         """
         if len(self.queued) >= self._max_queued:
             raise QueueFull
-        request = InFlightRequest(
-            self.next_correlation_id, deadline, math.inf, payload, expects_response
-        )
         self.queued.append(request)
         self._register_deadline(request)
-        return request
 
-    def submit_ahead(self, payload: T, now: float) -> InFlightRequest[T]:
+    def submit_ahead(self, request: InFlightRequest, now: float) -> None:
         """Queue a request before all others; `hold` and throttling do not delay it.
 
         Its deadline is the request timeout, counted from the last deadline of a request in flight.
         """
-        in_flight = [request.disconnect_at for request in self.sent_requests()]
-        deadline = max([now, *in_flight]) + self._request_timeout_s
-        request = InFlightRequest(self.next_correlation_id, deadline, deadline, payload, True)
+        in_flight = [earlier.disconnect_at for earlier in self.sent_requests()]
+        request.deadline = max([now, *in_flight]) + self._request_timeout_s
+        request.disconnect_at = request.deadline
         self._ahead.append(request)
         self._register_deadline(request)
-        return request
 
-    def submit_and_take(self, payload: T, deadline: float, now: float) -> InFlightRequest[T] | None:
+    def submit_and_take(self, request: InFlightRequest, now: float) -> bool:
         """Submit and take a request that expects a response, if it can be written now.
 
         Returns:
-            The request to write, or None: then nothing was changed, and it must be queued.
+            True if the request must be written. False if nothing was changed: it must be queued.
         """
         waiting = self._awaiting_response
         # mutation: throttle-ignored
         if self.queued or len(waiting) >= self._max_in_flight or now < self._blocked_until:
-            return None
+            return False
         # mutation: request-times-out-before-deadline
-        limit = max(deadline, now + self._request_timeout_s)
-        request = InFlightRequest(
-            self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now
-        )
+        request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
+        request.state = _SENT
+        request.sent_at = now
         waiting.append(request)
         self._register_deadline(request)
-        return request
+        return True
 
-    def _register_deadline(self, request: InFlightRequest[T]) -> None:
+    def _register_deadline(self, request: InFlightRequest) -> None:
         """Register the deadline of a request, and advance the next correlation id."""
         number = request.correlation_id
         # mutation: correlation-ids-reused
@@ -248,14 +276,13 @@ class InFlightRequests(Generic[T]):
             self._prune_deadlines()
         heapq.heappush(self._deadlines, (request.deadline, number, request))
 
-    def take_writable(self, now: float) -> list[InFlightRequest[T]]:
+    def take_writable(self, now: float) -> list[InFlightRequest]:
         """Remove and return the queued requests to write now, in order."""
-        taken: list[InFlightRequest[T]] = []
+        taken: list[InFlightRequest] = []
         while self._ahead:
             request = self._ahead.popleft()
             self._awaiting_response.append(request)
             request.apply(_WRITTEN)
-            request.sent = True
             request.sent_at = now
             taken.append(request)
         if now < self._blocked_until:
@@ -272,21 +299,20 @@ class InFlightRequests(Generic[T]):
             request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
             self.queued.popleft()
             request.apply(_WRITTEN)
-            request.sent = True
             request.sent_at = now
             taken.append(request)
         return taken
 
-    def mark_written(self, now: float) -> list[InFlightRequest[T]]:
+    def mark_written(self, now: float) -> list[InFlightRequest]:
         """Mark all taken requests as written; return those that expect no response."""
         finished, self.one_way = self.one_way, []
         for request in finished:
             request.apply(_ANSWERED)
-            self.last_one_way = request.payload
+            self.last_one_way = request
         self._update_idle_since(now)
         return finished
 
-    def complete_next(self, correlation_id: int, now: float) -> tuple[InFlightRequest[T], bool]:
+    def complete_next(self, correlation_id: int, now: float) -> tuple[InFlightRequest, bool]:
         """Complete the oldest unanswered request.
 
         Args:
@@ -315,7 +341,7 @@ class InFlightRequests(Generic[T]):
             self._idle_since = now
         return request, wanted
 
-    def cancel(self, request: InFlightRequest[T], now: float) -> None:
+    def cancel(self, request: InFlightRequest, now: float) -> None:
         """Cancel a request. A sent request occupies its slot until its response arrives."""
         if request.state is RequestState.QUEUED:
             self._remove_queued(request)
@@ -364,9 +390,9 @@ class InFlightRequests(Generic[T]):
         # Completing a request does not move the timer, so check again after at most the idle time.
         return earliest if self.closes_when_idle else min(earliest, now + self._max_idle_s)
 
-    def check_deadlines(self, now: float) -> DeadlineResult[T]:
+    def check_deadlines(self, now: float) -> DeadlineResult:
         """Expire requests, and report whether the connection must be closed."""
-        expired: list[InFlightRequest[T]] = []
+        expired: list[InFlightRequest] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             request = heapq.heappop(self._deadlines)[2]
             if request.state is RequestState.QUEUED:
@@ -384,11 +410,11 @@ class InFlightRequests(Generic[T]):
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
         return DeadlineResult(expired, silent, idle)
 
-    def sent_requests(self) -> list[InFlightRequest[T]]:
+    def sent_requests(self) -> list[InFlightRequest]:
         """Return the requests whose bytes may have reached the broker, oldest first."""
         return [*self._awaiting_response, *self.one_way]
 
-    def close(self) -> list[InFlightRequest[T]]:
+    def close(self) -> list[InFlightRequest]:
         """Remove all requests; return those whose callers are waiting, oldest first."""
         # mutation: queued-requests-hang-after-disconnect
         waiting = [
@@ -403,7 +429,7 @@ class InFlightRequests(Generic[T]):
         self._deadlines.clear()
         return waiting
 
-    def _remove_queued(self, request: InFlightRequest[T]) -> None:
+    def _remove_queued(self, request: InFlightRequest) -> None:
         (self._ahead if request in self._ahead else self.queued).remove(request)
 
     def _update_idle_since(self, now: float) -> None:

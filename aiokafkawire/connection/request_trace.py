@@ -10,7 +10,6 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import NO_FIELDS, TRACE, log_fields
 
 if TYPE_CHECKING:
-    from aiokafkawire.connection.channel import PendingResponse
     from aiokafkawire.connection.in_flight_requests import InFlightRequest
 
 __all__ = ("RequestTrace", "make_request_trace")
@@ -35,9 +34,7 @@ class RequestTrace:
         self._broker = broker
         self._fields = fields
 
-    def log_response(
-        self, request: InFlightRequest[PendingResponse], latency_s: float, frame_bytes: int
-    ) -> None:
+    def log_response(self, request: InFlightRequest, latency_s: float, frame_bytes: int) -> None:
         """Log a request with its response.
 
         Args:
@@ -48,51 +45,43 @@ class RequestTrace:
         size_bytes = frame_bytes + SIZE_PREFIX_BYTES
         self._log(
             request,
-            f"{latency_s * 1_000:.3f} ms, {request.payload.size_bytes} bytes sent,"
-            f" {size_bytes} received",
+            f"{latency_s * 1_000:.3f} ms, {request.size_bytes} bytes sent, {size_bytes} received",
             self._extra(request, latency_s) | log_fields(response_bytes=size_bytes),
         )
 
-    def log_one_way(self, request: InFlightRequest[PendingResponse]) -> None:
+    def log_one_way(self, request: InFlightRequest) -> None:
         """Log a request that has no response."""
-        text = f"{request.payload.size_bytes} bytes sent, no response expected"
+        text = f"{request.size_bytes} bytes sent, no response expected"
         self._log(request, text, self._extra(request, None))
 
-    def log_failure(
-        self, request: InFlightRequest[PendingResponse], error: KafkaError, now: float
-    ) -> None:
+    def log_failure(self, request: InFlightRequest, error: KafkaError, now: float) -> None:
         """Log a request that failed in the client: deadline, lost connection, invalid response."""
         latency_s = now - request.sent_at if request.sent else None
         when = "before it was sent" if latency_s is None else f"after {latency_s * 1_000:.3f} ms"
         text = f"failed {when}: {error.reason}"
         self._log(request, text, self._extra(request, latency_s) | log_fields(error=error))
 
-    def _log(
-        self, request: InFlightRequest[PendingResponse], text: str, extra: dict[str, object]
-    ) -> None:
-        pending, number = request.payload, request.correlation_id
+    def _log(self, request: InFlightRequest, text: str, extra: dict[str, object]) -> None:
         logger.log(
             TRACE,
             "%s v%d to broker %s, correlation id %d: %s",
-            pending.api,
-            pending.version,
+            request.api,
+            request.version,
             self._broker,
-            number,
+            request.correlation_id,
             text,
             extra=extra,
         )
 
-    def _extra(
-        self, request: InFlightRequest[PendingResponse], latency_s: float | None
-    ) -> dict[str, object]:
+    def _extra(self, request: InFlightRequest, latency_s: float | None) -> dict[str, object]:
         return log_fields(
             self._fields,
             broker=self._broker,
-            api=request.payload.api,
-            api_version=request.payload.version,
+            api=request.api,
+            api_version=request.version,
             correlation_id=request.correlation_id,
             latency_ms=None if latency_s is None else round(latency_s * 1_000, 3),
-            request_bytes=request.payload.size_bytes,
+            request_bytes=request.size_bytes,
         )
 
 

@@ -353,7 +353,7 @@ class BrokerSender:
             return
         self._in_flight += 1
         self._exclusive = built.batches[0].oversize_disconnects > 0
-        request.payload.set_done_callback(partial(self._on_response, built, self._broker))
+        request.set_done_callback(partial(self._on_response, built, self._broker))
 
     def _open_channel(self, now: float) -> Channel | None:
         """Return the connection if it can be written to now.

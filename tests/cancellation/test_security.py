@@ -47,12 +47,12 @@ class SendDuringReauthentication(SendAndWait):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        self.held: InFlightRequests[object] | None = None
+        self.held: InFlightRequests | None = None
         self.started = anyio.Event()
         self.during = 0
         hold = InFlightRequests.hold
 
-        def remember(requests: InFlightRequests[object]) -> None:
+        def remember(requests: InFlightRequests) -> None:
             hold(requests)
             self.held = requests
             self.started.set()

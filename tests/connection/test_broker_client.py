@@ -729,12 +729,12 @@ async def test_ready_waits_until_throttling_ends():
         began = anyio.current_time()
         for _ in range(2):
             await client.ready(ApiKey.HEARTBEAT, soon())
-            future = client.submit(HEARTBEAT, deadline=soon())
-            assert future is not None
-            await future.wait()
+            channel = client.ready_channel(ConnectionKind.GENERAL)
+            assert channel is not None
+            await client.submit(channel, HEARTBEAT, soon()).wait()
         # uvloop's clock counts milliseconds.
         assert anyio.current_time() - began > 0.03 - 0.001
-        assert client.submit(HEARTBEAT, deadline=soon()) is None
+        assert client.ready_channel(ConnectionKind.GENERAL) is None
         with pytest.raises(
             RequestTimedOut, match=r"throttled by the broker for 5.* s more"
         ) as caught:

@@ -38,8 +38,12 @@ def soon(seconds: float = 20) -> float:
     return anyio.current_time() + seconds
 
 
+async def request_on(channel: Channel, message: Any, version: int, **options: Any) -> Any:
+    return await channel.wait_response(channel.submit(message, version, **options))
+
+
 def heartbeat(channel: Channel, seconds: float = 5) -> Any:
-    return channel.request(HEARTBEAT, VERSION, deadline=soon(seconds))
+    return request_on(channel, HEARTBEAT, VERSION, deadline=soon(seconds))
 
 
 def produce(size: int) -> ProduceRequest:
@@ -86,7 +90,7 @@ async def test_submit_writes_immediately_and_the_reader_calls_back():
             before = channel._metrics.requests
             request = channel.submit(HEARTBEAT, VERSION, deadline=soon())
             assert channel._metrics.requests == before + 1
-            request.payload.set_done_callback(answered)
+            request.set_done_callback(answered)
 
         submit()
         with anyio.fail_after(5):
@@ -118,7 +122,7 @@ async def test_requests_behind_a_partial_write_keep_their_order():
         # Part of the first is gone, and the rest is the writer's.
         assert channel._metrics.requests == 1
         go_on.set()
-        assert (await last.payload.wait()).error_code == 5
+        assert (await last.wait()).error_code == 5
     assert sizes[0] > size
     assert sizes[1] < 1_000
 
@@ -128,7 +132,7 @@ async def test_callbacks_are_called_at_the_deadline_and_when_the_connection_clos
         results: list[Any] = []
         for seconds in (0.01, 5):
             request = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
-            request.payload.set_done_callback(lambda future: results.append(future.error))
+            request.set_done_callback(lambda future: results.append(future.error))
         with pytest.raises(RequestTimedOut):
             await heartbeat(channel, 0.01)
         channel.close(ClientClosed("over"))
@@ -321,7 +325,7 @@ async def test_a_request_without_a_response_returns_when_it_is_written():
     async with serve(sink) as server, channel_to(server.address, max_in_flight=1) as channel:
         request = produce(10)
         request.acks = 0
-        nothing = await channel.request(request, 9, deadline=soon(), expect_response=False)
+        nothing = await request_on(channel, request, 9, deadline=soon(), expect_response=False)
         assert nothing is None
         assert (await heartbeat(channel)).error_code == 9
         assert got.is_set()
@@ -335,7 +339,7 @@ async def test_a_disconnect_after_a_large_request_reports_size_and_likely_cause(
     size = LARGE_REQUEST_BYTES * 4
     async with serve(too_large) as server, channel_to(server.address) as channel:
         with pytest.raises(ConnectionLost, match=r"socket\.request\.max\.bytes") as caught:
-            await channel.request(produce(size), 9, deadline=soon())
+            await request_on(channel, produce(size), 9, deadline=soon())
         assert any(int(word) > size for word in str(caught.value).split() if word.isdigit())
         assert caught.value.api == "Produce"
 
@@ -358,7 +362,7 @@ async def test_a_cancelled_request_is_sent_completely():
         request = produce(size)
         request.acks = 0
         with anyio.move_on_after(0.1):
-            await channel.request(request, 9, deadline=soon(), expect_response=False)
+            await request_on(channel, request, 9, deadline=soon(), expect_response=False)
         go_on.set()
         assert (await heartbeat(channel)).error_code == 5
         assert frames[0] > size
@@ -439,12 +443,12 @@ async def test_a_request_that_cannot_be_encoded_affects_no_other():
     async with serve(echo) as server, channel_to(server.address) as channel:
         bad = HeartbeatRequest(group_id="g", generation_id=2**40, member_id="m")
         with pytest.raises((ValueError, TypeError)):
-            await channel.request(bad, VERSION, deadline=soon())
+            await request_on(channel, bad, VERSION, deadline=soon())
         static = HeartbeatRequest(
             group_id="g", generation_id=1, member_id="m", group_instance_id="i"
         )
         with pytest.raises(UnsupportedVersion):
-            await channel.request(static, 0, deadline=soon())
+            await request_on(channel, static, 0, deadline=soon())
         assert (await heartbeat(channel)).error_code == 0
 
 

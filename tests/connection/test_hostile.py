@@ -23,7 +23,7 @@ from .test_channel import HEARTBEAT, VERSION, echo, produce, soon, until_the_end
 
 
 def submit(channel: Channel, seconds: float = 20) -> Future[Any]:
-    return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload
+    return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
 
 
 def answers_together(count: int) -> Any:
@@ -207,7 +207,7 @@ async def test_a_peer_that_reads_nothing_times_out_requests_without_a_response()
             unanswered.acks = 0
             request = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
             waits = submit(channel)
-            assert "deadline" in str(await outcome(request.payload))
+            assert "deadline" in str(await outcome(request))
             error = await outcome(waits)
             assert isinstance(error, ConnectionLost)
             assert "Produce" in str(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,10 +11,7 @@ from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind
 from aiokafkawire.connection.in_flight_requests import InFlightRequest, InFlightRequests
 from aiokafkawire.connection.silence import LATE_CHECK_S, SilenceDetector
-
-
-class Payload(NamedTuple):
-    api: str
+from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 
 
 class Connection:
@@ -22,17 +19,24 @@ class Connection:
 
     def __init__(self, api: str = "Produce") -> None:
         self._api = api
-        self._in_flight: InFlightRequests[Payload] = InFlightRequests(
+        self._in_flight: InFlightRequests = InFlightRequests(
             0.0, max_in_flight=5, request_timeout_s=30.0, max_idle_s=600.0
         )
 
     @property
-    def oldest_unanswered(self) -> InFlightRequest[Payload] | None:
+    def oldest_unanswered(self) -> InFlightRequest | None:
         return next(iter(self._in_flight.sent_requests()), None)
 
     def send(self, now: float) -> None:
-        request = self._in_flight.submit_and_take(Payload(self._api), now + 30.0, now)
-        assert request is not None
+        request = InFlightRequest(
+            self._in_flight.next_correlation_id,
+            now + 30.0,
+            4,
+            [b"frame"],
+            api=self._api,
+            response_class=HeartbeatResponse,
+        )
+        assert self._in_flight.submit_and_take(request, now)
 
     def answer(self, now: float) -> None:
         oldest = self._in_flight.sent_requests()[0]

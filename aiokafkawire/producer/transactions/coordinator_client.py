@@ -80,9 +80,9 @@ class TransactionCoordinatorClient:
         Raises:
             ClientClosed: The client was closed.
         """
-        out = build_request(request, self._machine.transactional_id, self._transaction_timeout_ms)
+        out, answer, broker = self._build(request), None, ""
         try:
-            response, broker = await self._cluster.request_with_broker(
+            answer, broker = await self._cluster.request_with_broker(
                 out.message,
                 to=out.route,
                 deadline=self._deadline(),
@@ -93,10 +93,8 @@ class TransactionCoordinatorClient:
         except ClientClosed:
             raise
         except KafkaError as error:
-            self._handle_failure(request, error)
-        else:
-            self._handle_response(request, parse_response(request, response), out.route, broker)
-        self._warn_after_failures()
+            answer = error
+        self._handle_answer(request, answer, out.route, broker)
 
     def send_now(self, request: TransactionRequest, on_handled: Callable[[], None]) -> bool:
         """Send a request as `send` does, but only if it can be written without waiting.
@@ -109,25 +107,12 @@ class TransactionCoordinatorClient:
         Returns:
             False if the request was not sent.
         """
-        if type(request) is EndTxn and request.transaction_version is TransactionVersion.TV_2:
-            out = RoutedRequest(self._end_template.message(request), self._route, FIRST_WITH_TV_2)
-        else:
-            out = build_request(
-                request, self._machine.transactional_id, self._transaction_timeout_ms
-            )
+        out = self._build(request)
 
         def on_done(answer: Any, broker: str) -> None:
-            if type(answer) is ParsedTxnResponse:
-                self._handle_response(request, answer, out.route, broker)
-            elif not isinstance(answer, KafkaError):
-                self._handle_response(request, parse_response(request, answer), out.route, broker)
-            elif isinstance(answer, ClientClosed):
-                return
-            else:
-                self._handle_failure(request, answer)
-            if self._machine.last_error is not None:
-                self._warn_after_failures()
-            on_handled()
+            if not isinstance(answer, ClientClosed):
+                self._handle_answer(request, answer, out.route, broker)
+                on_handled()
 
         return self._cluster.submit(
             out.message,
@@ -138,8 +123,26 @@ class TransactionCoordinatorClient:
             max_version=out.max_version,
         )
 
+    def _build(self, request: TransactionRequest) -> RoutedRequest:
+        if type(request) is EndTxn and request.transaction_version is TransactionVersion.TV_2:
+            return RoutedRequest(self._end_template.message(request), self._route, FIRST_WITH_TV_2)
+        return build_request(request, self._machine.transactional_id, self._transaction_timeout_ms)
+
     def _deadline(self) -> float:
         return self._now() + self._cluster.config.request_timeout_ms / 1_000
+
+    def _handle_answer(
+        self, request: TransactionRequest, answer: Any, route: ToCoordinator, broker: str
+    ) -> None:
+        """Hand a response, its parsed form or an error to the state machine."""
+        if isinstance(answer, KafkaError):
+            self._handle_failure(request, answer)
+        elif type(answer) is ParsedTxnResponse:
+            self._handle_response(request, answer, route, broker)
+        else:
+            self._handle_response(request, parse_response(request, answer), route, broker)
+        if self._machine.last_error is not None:
+            self._warn_after_failures(self._machine.last_error)
 
     def _handle_response(
         self,
@@ -203,18 +206,18 @@ class TransactionCoordinatorClient:
             f" transaction_timeout_ms is {self._transaction_timeout_ms})"
         )
 
-    def _warn_after_failures(self) -> None:
+    def _warn_after_failures(self, error: KafkaError) -> None:
         machine = self._machine
-        if machine.last_error is not None and machine.attempts == WARN_AFTER_FAILURES + 1:
+        if machine.attempts == WARN_AFTER_FAILURES + 1:
             logger.warning(
                 "%s: transaction of %r: %d consecutive failures: %s; retrying",
                 self._cluster.config.client_id,
                 machine.transactional_id,
                 machine.attempts,
-                machine.last_error,
+                error,
                 extra=log_fields(
                     client_id=self._cluster.config.client_id,
                     transactional_id=machine.transactional_id,
-                    error=machine.last_error,
+                    error=error,
                 ),
             )
