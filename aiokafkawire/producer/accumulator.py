@@ -14,13 +14,12 @@ from aiokafkawire.producer.delivery import (
     BatchAppended,
     BatchFailed,
     BatchFuture,
-    BatchOutcome,
+    BatchSplit,
     Delivery,
     UnreportedFailures,
     YieldBudget,
 )
-from aiokafkawire.producer.partition_queue import PartitionQueue
-from aiokafkawire.producer.sender_interface import SenderInterface
+from aiokafkawire.producer.partition_queue import Completed, PartitionQueue
 from aiokafkawire.producer.sequences import PartitionSequences, ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
@@ -52,24 +51,23 @@ class Accumulator:
     several records at once. It releases what it did not use when it closes, or when another record
     finds no room.
 
+    What follows from a call is left in `wakeups`, `ready`, `any_completed` and `take_failure`.
+    `Sender.perform` acts on it, and has to be called after each call that may change them.
+
     Args:
         config: Limits and compression.
         producer_id_state: The producer id for idempotence; None without idempotence.
-        sender: Is notified of batches that may be sent.
-        on_completed: Called with the outcome of each batch, after its memory was released.
 
     Attributes:
+        wakeups: When to check the batches of a node; node None means that a leader is missing.
+        ready: Nodes with a batch to send at once, if no request is in flight.
+        any_completed: A batch was completed, and its memory released.
         sends_immediately: A record that waits for nothing is sent in the call that appends it.
         unreported_failures: Stays empty with transactions, whose calls raise the failures.
     """
 
     def __init__(
-        self,
-        config: AccumulatorConfig,
-        producer_id_state: ProducerIdState | None,
-        *,
-        sender: SenderInterface,
-        on_completed: Callable[[BatchOutcome], None],
+        self, config: AccumulatorConfig, producer_id_state: ProducerIdState | None
     ) -> None:
         self.config = config
         self.producer_id_state = producer_id_state
@@ -90,15 +88,16 @@ class Accumulator:
         self.abort_error: TransactionAborted | None = None
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
-        self._held_nodes: dict[NodeId, None] | None = None
         self.sends_immediately = (
             not config.queue.linger_s
             and not config.transactional
             and config.compression is Compression.NONE
         )
         self._idle_topics: dict[str, TopicQueues] = {}
-        self._sender = sender
-        self._on_completed = on_completed
+        self.wakeups: dict[NodeId | None, float] = {}
+        self.ready: dict[NodeId, None] = {}
+        self.any_completed = False
+        self._failure: BatchFailed | None = None
 
     # --- append ---
 
@@ -133,19 +132,6 @@ class Accumulator:
                 the caller can choose another partition.
         """
         batch, index, first = queue.open, None, False
-        if batch is None and self.sends_immediately:
-            delivery = self.append_and_send(
-                queue,
-                key,
-                value,
-                headers,
-                timestamp_ms,
-                has_user_timestamp=has_user_timestamp,
-                size_bytes=size_bytes,
-                now=now,
-            )
-            if delivery is not None:
-                return delivery
         if batch is not None:
             builder = self._builder_with_space(batch, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
@@ -170,7 +156,7 @@ class Accumulator:
             self._on_first_batch(queue, batch)
         return delivery
 
-    def append_and_send(
+    def append_alone(
         self,
         queue: PartitionQueue,
         key: Buffer | None,
@@ -181,23 +167,19 @@ class Accumulator:
         has_user_timestamp: bool = False,
         size_bytes: int,
         now: float,
-    ) -> Delivery | None:
-        """Send a record as a batch of its own, if nothing has to be waited for.
+    ) -> Batch | None:
+        """Return a batch of one record, as if it was appended, closed and drained.
 
-        Fast path for `sends_immediately`, equivalent to appending, closing and draining a batch of
-        one record. The caller has checked `has_room`. Returns None, without any effect, if the
-        record has to wait or fills a batch.
+        The caller has checked `has_room`, and sends the batch. Returns None, without any effect, if
+        the record has to wait or fills a batch.
         """
         node = queue.leader
-        if node is None or node in self._active or self._held_nodes is not None:
+        if node is None or node in self._active:
             return None
         if size_bytes >= self._body_bytes or not queue.can_send_immediately(now):
             return None
         topic, partition = queue.topic_partition
         queues = self.topics[topic]
-        send_batch = self._sender.immediate_sender(node, queues, now)
-        if send_batch is None:
-            return None
         records = ClosedBatch.single_record(timestamp_ms, key, value, headers)
         future = BatchFuture(topic, partition, self.unreported_failures, self.yield_budget)
         future.count = 1
@@ -215,8 +197,7 @@ class Accumulator:
         totals = self.totals
         totals.batches_sent += 1
         totals.batch_bytes_sent += records.size_bytes
-        send_batch(batch, now)
-        return Delivery(future, 0, timestamp_ms)
+        return batch
 
     def _builder_with_space(self, batch: Batch, size_bytes: int) -> BatchBuilder:
         """Return the builder of an open batch, with memory reserved for one more record."""
@@ -277,29 +258,22 @@ class Accumulator:
             now + queue_config.delivery_timeout_s,
         )
         queue.add_open_batch(batch, now)
+        self.incomplete[future] = None
         return batch, builder
 
     def _on_first_batch(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Notify the sender of a new batch with no other batch before it."""
+        """Register a new batch with no other batch before it."""
         node = queue.leader
         self._active.setdefault(node, {})[queue] = None
         if node is not None and not self.config.queue.linger_s:
-            if self._held_nodes is None:
-                self._sender.batch_ready(node)
-            else:
-                self._held_nodes[node] = None
+            self.ready[node] = None
         else:
-            self._sender.wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
+            self._wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
 
-    def hold_ready_batches(self) -> None:
-        """Keep batches without linger until `release_held_batches`: more records follow."""
-        self._held_nodes = {}
-
-    def release_held_batches(self) -> None:
-        """Notify the sender of the batches that `hold_ready_batches` kept."""
-        held, self._held_nodes = self._held_nodes, None
-        for node in held or ():
-            self._sender.batch_ready(node)
+    def _wake(self, node: NodeId | None, at: float) -> None:
+        known = self.wakeups.get(node)
+        if known is None or at < known:
+            self.wakeups[node] = at
 
     def choose_sticky_queue(
         self, topic: TopicQueues, rng: random.Random, now: float
@@ -341,48 +315,53 @@ class Accumulator:
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of a partition."""
-        queue.close_open()
+        self._close_open(queue)
         self.yield_budget.batch_ended()
-        self._sender.wake(queue.leader, AT_ONCE)
+        self._wake(queue.leader, AT_ONCE)
 
-    # --- batch lifecycle; see `BatchListener` ---
-
-    def batch_opened(self, batch: Batch) -> None:
-        """Count a new batch as incomplete."""
-        self.incomplete[batch.future] = None
-
-    def batch_closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
-        """Release what a closed batch reserved and did not use."""
+    def _close_open(self, queue: PartitionQueue) -> None:
+        """Close the open batch; release what it reserved and did not use."""
+        batch = queue.open
+        assert batch is not None
+        assert batch.builder is not None
+        body_bytes = batch.builder.body_bytes
+        queue.close_open()
         self._reserving.pop(batch, None)
         self._release_reservation(batch, body_bytes)
         topic = self.topics[batch.future.topic]
         if topic.sticky_queue is queue:
             topic.update_sticky(body_bytes)
 
-    def batch_completed(self, batch: Batch) -> None:
-        """Release the memory of a completed batch."""
-        future = batch.future
-        del self.incomplete[future]
-        self._reserving.pop(batch, None)
-        # mutation: failed-batches-keep-buffer-space
-        self.used_bytes -= batch.reserved_bytes
-        outcome = future.value
-        assert outcome is not None
-        if type(outcome) is BatchAppended:
-            self.totals.records_delivered += future.count
-        elif isinstance(outcome, BatchFailed):
-            self.totals.records_failed += future.count
-        else:
-            self.totals.batches_split += 1
-        self._on_completed(outcome)
+    def _on_completed(self, batches: Completed) -> None:
+        """Release the memory of completed batches."""
+        for batch in batches:
+            future = batch.future
+            del self.incomplete[future]
+            self._reserving.pop(batch, None)
+            # mutation: failed-batches-keep-buffer-space
+            self.used_bytes -= batch.reserved_bytes
+            outcome = future.value
+            assert outcome is not None
+            if type(outcome) is BatchAppended:
+                self.totals.records_delivered += future.count
+            elif isinstance(outcome, BatchFailed):
+                self.totals.records_failed += future.count
+                self._failure = self._failure or outcome
+            elif isinstance(outcome, BatchSplit):
+                self.totals.batches_split += 1
+                self.incomplete.update(dict.fromkeys(outcome.parts))
+            self.any_completed = True
+
+    def take_failure(self) -> BatchFailed | None:
+        """Return the first failure since the last call."""
+        failure, self._failure = self._failure, None
+        return failure
 
     def begin_flush(self) -> None:
         """Send batches without linger until the matching `end_flush`; calls may overlap."""
         self.flushes_in_progress += 1
         self.release_unused()
-        for node in list(self._active):
-            if node is not None:
-                self._sender.end_linger(node)
+        self.ready.update(dict.fromkeys(node for node in self._active if node is not None))
 
     def end_flush(self) -> None:
         """End one `begin_flush`; batches linger again after the last one."""
@@ -404,7 +383,6 @@ class Accumulator:
                 topic.all_queues[number] = PartitionQueue(
                     TopicPartition(name, number),
                     self.config.queue,
-                    self,
                     None
                     if self.producer_id_state is None
                     else PartitionSequences(self.producer_id_state),
@@ -412,7 +390,7 @@ class Accumulator:
         topic.set_queues([topic.all_queues[number] for number in numbers])
         known = topic.topic_id
         if topic_id != ZERO_UUID:
-            topic.topic_id = topic_id
+            topic.set_id(topic_id)
             if known not in {ZERO_UUID, topic_id}:
                 self.topic_recreated(name)
         return topic
@@ -420,7 +398,7 @@ class Accumulator:
     def topic_recreated(self, name: str) -> None:
         """Restart the sequence numbers of a topic that was deleted and recreated."""
         for queue in self.topics[name].all_queues.values():
-            queue.topic_recreated()
+            self._on_completed(queue.topic_recreated())
 
     def reactivate_topic(self, name: str) -> TopicQueues | None:
         """Make an idle topic active again; return None if there is no such idle topic."""
@@ -443,7 +421,7 @@ class Accumulator:
         ]
         for name in idle:
             topic = self._idle_topics[name] = self.topics.pop(name)
-            topic.clear_key_cache()
+            topic.clear_caches()
         while len(self._idle_topics) > MAX_IDLE_TOPICS:
             del self._idle_topics[next(iter(self._idle_topics))]
             if self.producer_id_state is not None and self.producer_id_state.current is not None:
@@ -472,9 +450,8 @@ class Accumulator:
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Wake the senders of all brokers that have batches."""
-        for node in list(self._active):
-            self._sender.wake(node, AT_ONCE)
+        """Check the batches of all brokers."""
+        self.wakeups.update(dict.fromkeys(self._active, AT_ONCE))
 
     @property
     def leader_missing(self) -> bool:
@@ -488,7 +465,7 @@ class Accumulator:
         return node in self._active
 
     def sendable_at(self, node: NodeId) -> float:
-        """Return the time of the next batch for a broker; NEVER if only a `wake` can change it."""
+        """Return the time of the next batch for a broker; NEVER if only a call can change it."""
         queues = self._active.get(node)
         if queues is None:
             return NEVER
@@ -509,12 +486,20 @@ class Accumulator:
         """Close the due batches of at least `min_bytes`, without draining them."""
         flushing = self.flushes_in_progress > 0
         return [
-            queue.close_head()
+            self._close_head(queue)
             for queue in self._active.get(node, ())
             if queue.sendable_at(flushing) <= now
             and (head := queue.head()) is not None
             and head.size_bytes >= min_bytes
         ]
+
+    def _close_head(self, queue: PartitionQueue) -> Batch:
+        """Return the next batch of a partition, closed."""
+        head = queue.head()
+        assert head is not None
+        if head is queue.open:
+            self._close_open(queue)
+        return head
 
     def oversize_suspect_due(self, node: NodeId, now: float) -> bool:
         """Return whether the next batch may have caused a disconnect by its size."""
@@ -539,18 +524,17 @@ class Accumulator:
         taken: list[Batch] = []
         size = 0
         active = self._active.get(node, {})
-        if due and len(active) == 1:
-            (queue,) = active
-            return [self.drain_only(node, queue, now)]
+        only_due = due and len(active) == 1
         for queue in list(active):
-            if queue.sendable_at(flushing) > now:
+            if not only_due and queue.sendable_at(flushing) > now:
                 continue
-            batch = queue.close_head()
+            batch = self._close_head(queue)
             batch_bytes = batch.size_bytes
             size += batch_bytes
             if taken and (size > max_bytes or batch.oversize_disconnects):
                 break
-            taken.append(queue.take_head(batch))
+            queue.take(batch)
+            taken.append(batch)
             self._count_sent(batch, batch_bytes)
             del active[queue]
             if queue.waiting:
@@ -563,20 +547,6 @@ class Accumulator:
                 del self._active[node]
         return taken
 
-    def only_active_queue(self, node: NodeId) -> PartitionQueue | None:
-        """Return the queue with batches for a broker if there is exactly one, else None."""
-        active = self._active.get(node)
-        return next(iter(active)) if active is not None and len(active) == 1 else None
-
-    def drain_only(self, node: NodeId, queue: PartitionQueue, now: float) -> Batch:
-        """Take the batch that is due at a broker; like `drain`, for its `only_active_queue`."""
-        batch = queue.take_head()
-        if not queue.waiting:
-            del self._active[node]
-        self._drained_at[node] = now
-        self._count_sent(batch, batch.size_bytes)
-        return batch
-
     def _count_sent(self, batch: Batch, size_bytes: int) -> None:
         totals = self.totals
         totals.batches_sent += 1
@@ -585,18 +555,22 @@ class Accumulator:
 
     def handle_result(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
-        """Apply the result of an attempt; see `PartitionQueue.handle_result`."""
+    ) -> bool:
+        """Apply the result of an attempt; see `PartitionQueue.handle_result`.
+
+        Returns False for a batch that has expired before.
+        """
         future = batch.future
         if batch.state is _DONE:  # The batch expired, and its topic may have become idle.
             topic = self.topics.get(future.topic) or self._idle_topics.get(future.topic)
             if topic is not None:
                 topic.all_queues[future.partition].expired_in_flight.discard(batch)
-            return
+            return False
         queue = self.topics[future.topic].all_queues[future.partition]
-        queue.handle_result(batch, result, now, not_before)
+        self._on_completed(queue.handle_result(batch, result, now, not_before, self.abort_error))
         if queue.waiting or self._active:
             self._queue_changed(queue)
+        return True
 
     def node_unreachable(self, node: NodeId, error: KafkaError) -> None:
         """Keep the connection error as the reason if batches for this broker expire."""
@@ -613,7 +587,7 @@ class Accumulator:
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
                 if queue.next_expiry() <= now:
-                    queue.expire(now)
+                    self._on_completed(queue.expire(now))
                     self._queue_changed(queue)
                 soonest = min(soonest, queue.next_expiry())
         return soonest
@@ -622,7 +596,7 @@ class Accumulator:
         """Fail all batches."""
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
-                queue.abort(error)
+                self._on_completed(queue.abort(error))
                 self._deactivate(queue)
 
     def remove_node(self, node: NodeId) -> None:
@@ -632,7 +606,7 @@ class Accumulator:
     def abort_node(self, node: NodeId, error: KafkaError) -> None:
         """Fail all batches that wait for a broker."""
         for queue in list(self._active.get(node, ())):
-            queue.abort(error)
+            self._on_completed(queue.abort(error))
             self._deactivate(queue)
 
     def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
@@ -645,7 +619,7 @@ class Accumulator:
         self.abort_error = error
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
-                queue.abort_transaction(error, in_flight=in_flight)
+                self._on_completed(queue.abort_transaction(error, in_flight=in_flight))
                 self._deactivate(queue)
 
     def resume_sequences(self) -> None:
@@ -673,11 +647,11 @@ class Accumulator:
             for queue in topic.all_queues.values()
         )
 
-    def _queue_changed(self, queue: PartitionQueue, at: float = AT_ONCE) -> None:
-        """Register a changed queue with its leader, and wake the sender for time `at`."""
+    def _queue_changed(self, queue: PartitionQueue) -> None:
+        """Register a changed queue with its leader, whose batches are checked at once."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
-            self._sender.wake(queue.leader, AT_ONCE if self.flushes_in_progress else at)
+            self._wake(queue.leader, AT_ONCE)
         elif self._active:
             self._deactivate(queue)
 

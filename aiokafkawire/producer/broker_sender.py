@@ -11,9 +11,9 @@ on the wire, and until then a batch can move to another leader.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
-from uuid import UUID
 
 from aiokafkawire.cluster import Cluster, MetadataSnapshot
 from aiokafkawire.config import ProducerConfig
@@ -35,7 +35,7 @@ from aiokafkawire.producer.produce_request import (
     parse_response,
 )
 from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
-from aiokafkawire.producer.sender_interface import SendBatch
+from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager, concurrent_transactions_backoff
 from aiokafkawire.records import Compression
@@ -51,17 +51,21 @@ logger = logging.getLogger("aiokafkawire.producer")
 OFFLOAD_BYTES = 64 * 1024
 """Batches of at least this size are compressed outside the event loop."""
 
-MAX_TEMPLATES = 1_000
-"""Most topics whose templates are cached; then the cache is cleared."""
-
 _PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
+_APPENDED = BatchAction.APPENDED
 
 FIRST_WITH_FIVE_DEDUP_BATCHES = 4
 """Before this version (Kafka 1.0), a broker deduplicates only against the last batch."""
 
 
-class SenderContext(Protocol):
-    """Objects that all broker senders share; implemented by `Sender`."""
+@dataclass(frozen=True, slots=True)
+class SenderContext:
+    """The objects that all broker senders of a producer share.
+
+    Attributes:
+        fail: Fails the producer permanently.
+        perform: Performs what follows from a call of the accumulator.
+    """
 
     config: ProducerConfig
     runtime: Runtime
@@ -69,18 +73,9 @@ class SenderContext(Protocol):
     cluster: Cluster
     accumulator: Accumulator
     transaction_manager: TransactionManager | None
-
-    def fail(self, error: KafkaError) -> None:
-        """Fail the producer permanently."""
-        ...
-
-    def check_producer_id(self) -> None:
-        """Request a producer id, if the epochs of the current one are used up."""
-        ...
-
-    def on_idempotence_unsupported(self, error: KafkaError) -> None:
-        """Handle a leader or a log without producer ids."""
-        ...
+    producer_ids: ProducerIdManager
+    fail: Callable[[KafkaError], None]
+    perform: Callable[[], None]
 
 
 class BrokerSender:
@@ -114,10 +109,6 @@ class BrokerSender:
             "timeout_ms": config.request_timeout_ms,
             "transactional_id": config.transactional_id,
         }
-        self._templates: dict[str, ProduceTemplate] = {}
-        # By topic: the topic id, and a function that sends one batch on the current connection.
-        self._send_cache: dict[str, tuple[UUID, SendBatch | None]] = {}
-        self._use_templates = context.transaction_manager is None and self._acks in {-1, 1}
         # The connection, and the metadata with which it was looked up.
         self._channel: Channel | None = None
         self._broker = ""
@@ -179,7 +170,7 @@ class BrokerSender:
         due_at = self._accumulator.sendable_at(self.node_id)
         producer_id_state = self._accumulator.producer_id_state
         if producer_id_state is not None and producer_id_state.current is None:
-            self._context.check_producer_id()
+            self._context.producer_ids.check()
         return NEVER if self._exclusive or self._in_flight >= self._max_in_flight else due_at
 
     async def _compress_due(self) -> None:
@@ -245,7 +236,7 @@ class BrokerSender:
                 while due_at <= self._now():
                     if (self._in_flight or self._compression_enabled) and self._must_wait():
                         break
-                    if not self._send_from_template() and not self._send_request():
+                    if not self._send_next():
                         break
                     due_at = self._due_at()
             finally:
@@ -260,96 +251,55 @@ class BrokerSender:
             return True
         return bool(self._batches_to_compress(now))
 
-    def _send_from_template(self) -> bool:
-        """Send the only batch that is due with a template; return False if that is not possible."""
-        accumulator = self._accumulator
-        queue = accumulator.only_active_queue(self.node_id) if self._use_templates else None
-        if queue is None:
-            return False
-        now = self._now()
-        send_batch = self.immediate_sender(
-            accumulator.topics[queue.topic_partition.topic], now, due=True
-        )
-        if send_batch is None:
-            return False
-        send_batch(accumulator.drain_only(self.node_id, queue, now), now)
-        return True
-
-    def _send_request(self) -> bool:
+    def _send_next(self) -> bool:
         """Send the due batches in one request; return False if the task has to wait first."""
         try:
             channel = self._open_channel(self._now())
             if channel is None:
                 return False
-            min_version, max_version = self._version_bounds()
-            version = channel.api_versions.latest_usable_version(_PRODUCE, max_version, min_version)
-            built = self._build_next_request(version)
+            built = self._build_next_request(channel)
         except KafkaError as error:
             error.broker = error.broker or self._broker
             self._request_error = error
             self._timer.reschedule(AT_ONCE)
             return False
         if built is not None:
-            self._submit(built, channel, version, self._now())
+            self._submit(built, channel, self._now())
         return True
 
-    def immediate_sender(
-        self, topic: TopicQueues, now: float, *, due: bool = False
-    ) -> SendBatch | None:
-        """Return a function that sends one batch of a topic with a template; None if not possible.
-
-        Args:
-            due: The batch is due. Otherwise no other request may be in flight.
-        """
-        if not due and (self._in_flight or self._sending or self._stopping or self._request_error):
+    def idle_template(self, topic: TopicQueues, now: float) -> ProduceTemplate | None:
+        """Return the template for `send_alone`; None if a batch would have to wait."""
+        if self._in_flight or self._sending or self._stopping or self._request_error:
             return None
-        channel, known = self._channel, self._send_cache.get(topic.name)
-        if (
-            known is not None
-            and known[0] is topic.topic_id
-            and channel is not None
-            and channel.is_usable
-            and channel.throttled_until <= now
-            and self._cluster.metadata is self._metadata
-        ):
-            return known[1]
-        return self._make_immediate_sender(topic, now)
-
-    def _make_immediate_sender(self, topic: TopicQueues, now: float) -> SendBatch | None:
         try:
-            channel = self._open_channel(now) if self._use_templates else None
+            channel = self._open_channel(now)
             if channel is None:
                 return None
             max_version = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
             version = channel.api_versions.latest_usable_version(_PRODUCE, max_version)
-        except KafkaError:  # The general path raises it.
+        except KafkaError:  # `_send_next` reports it.
             return None
-        send_batch = None
-        if version >= FIRST_FLEXIBLE_PRODUCE:
-            send_batch = partial(
-                self._send_single_batch, channel, self._template(topic.name, version)
-            )
-        if len(self._send_cache) >= MAX_TEMPLATES:
-            self._send_cache.clear()
-        self._send_cache[topic.name] = topic.topic_id, send_batch
-        return send_batch
+        if version < FIRST_FLEXIBLE_PRODUCE:
+            return None
+        return topic.templates.get(version) or self._make_template(topic, version)
 
-    def _send_single_batch(
-        self, channel: Channel, template: ProduceTemplate, batch: Batch, now: float
-    ) -> None:
-        self._submit(build_from_template(batch, template), channel, template.version, now)
+    def send_alone(self, batch: Batch, template: ProduceTemplate, now: float) -> None:
+        """Send a batch that was drained, if `idle_template` has just returned its template."""
+        assert self._channel is not None
+        self._submit(build_from_template(batch, template), self._channel, now)
 
-    def _submit(self, built: BuiltRequest, channel: Channel, version: int, now: float) -> None:
+    def _submit(self, built: BuiltRequest, channel: Channel, now: float) -> None:
         """Send a request whose batches were drained."""
         try:
             request = channel.submit(
                 built.encoded or built.request,
-                version,
+                built.version,
                 deadline=now + self._request_timeout_s,
                 expect_response=self._acks != 0,
             )
         except KafkaError as error:
             self._fail_request(built, error)
+            self._context.perform()
             return
         self._in_flight += 1
         self._exclusive = built.batches[0].oversize_disconnects > 0
@@ -365,28 +315,31 @@ class BrokerSender:
             client = self._cluster.broker_client(self.node_id)
             channel = self._channel = client.ready_channel(ConnectionKind.PRODUCE)
             self._broker, self._metadata = client.name, metadata
-            self._send_cache.clear()
         elif channel.throttled_until > now:
             return None
         return channel
 
-    def _build_next_request(self, version: int) -> BuiltRequest | None:
+    def _build_next_request(self, channel: Channel) -> BuiltRequest | None:
         """Drain the due batches and build a request; None if it would have no batch."""
         context, accumulator = self._context, self._accumulator
         now = self._now()
+        min_version, max_version = self._version_bounds()
+        version = channel.api_versions.latest_usable_version(_PRODUCE, max_version, min_version)
         if version < FIRST_WITH_FIVE_DEDUP_BATCHES:
             if accumulator.producer_id_state is not None:
                 accumulator.producer_id_state.max_dedup_batches = 1
             if version < FIRST_WITH_FORMAT_2:
                 broker = context.cluster.broker_client(self.node_id).name
-                context.on_idempotence_unsupported(
+                context.producer_ids.on_idempotence_unsupported(
                     UnsupportedVersion("a partition leader is older", broker=broker)
                 )
         limit = context.config.max_request_size_bytes
         batches = accumulator.drain(self.node_id, now, limit, due=True)
         if len(batches) == 1 and version >= FIRST_FLEXIBLE_PRODUCE:
             (batch,) = batches
-            built = build_from_template(batch, self._template(batch.future.topic, version))
+            topic = accumulator.topics[batch.future.topic]
+            template = topic.templates.get(version) or self._make_template(topic, version)
+            built = build_from_template(batch, template)
         else:
             if version < FIRST_WITH_FORMAT_2 and accumulator.producer_id_state is None:
                 for batch in batches:
@@ -402,23 +355,19 @@ class BrokerSender:
                 **self._params,
             )
         for batch, error in built.unsupported:
-            self.handle_result(batch, AttemptResult(BatchAction.FAIL, error))
+            self._handle_result(batch, AttemptResult(BatchAction.FAIL, error))
+        if built.unsupported:
+            context.perform()
         if not built.batches:
             return None
         if context.transaction_manager is not None:
             context.transaction_manager.on_records_sent()
         return built
 
-    def _template(self, topic: str, version: int) -> ProduceTemplate:
-        """Return the template of a request with one batch of a topic."""
-        topic_id = self._accumulator.topics[topic].topic_id
-        template = self._templates.get(topic)
-        if template is None or template.version != version or template.topic_id is not topic_id:
-            if len(self._templates) >= MAX_TEMPLATES:
-                self._templates.clear()
-            template = self._templates[topic] = ProduceTemplate(
-                topic, topic_id, version, **self._params
-            )
+    def _make_template(self, topic: TopicQueues, version: int) -> ProduceTemplate:
+        template = topic.templates[version] = ProduceTemplate(
+            topic.name, topic.topic_id, version, **self._params
+        )
         return template
 
     def _on_response(
@@ -432,63 +381,54 @@ class BrokerSender:
         if future.error is not None and isinstance(future.error, ClientClosed):
             return
         transaction_manager = self._context.transaction_manager
+        if transaction_manager is not None:
+            transaction_manager.scheduler.hold()
         was_sending, self._sending = self._sending, True
         try:
-            if transaction_manager is not None:
-                with transaction_manager.scheduler:
-                    self._handle_response(built, broker, future)
-            elif isinstance(future.value, AttemptResult):  # the usual case
-                self._failures = 0
-                now = self._now()
-                self._accumulator.handle_result(built.batches[0], future.value, now, now)
+            if future.error is not None:
+                self._fail_request(built, future.error)
             else:
-                self._handle_response(built, broker, future)
+                self._failures = 0
+                if isinstance(future.value, AttemptResult):  # appended, by a template
+                    now = self._now()
+                    if not self._accumulator.handle_result(
+                        built.batches[0], future.value, now, now
+                    ):
+                        self._on_late_response()
+                else:
+                    self._handle_response(built, broker, future.value)
+            self._context.perform()
         finally:
             self._sending = was_sending
+            if transaction_manager is not None:
+                transaction_manager.scheduler.release()
         # Usually no batch waits, and the task sleeps.
         if self._timer.deadline != NEVER or self._accumulator.has_waiting(self.node_id):
             self.send_now()
 
     def _handle_response(
-        self, built: BuiltRequest, broker: str, future: Future[ProduceResponse | AttemptResult]
+        self, built: BuiltRequest, broker: str, response: ProduceResponse | None
     ) -> None:
         context = self._context
-        if future.error is not None:
-            self._fail_request(built, future.error)
-            return
-        self._failures = 0
-        response = future.value
-        if response is None:
+        if response is None:  # acks=0
             for batch in built.batches:
-                self.handle_result(batch, AttemptResult(BatchAction.APPENDED))
-            return
-        if isinstance(response, AttemptResult):
-            (batch,) = built.batches
-            if batch.done:
-                self.handle_result(batch, response)
-            else:
-                now = self._now()
-                self._accumulator.handle_result(batch, response, now, now)
+                self._handle_result(batch, AttemptResult(BatchAction.APPENDED))
             return
         results, hints = parse_response(response, built.batches, built.request, broker)
         for hint in hints:
             context.cluster.update_leader(*hint)
         moved = [hint.topic_partition for hint in hints if self._leader_moved(hint.topic_partition)]
         for batch, result in results:
-            if result.action is BatchAction.APPENDED and not batch.done:
-                now = self._now()
-                self._accumulator.handle_result(batch, result, now, now)
-                continue
             # No backoff if the response named the new leader (KIP-951).
             retry_now = (batch.future.topic, batch.future.partition) in moved
-            self.handle_result(batch, result, retry_now=retry_now)
+            self._handle_result(batch, result, retry_now=retry_now)
 
     def _fail_request(self, built: BuiltRequest, error: BaseException) -> None:
         """Apply the error of a request without a response to its batches."""
         assert isinstance(error, KafkaError)
         result = result_from_failure(error, built.size_bytes)
         for batch in built.batches:
-            self.handle_result(batch, result)
+            self._handle_result(batch, result)
 
     def _leader_moved(self, topic_partition: TopicPartition) -> bool:
         leader = self._context.cluster.metadata.leader(topic_partition)
@@ -508,6 +448,7 @@ class BrokerSender:
         context = self._context
         if not error.retriable:
             context.accumulator.abort_node(self.node_id, error)
+            context.perform()
             return
         self._failures += 1
         context.accumulator.node_unreachable(self.node_id, error)
@@ -515,14 +456,15 @@ class BrokerSender:
         wait_s = self._backoff.delay(self._failures, context.runtime.rng)
         await context.runtime.clock.sleep_until(context.runtime.clock.now() + wait_s)
 
-    def handle_result(
+    def _handle_result(
         self, batch: Batch, result: AttemptResult, *, retry_now: bool = False
     ) -> None:
         """Apply the result of an attempt: complete or retry the batch, refresh stale metadata."""
-        context = self._context
+        context, now = self._context, self._now()
+        if result.action is _APPENDED and self._accumulator.handle_result(batch, result, now, now):
+            return
         if result.stale_metadata:
             context.cluster.request_update()
-        now = context.runtime.clock.now()
         wait_s = 0.0
         if result.action is not BatchAction.SPLIT and not retry_now:
             concurrent = getattr(result.error, "code", None) == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -531,18 +473,22 @@ class BrokerSender:
         if result.action is BatchAction.OLD_MESSAGE_FORMAT:
             # Message formats before v2 have no producer ids.
             assert isinstance(result.error, KafkaError)
-            context.on_idempotence_unsupported(result.error)
+            context.producer_ids.on_idempotence_unsupported(result.error)
         # A batch that expired in flight has its outcome already. The late result must not fail the
         # producer, because it may belong to an earlier epoch.
-        expired = batch.done
-        context.accumulator.handle_result(batch, result, now, now + wait_s)
+        expired = not context.accumulator.handle_result(batch, result, now, now + wait_s)
         if logger.isEnabledFor(logging.DEBUG) and not expired:
             self._log_result(batch, result, wait_s)
-        if expired and context.transaction_manager is not None:
-            context.transaction_manager.on_late_response()
+        if expired:
+            self._on_late_response()
         if result.action is BatchAction.FATAL and not expired:
             assert isinstance(result.error, KafkaError)
             context.fail(result.error)
+
+    def _on_late_response(self) -> None:
+        """Handle the response to a batch that had expired."""
+        if self._context.transaction_manager is not None:
+            self._context.transaction_manager.on_late_response()
 
     def _log_result(self, batch: Batch, result: AttemptResult, wait_s: float) -> None:
         outcome = batch.future.value

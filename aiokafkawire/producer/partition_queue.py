@@ -8,9 +8,8 @@ numbers of `sequences`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from aiokafkawire.errors import (
     DeliveryTimedOut,
@@ -34,7 +33,7 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import NEVER, copy_error
 from aiokafkawire.types import NodeId, TopicPartition
 
-__all__ = ("MAX_OVERSIZE_DISCONNECTS", "BatchListener", "PartitionQueue", "QueueConfig")
+__all__ = ("MAX_OVERSIZE_DISCONNECTS", "PartitionQueue", "QueueConfig")
 
 MAX_OVERSIZE_DISCONNECTS = 4
 """A large batch fails after this many disconnects that it may have caused by its size."""
@@ -46,6 +45,9 @@ expired the producer id (`producer.id.expiration.ms`, one day by default)."""
 
 TOPIC_RECREATED = "the topic was deleted and recreated meanwhile"
 
+
+Completed = Sequence[Batch]
+"""Batches that have their outcome now."""
 
 _tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 # Attribute access on an Enum class is slow up to Python 3.11.
@@ -63,29 +65,10 @@ class QueueConfig:
     retries: int
 
 
-class BatchListener(Protocol):
-    """Is notified of the batches of all queues; implemented by `Accumulator`.
-
-    While `abort_error` is set, refused batches fail with it instead of being retried.
-    """
-
-    abort_error: TransactionAborted | None
-
-    def batch_opened(self, batch: Batch) -> None:
-        """Handle a new batch."""
-        ...
-
-    def batch_closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
-        """Handle a closed batch, with the uncompressed size of its records."""
-        ...
-
-    def batch_completed(self, batch: Batch) -> None:
-        """Handle a completed batch."""
-        ...
-
-
 class PartitionQueue:
     """The batches of one partition.
+
+    Methods that complete batches return them. A batch that was split has its parts in the outcome.
 
     Attributes:
         sequences: Assigns sequence numbers; None without idempotence.
@@ -99,7 +82,6 @@ class PartitionQueue:
         self,
         topic_partition: TopicPartition,
         config: QueueConfig,
-        listener: BatchListener,
         sequences: PartitionSequences | None,
     ) -> None:
         self.topic_partition = topic_partition
@@ -113,7 +95,6 @@ class PartitionQueue:
         self.expired_in_flight: set[Batch] = set()
         self.last_order = 0
         self._acked_at = -NEVER
-        self._listener = listener
 
     # --- send ---
 
@@ -124,17 +105,12 @@ class PartitionQueue:
         self.open = batch
         self.builder = batch.builder
         self.waiting.append(batch)
-        self._listener.batch_opened(batch)
 
     def close_open(self) -> None:
-        """Close the open batch, if any."""
-        batch = self.open
-        if batch is not None:
-            assert batch.builder is not None
-            body_bytes = batch.builder.body_bytes
-            batch.close()
-            self.open = self.builder = None
-            self._listener.batch_closed(self, batch, body_bytes)
+        """Close the open batch."""
+        assert self.open is not None
+        self.open.close()
+        self.open = self.builder = None
 
     def head(self) -> Batch | None:
         """Return the next batch to send; while draining, the first one with a sequence number."""
@@ -182,26 +158,12 @@ class PartitionQueue:
                 return head.linger_until
         return head.not_before
 
-    def close_head(self) -> Batch:
-        """Return the next batch to send, closed."""
-        head = self.head()
-        assert head is not None
-        if head is self.open:
-            self.close_open()
-        return head
-
-    def take_head(self, closed: Batch | None = None) -> Batch:
-        """Move the next batch to `in_flight`, once the batch's `sendable_at` is reached.
-
-        Args:
-            closed: The batch, if `close_head` has just returned it.
-        """
-        batch = closed or self.close_head()
+    def take(self, batch: Batch) -> None:
+        """Move the `head`, which is closed, to `in_flight` once `sendable_at` is reached."""
         self.waiting.remove(batch)
         self.mark_sent(batch)
         if len(self.in_flight) > 1:
             self.in_flight.sort(key=_order)
-        return batch
 
     def mark_sent(self, batch: Batch) -> None:
         """Move a closed batch that is not in `waiting` to `in_flight`."""
@@ -252,25 +214,29 @@ class PartitionQueue:
     # --- results ---
 
     def handle_result(
-        self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+        self,
+        batch: Batch,
+        result: AttemptResult,
+        now: float,
+        not_before: float,
+        abort_error: TransactionAborted | None = None,
+    ) -> Completed:
         """Apply the result of an attempt: complete, retry or split the batch.
 
         Does nothing for a batch that expired before its response.
 
         Args:
             not_before: Earliest time of a retry.
+            abort_error: A refused batch fails with it instead of being retried.
         """
         if batch.state is _DONE:
-            return
-        abort_error = self._listener.abort_error
+            return ()
         if abort_error is not None and result.action is not BatchAction.APPENDED:
             maybe_written = batch.uncertain or result.action in _UNCERTAIN
-            self._abort_batch(batch, abort_error, maybe_written)
-        else:
-            _ON_ACTION[result.action](self, batch, result, now, not_before)
+            return self._abort_batch(batch, abort_error, maybe_written)
+        return _ON_ACTION[result.action](self, batch, result, now, not_before)
 
-    def _appended(self, batch: Batch, result: AttemptResult, now: float, _: float) -> None:
+    def _appended(self, batch: Batch, result: AttemptResult, now: float, _: float) -> Completed:
         self.in_flight.remove(batch)
         self._acked_at = now
         if (
@@ -280,22 +246,24 @@ class PartitionQueue:
         ):
             self.sequences.acknowledged(batch.sequence)
         batch.complete(_tuple(BatchAppended, (result.base_offset, result.log_append_time_ms)))
-        self._listener.batch_completed(batch)
+        return (batch,)
 
-    def _retry(self, batch: Batch, result: AttemptResult, now: float, not_before: float) -> None:
+    def _retry(
+        self, batch: Batch, result: AttemptResult, now: float, not_before: float
+    ) -> Completed:
         batch.last_error = result.error
         if batch.sent_to_deleted_topic and batch.uncertain:
-            self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, result.error))
-        elif batch.attempts > self.config.retries:
-            self._fail_with_error(batch, result, now, not_before)
-        elif now >= batch.expires_at:
-            self._expired(batch, batch.maybe_written)
-        else:
-            self._reenqueue(batch, not_before)
+            return self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, result.error))
+        if batch.attempts > self.config.retries:
+            return self._fail_with_error(batch, result, now, not_before)
+        if now >= batch.expires_at:
+            return self._expired(batch, batch.maybe_written)
+        self._reenqueue(batch, not_before)
+        return ()
 
     def _retry_uncertain(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+    ) -> Completed:
         # A request with the old topic id cannot have reached the recreated topic.
         if batch.sent_to_deleted_topic and not batch.sent_by_topic_name:
             batch.mark_only_in_deleted_topic()
@@ -305,96 +273,90 @@ class PartitionQueue:
         if result.closed_after_bytes:
             batch.oversize_disconnects += 1
             if batch.oversize_disconnects >= MAX_OVERSIZE_DISCONNECTS:
-                self._fail(
-                    batch, _delivery_unknown(batch, _oversize_reason(batch, result), result.error)
-                )
-                return
-        self._retry(batch, result, now, not_before)
+                reason = _oversize_reason(batch, result)
+                return self._fail(batch, _delivery_unknown(batch, reason, result.error))
+        return self._retry(batch, result, now, not_before)
 
     def _split_or_fail(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+    ) -> Completed:
         if batch.uncertain or batch.count == 1:
-            self._fail_with_error(batch, result, now, not_before)
-        else:
-            self._split(batch, not_before)
+            return self._fail_with_error(batch, result, now, not_before)
+        return self._split(batch, not_before)
 
     def _out_of_order(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+    ) -> Completed:
         sequences = self.sequences
         if sequences is None:
-            self._fail_with_error(batch, result, now, not_before)
-            return
+            return self._fail_with_error(batch, result, now, not_before)
         if self._has_earlier_sequenced_batch(batch):
             # The earlier batch is refused too; once it is appended, this sequence number fits.
-            self._retry(batch, result, now, not_before)
-            return
+            return self._retry(batch, result, now, not_before)
         if batch.uncertain and not sequences.gap_certain:
-            self._fail_with_error(batch, result, now, not_before)
-            return
+            return self._fail_with_error(batch, result, now, not_before)
         if not sequences.producer_id_state.bumps_own_epoch:
             if not sequences.draining:
                 sequences.invalidate()
             batch.uncertain = False
-            self._fail_with_error(batch, result, now, not_before)
-            return
+            return self._fail_with_error(batch, result, now, not_before)
         sequences.invalidate()
         batch.uncertain = False
-        self._retry(batch, result, now, not_before)
+        completed = self._retry(batch, result, now, not_before)
         self._clear_sequences()
+        return completed
 
     def _stale_epoch(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+    ) -> Completed:
         sequences = self.sequences
         if sequences is not None and self._has_earlier_sequenced_batch(batch):
-            self._retry(batch, result, now, not_before)
-            return
+            return self._retry(batch, result, now, not_before)
         if sequences is not None:
             # A broker never accepts a lower epoch than the log has seen: bump it.
             sequences.invalidate()
         if sequences is None or batch.uncertain or not sequences.producer_id_state.bumps_own_epoch:
-            self._fail_with_error(batch, result, now, not_before)
-        else:
-            self._retry(batch, result, now, not_before)
-            self._clear_sequences()
+            return self._fail_with_error(batch, result, now, not_before)
+        completed = self._retry(batch, result, now, not_before)
+        self._clear_sequences()
+        return completed
 
     def _old_message_format(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float
-    ) -> None:
+    ) -> Completed:
         if batch.sequence is None or self.sequences is not None:
-            self._fail_with_error(batch, result, now, not_before)
-        else:
-            # The producer has disabled idempotence since the batch got its sequence number.
-            batch.sequence = None
-            self._retry(batch, result, now, not_before)
+            return self._fail_with_error(batch, result, now, not_before)
+        # The producer has disabled idempotence since the batch got its sequence number.
+        batch.sequence = None
+        return self._retry(batch, result, now, not_before)
 
-    def _fail_with_error(self, batch: Batch, result: AttemptResult, _: float, __: float) -> None:
+    def _fail_with_error(
+        self, batch: Batch, result: AttemptResult, _: float, __: float
+    ) -> Completed:
         assert result.error is not None
         error = result.error
         if batch.maybe_written:
             why = f"an earlier attempt may have written it; the last error: {error}"
-            self._fail(batch, _delivery_unknown(batch, why, error))
-        else:
-            self._fail(batch, error, result.record_errors)
+            return self._fail(batch, _delivery_unknown(batch, why, error))
+        return self._fail(batch, error, result.record_errors)
 
-    def _fail_unknown(self, batch: Batch, result: AttemptResult, _: float, __: float) -> None:
+    def _fail_unknown(self, batch: Batch, result: AttemptResult, _: float, __: float) -> Completed:
         batch.uncertain = True
-        self._fail(
-            batch, _delivery_unknown(batch, "the broker's response does not say", result.error)
-        )
+        why = "the broker's response does not say"
+        return self._fail(batch, _delivery_unknown(batch, why, result.error))
 
     # --- expiry and abort ---
 
-    def expire(self, now: float) -> None:
+    def expire(self, now: float) -> Completed:
         """Fail the batches past their delivery timeout."""
+        completed: list[Batch] = []
         for batch in [*self.in_flight, *self.waiting]:
             if batch.expires_at <= now and not batch.done:
                 in_flight = batch.state is BatchState.IN_FLIGHT
-                self._expired(batch, self._maybe_written(batch))
+                completed += self._expired(batch, self._maybe_written(batch))
                 if in_flight:
                     self.expired_in_flight.add(batch)
+        return completed
 
     def next_expiry(self) -> float:
         """Return when the first batch expires."""
@@ -402,7 +364,7 @@ class PartitionQueue:
         # While draining, a sequenced batch may be in flight ahead of an older one that waits.
         return min(first, self.waiting[0].expires_at) if self.waiting else first
 
-    def _expired(self, batch: Batch, maybe_written: bool) -> None:
+    def _expired(self, batch: Batch, maybe_written: bool) -> Completed:
         limit = f"delivery_timeout_ms passed ({self.config.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
             limit += f"; the last error: {batch.last_error}"
@@ -414,8 +376,7 @@ class PartitionQueue:
         elif self.leader is None:
             limit += "; the partition has no leader or no longer exists"
         if maybe_written:
-            self._fail(batch, _delivery_unknown(batch, limit, batch.last_error))
-            return
+            return self._fail(batch, _delivery_unknown(batch, limit, batch.last_error))
         error = DeliveryTimedOut(
             f"{limit}; the record was not written",
             topic=batch.future.topic,
@@ -423,36 +384,43 @@ class PartitionQueue:
             attempt=batch.attempts or None,
         )
         error.__cause__ = batch.last_error
-        self._fail(batch, error)
+        return self._fail(batch, error)
 
-    def abort(self, error: KafkaError) -> None:
+    def abort(self, error: KafkaError) -> Completed:
         """Fail all batches: with `error`, or as unknown if a broker may have the batch."""
+        completed: list[Batch] = []
         for batch in [*self.in_flight, *self.waiting]:
             batch_error = copy_error(error)
             batch_error.topic, batch_error.partition = self.topic_partition
             if self._maybe_written(batch):
-                self._fail(batch, _delivery_unknown(batch, error.reason, batch_error))
+                completed += self._fail(batch, _delivery_unknown(batch, error.reason, batch_error))
             else:
-                self._fail(batch, batch_error)
+                completed += self._fail(batch, batch_error)
+        return completed
 
-    def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> None:
+    def abort_transaction(self, error: TransactionAborted, *, in_flight: bool) -> Completed:
         """Fail all waiting batches with `error`; with `in_flight` also those in flight."""
+        completed: list[Batch] = []
         for batch in [*(self.in_flight if in_flight else ()), *self.waiting]:
-            self._abort_batch(batch, error, self._maybe_written(batch))
+            completed += self._abort_batch(batch, error, self._maybe_written(batch))
+        return completed
 
-    def _abort_batch(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
+    def _abort_batch(
+        self, batch: Batch, error: TransactionAborted, maybe_written: bool
+    ) -> Completed:
         batch_error = copy_error(error)
         batch_error.topic, batch_error.partition = self.topic_partition
-        self._fail(batch, batch_error, certain=not maybe_written)
+        return self._fail(batch, batch_error, certain=not maybe_written)
 
-    def topic_recreated(self) -> None:
+    def topic_recreated(self) -> Completed:
         """Restart the sequence numbers: the new topic's log does not know the old ones.
 
         Its broker cannot detect duplicates of earlier attempts. A batch that was sent by topic name
         and may be in the new topic is therefore not retried.
         """
+        completed: list[Batch] = []
         if self.sequences is None:
-            return
+            return completed
         self.sequences.invalidate()
         for batch in self.in_flight:
             batch.sent_to_deleted_topic = True
@@ -460,10 +428,12 @@ class PartitionQueue:
                 batch.mark_only_in_deleted_topic()
         for batch in list(self.waiting):
             if batch.uncertain and batch.sent_by_topic_name:
-                self._fail(batch, _delivery_unknown(batch, TOPIC_RECREATED, batch.last_error))
+                error = _delivery_unknown(batch, TOPIC_RECREATED, batch.last_error)
+                completed += self._fail(batch, error)
             elif batch.uncertain:
                 batch.mark_only_in_deleted_topic()
         self._clear_sequences()
+        return completed
 
     def _maybe_written(self, batch: Batch) -> bool:
         # mutation: sent-batch-counts-as-unsent
@@ -476,18 +446,18 @@ class PartitionQueue:
         record_errors: Mapping[int, Exception] | None = None,
         *,
         certain: bool | None = None,
-    ) -> None:
+    ) -> Completed:
         if certain is None:
             certain = not isinstance(error, DeliveryUnknown)
         self._remove(batch)
         sequence, count = batch.sequence, batch.count
         batch.complete(BatchFailed(error, record_errors or {}))
-        self._listener.batch_completed(batch)
         if sequence is not None and self.sequences is not None:
             self.sequences.batch_failed(sequence, count, certain)
             self._clear_sequences()
+        return (batch,)
 
-    def _split(self, batch: Batch, not_before: float) -> None:
+    def _split(self, batch: Batch, not_before: float) -> Completed:
         """Replace a batch by its halves, with the same sequence numbers."""
         assert batch.records is not None
         body_bytes = len(batch.records.columns().data)
@@ -526,10 +496,9 @@ class PartitionQueue:
         batch.reserved_bytes = 0
         self.in_flight.remove(batch)
         for part in parts:
-            self._listener.batch_opened(part)
             self._insert(part)
         batch.complete(BatchSplit(tuple(starts), tuple(part.future for part in parts)))
-        self._listener.batch_completed(batch)
+        return (batch,)
 
     def _reenqueue(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REENQUEUED)
@@ -602,7 +571,7 @@ def _delivery_unknown(batch: Batch, why: str, cause: Exception | None) -> Delive
 _UNCERTAIN = frozenset({BatchAction.RETRY_UNCERTAIN, BatchAction.FAIL_UNKNOWN})
 
 _ON_ACTION: Mapping[
-    BatchAction, Callable[[PartitionQueue, Batch, AttemptResult, float, float], None]
+    BatchAction, Callable[[PartitionQueue, Batch, AttemptResult, float, float], Completed]
 ] = {
     BatchAction.APPENDED: PartitionQueue._appended,
     BatchAction.RETRY: PartitionQueue._retry,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypedDict
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from aiokafkawire.records import ClosedBatch, Compression
 from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.types import NO_LEADER_EPOCH, TopicPartition
-from aiokafkawire.wire import ZERO_UUID
+from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -40,6 +41,9 @@ __all__ = (
     "parse_response",
 )
 
+_PRODUCE = ApiKey.PRODUCE
+_tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
+
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
 FIRST_WITH_FORMAT_2 = 3
@@ -59,12 +63,14 @@ class BuiltRequest:
     """A Produce request with its batches.
 
     Attributes:
+        version: API version of the request.
         request: The request; without records if there is an `encoded` one.
         size_bytes: Size of the encoded records.
         unsupported: Batches that the version does not support; they are not in the request.
         encoded: The encoded request, if it was built from a template.
     """
 
+    version: int
     request: ProduceRequest
     batches: Sequence[Batch]
     size_bytes: int
@@ -113,7 +119,7 @@ def build_request(
         if version < FIRST_WITH_TOPIC_IDS:
             batch.sent_by_topic_name = True
         sent.append(batch)
-    return BuiltRequest(request, sent, size_bytes, unsupported)
+    return BuiltRequest(version, request, sent, size_bytes, unsupported)
 
 
 def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest:
@@ -124,8 +130,11 @@ def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest
     if template.version < FIRST_WITH_TOPIC_IDS:
         batch.sent_by_topic_name = True
     size_bytes = records.size_bytes
-    encoded = template.encode_request(batch.future.partition, parts, size_bytes)
-    return BuiltRequest(request, (batch,), size_bytes, (), encoded)
+    partition = batch.future.partition
+    body = template.encode_body(parts, size_bytes, partition)
+    match = partial(template.match_response, partition)
+    encoded = _tuple(EncodedRequest, (_PRODUCE, body, match))
+    return BuiltRequest(template.version, request, (batch,), size_bytes, (), encoded)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:

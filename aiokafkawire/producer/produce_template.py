@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from uuid import UUID
 
 from aiokafkawire.producer.attempt_result import NO_RECORD_ERRORS, AttemptResult
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.wire import ApiKey
-from aiokafkawire.wire.header import EncodedRequest
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -38,9 +34,10 @@ class ProduceTemplate:
 
     Attributes:
         request: Example of the request, without records.
+        encode_body: Encodes a request; see `RequestTemplate.encode_with_records`.
     """
 
-    __slots__ = ("_encode", "_match_response", "request", "topic_id", "version")
+    __slots__ = ("_match_response", "encode_body", "request", "topic_id", "version")
 
     def __init__(
         self,
@@ -85,21 +82,8 @@ class ProduceTemplate:
             return ProduceResponse(responses=[topic_response])
 
         self.request = make_request(0)
-        self._encode = RequestTemplate(make_request, version, "i").encode_with_records
+        self.encode_body = RequestTemplate(make_request, version, "i").encode_with_records
         self._match_response = ResponseTemplate(make_response, version, "ihqqq").match
-
-    def encode_request(
-        self, partition: int, records: Sequence[Buffer], size_bytes: int
-    ) -> EncodedRequest:
-        """Return a request with one batch.
-
-        Args:
-            partition: Partition of the batch.
-            records: The parts of the encoded batch.
-            size_bytes: Size of all parts.
-        """
-        body = self._encode(records, size_bytes, partition)
-        return _tuple(EncodedRequest, (_PRODUCE, body, partial(self.match_response, partition)))
 
     def match_response(self, partition: int, frame: memoryview) -> AttemptResult | None:
         """Return the result if the frame only acknowledges the batch; else None."""

@@ -16,6 +16,7 @@ from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
+from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import Runtime, get_loop_identity, running_on_trio
 from aiokafkawire.types import TopicPartition, no_partition_text, require_topic_name
 
@@ -36,6 +37,7 @@ class RecordAppender:
         self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
+        self._broker_senders = sender.broker_senders
         self._topics = sender.accumulator.topics
         # A batch may have space for a record that exceeds a request: then check each record.
         fits = config.batch_size_bytes <= config.max_request_size_bytes
@@ -105,17 +107,57 @@ class RecordAppender:
             or not accumulator.has_room(size)
         ):
             return None
-        append = (
-            accumulator.append_and_send if accumulator.sends_immediately else accumulator.append
-        )
-        now_ms = self._wall_ns() // 1_000_000
-        return append(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
+        now_ms, now = self._wall_ns() // 1_000_000, self._now()
+        delivery = None
+        if accumulator.sends_immediately:
+            delivery = self._send_alone(queue, key, value, (), now_ms, size_bytes=size, now=now)
+        if delivery is None:
+            delivery = accumulator.append(queue, key, value, (), now_ms, size_bytes=size, now=now)
+            self._sender.perform()
+        return delivery
 
-    def append(self, record: RecordArgs, *, waited: bool = False) -> Delivery | None:
+    def _send_alone(
+        self,
+        queue: PartitionQueue,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        timestamp_ms: int,
+        *,
+        has_user_timestamp: bool = False,
+        size_bytes: int,
+        now: float,
+    ) -> Delivery | None:
+        """Send a record as a batch of its own; return None if the broker cannot take it now."""
+        sender = self._broker_senders.get(queue.leader)  # type: ignore[arg-type]
+        if sender is None:
+            return None
+        template = sender.idle_template(self._topics[queue.topic_partition.topic], now)
+        if template is None:
+            return None
+        batch = self._accumulator.append_alone(
+            queue,
+            key,
+            value,
+            headers,
+            timestamp_ms,
+            has_user_timestamp=has_user_timestamp,
+            size_bytes=size_bytes,
+            now=now,
+        )
+        if batch is None:
+            return None
+        sender.send_alone(batch, template, now)
+        return Delivery(batch.future, 0, timestamp_ms)
+
+    def append(
+        self, record: RecordArgs, *, waited: bool = False, more_follow: bool = False
+    ) -> Delivery | None:
         """Append a record; return None without space, or without metadata of its partition.
 
         Args:
             waited: The caller has waited for space, so it need not queue behind others.
+            more_follow: The caller appends more records before it calls `Sender.perform`.
         """
         if self._sender.failure is not None:
             self._sender.raise_if_failed()
@@ -152,6 +194,19 @@ class RecordAppender:
                 chosen = accumulator.choose_sticky_queue(queues, self._rng, now)
             if transaction_manager is not None:
                 transaction_manager.add_partition(chosen.topic_partition)
+            if accumulator.sends_immediately and chosen.open is None and not more_follow:
+                delivery = self._send_alone(
+                    chosen,
+                    key,
+                    value,
+                    headers,
+                    timestamp_ms,
+                    has_user_timestamp=has_user_timestamp,
+                    size_bytes=size,
+                    now=now,
+                )
+                if delivery is not None:
+                    return delivery
             delivery = accumulator.append(
                 chosen,
                 key,
@@ -163,6 +218,8 @@ class RecordAppender:
                 now=now,
                 can_switch_partition=queue is None,
             )
+        if not more_follow:
+            self._sender.perform()
         return delivery
 
     async def wait_and_append(self, record: RecordArgs) -> Delivery:
@@ -184,6 +241,7 @@ class RecordAppender:
         if delivery is not None:
             return delivery
         self._accumulator.begin_flush()
+        self._sender.perform()
         try:
             await self._buffer_waiters.wait(lambda: self._accumulator.has_room(size), deadline)
         finally:
@@ -217,13 +275,12 @@ class RecordAppender:
         The records are sent together. Returns the index of the next record.
         """
         yield_budget = self.yield_budget
-        self._accumulator.hold_ready_batches()
         try:
             while start < columns.count and yield_budget.calls_left > 0:
                 stop = min(columns.count, start + yield_budget.calls_left)
                 taken = self._append_run(columns, start, stop, deliveries) if columns.is_fast else 0
                 if not taken:
-                    delivery = self.append(columns.record(start))
+                    delivery = self.append(columns.record(start), more_follow=True)
                     if delivery is None:
                         break
                     deliveries.add(delivery, 1)
@@ -231,7 +288,7 @@ class RecordAppender:
                 yield_budget.calls_left -= taken
                 start += taken
         finally:
-            self._accumulator.release_held_batches()
+            self._sender.perform()
         return start
 
     def _append_run(

@@ -1,42 +1,35 @@
-"""The producer's background work: broker senders, producer id, delivery timeouts, metadata."""
+"""The producer's background work: broker senders, delivery timeouts, metadata."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Container
 
-from aiokafkawire.cluster import Cluster, MetadataUpdate, ToAnyNode
+from aiokafkawire.cluster import Cluster, MetadataUpdate
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig
-from aiokafkawire.producer.broker_sender import BrokerSender
+from aiokafkawire.producer.broker_sender import BrokerSender, SenderContext
 from aiokafkawire.producer.buffer_waiters import BufferWaiters
-from aiokafkawire.producer.delivery import BatchFuture, BatchOutcome, BatchSplit
+from aiokafkawire.producer.delivery import BatchFuture, BatchSplit
 from aiokafkawire.producer.partition_queue import QueueConfig
-from aiokafkawire.producer.sender_interface import SendBatch
+from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
-from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
-from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
-from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
+from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 
 __all__ = ("LEADER_REFRESH_S", "Sender")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
-WARN_AFTER_FAILURES = 3
-"""Consecutive failures to get a producer id that are logged below WARNING."""
-
 LEADER_REFRESH_S = 1.0
 """Interval of metadata requests while a partition with batches has no leader."""
-
-MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # for a producer without transactions
 
 
 def make_accumulator_config(config: ProducerConfig) -> AccumulatorConfig:
@@ -73,31 +66,51 @@ class Sender:
         self.accumulator = Accumulator(
             make_accumulator_config(config),
             ProducerIdState() if config.idempotent else None,
-            sender=self,
-            on_completed=self._on_batch_completed,
         )
         self.transaction_manager: TransactionManager | None = None
         if config.transactional_id is not None:
             self.transaction_manager = TransactionManager(
-                config, runtime, cluster, self.accumulator, self._fail_all
+                config,
+                runtime,
+                cluster,
+                self.accumulator,
+                on_fatal_error=self._fail_all,
+                perform=self.perform,
             )
         self.failure: KafkaError | None = None
         # The permanent failure, until a call raises it; None if records have failed with it.
         self.unreported_failure: KafkaError | None = None
-        self._broker_senders: dict[NodeId, BrokerSender] = {}
+        self.broker_senders: dict[NodeId, BrokerSender] = {}
         self._expiry_changed = AutoResetEvent()
-        self._producer_id_needed = AutoResetEvent()
+        self._producer_ids = ProducerIdManager(
+            config,
+            runtime,
+            supervisor,
+            cluster,
+            self.accumulator,
+            fail=self.fail,
+            perform=self.perform,
+        )
+        self._context = SenderContext(
+            config,
+            runtime,
+            supervisor,
+            cluster,
+            self.accumulator,
+            self.transaction_manager,
+            self._producer_ids,
+            fail=self.fail,
+            perform=self.perform,
+        )
         self._unknown_topics: set[str] = set()
 
     def start(self) -> None:
         """Start the tasks, after the cluster."""
         self.cluster.add_metadata_listener(self._on_metadata_changed)
         self.supervisor.spawn(self._expire_batches, name="delivery timeouts")
-        producer_id_state = self.accumulator.producer_id_state
         if self.transaction_manager is not None:
             self.transaction_manager.start(self.supervisor)
-        elif producer_id_state is not None:
-            self.supervisor.spawn(self._maintain_producer_id, producer_id_state, name="producer id")
+        self._producer_ids.start()
 
     def close_to_new_records(self, error: KafkaError) -> None:
         """Reject new records with `error`; buffered records are still sent."""
@@ -112,6 +125,7 @@ class Sender:
         if self.transaction_manager is not None:
             self.transaction_manager.fail(error)
         self.accumulator.abort(error)
+        self.perform()
 
     def fail(self, error: KafkaError) -> None:
         """Fail the producer permanently: all records and all later calls raise `error`."""
@@ -139,34 +153,34 @@ class Sender:
             self.unreported_failure = None
             raise copy_error(self.failure)
 
-    def check_producer_id(self) -> None:
-        """Request a producer id, if the epochs of the current one are used up."""
-        producer_id_state = self.accumulator.producer_id_state
-        if producer_id_state is not None and producer_id_state.needs_producer_id:
-            self._producer_id_needed.set()
-
-    def on_idempotence_unsupported(self, error: KafkaError) -> None:
-        """Handle a leader or a log without producer ids, for example during an upgrade.
-
-        If the producer is idempotent only by default, this disables idempotence for good.
-        Otherwise the batch fails.
-        """
-        config = self.config
-        wanted = config.enable_idempotence or config.transactional_id is not None
-        if self.accumulator.producer_id_state is not None and not wanted:
-            self._disable_idempotence(error)
-
-    def _on_batch_completed(self, outcome: BatchOutcome) -> None:
-        if self.buffer_waiters.has_waiters:
-            self.buffer_waiters.space_freed()
-        if self.transaction_manager is not None:
-            self.transaction_manager.on_batch_completed(outcome)
+    def perform(self) -> None:
+        """Perform what follows from a call of the accumulator."""
+        accumulator = self.accumulator
+        if accumulator.any_completed:
+            accumulator.any_completed = False
+            if self.buffer_waiters.has_waiters:
+                self.buffer_waiters.space_freed()
+            if self.transaction_manager is not None:
+                self.transaction_manager.on_batches_completed(accumulator.take_failure())
+        while accumulator.wakeups:
+            wakeups, accumulator.wakeups = accumulator.wakeups, {}
+            for node, at in wakeups.items():
+                self._wake(node, at)
+        while accumulator.ready:
+            ready, accumulator.ready = accumulator.ready, {}
+            for node in ready:
+                sender = self.broker_senders.get(node)
+                if sender is None:
+                    self._wake(node, AT_ONCE)
+                else:
+                    sender.batch_ready()
 
     async def flush(self, deadline: float) -> None:
         """Send all buffered batches without linger, and wait until they are complete."""
         accumulator = self.accumulator
         left = list(accumulator.incomplete)
         accumulator.begin_flush()
+        self.perform()
         try:
             for number, future in enumerate(left):
                 try:
@@ -211,6 +225,7 @@ class Sender:
         topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
         # Other topics keep their leaders; a producer may write to thousands of topics.
         self.accumulator.set_leaders(self._leader_of, [topic])
+        self.perform()
         return True
 
     def reactivate_topic(self, name: str) -> TopicQueues | None:
@@ -220,6 +235,7 @@ class Sender:
             topic.last_used_at = self.runtime.clock.now()
             self.cluster.add_topics((name,))
             self.accumulator.set_leaders(self._leader_of, [topic])
+            self.perform()
         return topic
 
     # --- metadata ---
@@ -250,46 +266,28 @@ class Sender:
             elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._unknown_topics.add(name)
         accumulator.set_leaders(self._leader_of, [topics[name] for name in names])
+        self.perform()
         self._stop_idle_senders(snapshot.nodes)
 
     def _stop_idle_senders(self, listed: Container[NodeId]) -> None:
         """Stop the senders of brokers that left the cluster and have no batches."""
-        for node_id, sender in list(self._broker_senders.items()):
+        for node_id, sender in list(self.broker_senders.items()):
             idle = node_id not in listed and self.accumulator.sendable_at(node_id) == NEVER
             if idle and sender.stop_if_idle():
-                del self._broker_senders[node_id]
+                del self.broker_senders[node_id]
                 self.accumulator.remove_node(node_id)
 
-    def wake(self, node: NodeId | None, at: float) -> None:
+    def _wake(self, node: NodeId | None, at: float) -> None:
         """Check a broker's batches at time `at`; node None means that a leader is missing."""
         if node is None:
             self._expiry_changed.set()
             return
-        sender = self._broker_senders.get(node)
+        sender = self.broker_senders.get(node)
         if sender is not None:
             sender.wake(at)
         elif self.supervisor.is_running:
-            sender = self._broker_senders[node] = BrokerSender(node, self)
+            sender = self.broker_senders[node] = BrokerSender(node, self._context)
             sender.start()
-
-    def end_linger(self, node: NodeId) -> None:
-        """Send a broker's batches without linger."""
-        sender = self._broker_senders.get(node)
-        if sender is not None:
-            sender.send_now()
-
-    def batch_ready(self, node: NodeId) -> None:
-        """Send a batch that is ready, if no request is in flight."""
-        sender = self._broker_senders.get(node)
-        if sender is not None:
-            sender.batch_ready()
-        else:
-            self.wake(node, AT_ONCE)
-
-    def immediate_sender(self, node: NodeId, topic: TopicQueues, now: float) -> SendBatch | None:
-        """Return a function that sends a batch of the topic now; None if it has to wait."""
-        sender = self._broker_senders.get(node)
-        return None if sender is None else sender.immediate_sender(topic, now)
 
     # --- tasks ---
 
@@ -301,88 +299,13 @@ class Sender:
             # Records that are appended during the sleep expire later than that.
             next_at = now + self.accumulator.config.queue.delivery_timeout_s
             next_at = min(next_at, self.accumulator.expire(now))
+            self.perform()
             if self.accumulator.leader_missing:
                 self.cluster.request_update()
                 next_at = min(next_at, now + LEADER_REFRESH_S)
                 await clock.sleep_until(next_at)
             else:
                 await self._expiry_changed.wait(next_at)
-
-    async def _maintain_producer_id(self, producer_id_state: ProducerIdState) -> None:
-        """Get a producer id at the start, and again after its last epoch."""
-        clock = self.runtime.clock
-        backoff = Backoff.from_ms(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        failures = 0
-        while True:
-            if not producer_id_state.needs_producer_id:
-                await self._producer_id_needed.wait()
-                continue
-            try:
-                await self._request_producer_id(producer_id_state)
-                failures = 0
-            except UnsupportedVersion as error:
-                self._disable_idempotence(error)
-                return
-            except ClientClosed:
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    self.fail(error)
-                    return
-                failures += 1
-                producer_id_state.failure = error
-                # A broker that has just started is still loading: not worth a warning.
-                level = logging.WARNING if failures == WARN_AFTER_FAILURES + 1 else logging.DEBUG
-                logger.log(
-                    level,
-                    "%s: no producer id yet: %s; retrying",
-                    self.supervisor.name,
-                    error,
-                    extra=log_fields(self.supervisor.fields, error=error),
-                )
-                await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
-
-    async def _request_producer_id(self, producer_id_state: ProducerIdState) -> None:
-        request = InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS
-        )
-        deadline = self.runtime.clock.now() + self.config.request_timeout_ms / 1_000
-        response, broker = await self.cluster.request_with_broker(
-            request, to=ToAnyNode(), deadline=deadline
-        )
-        if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, api="InitProducerId", broker=broker)
-        producer_id_state.set_producer_id(response.producer_id, response.producer_epoch)
-        log_producer_id(
-            self.supervisor, ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-        )
-        self.accumulator.wake_all()
-
-    def _disable_idempotence(self, error: KafkaError) -> None:
-        if self.config.enable_idempotence:
-            self.fail(error)
-            return
-        logger.warning(
-            "%s: brokers before Kafka 0.11 have no producer ids (%s): idempotence is disabled, so"
-            " that a retry may write a record twice",
-            self.supervisor.name,
-            error,
-            extra=log_fields(self.supervisor.fields, error=error),
-        )
-        self.accumulator.disable_idempotence()
-
-
-def log_producer_id(supervisor: Supervisor, identity: ProducerIdAndEpoch) -> None:
-    """Log an assigned producer id."""
-    logger.info(
-        "%s: producer id %d, epoch %d",
-        supervisor.name,
-        identity.producer_id,
-        identity.epoch,
-        extra=log_fields(
-            supervisor.fields, producer_id=identity.producer_id, producer_epoch=identity.epoch
-        ),
-    )
 
 
 async def _wait_completed(future: BatchFuture, deadline: float) -> None:

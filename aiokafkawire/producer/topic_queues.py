@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.partitioner import StickyPartition, partition_for_key
+from aiokafkawire.producer.produce_template import ProduceTemplate
 from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_CACHED_KEYS", "TopicQueues")
@@ -23,6 +26,7 @@ class TopicQueues:
         all_queues: Also the queues of partitions that no longer exist.
         last_used_at: When a batch was last begun, in seconds on the runtime's clock.
         sticky_queue: Queue for records without a key; None until the next choice.
+        templates: Produce requests with one batch of the topic, by API version.
     """
 
     __slots__ = (
@@ -34,6 +38,7 @@ class TopicQueues:
         "queues",
         "sticky",
         "sticky_queue",
+        "templates",
         "topic_id",
     )
 
@@ -46,7 +51,14 @@ class TopicQueues:
         self.sticky = StickyPartition(switch_bytes)
         self.sticky_queue: PartitionQueue | None = None
         self.topic_id = ZERO_UUID
+        self.templates: dict[int, ProduceTemplate] = {}
         self._key_cache: dict[bytes, PartitionQueue] = {}
+
+    def set_id(self, topic_id: UUID) -> None:
+        """Set the topic id of the current metadata."""
+        if topic_id != self.topic_id:
+            self.topic_id = topic_id
+            self.templates.clear()
 
     def set_queues(self, queues: list[PartitionQueue]) -> None:
         """Replace the current partitions, given in order."""
@@ -78,6 +90,7 @@ class TopicQueues:
                 self._key_cache[key] = queue
         return queue
 
-    def clear_key_cache(self) -> None:
-        """Free the memory of the cached keys."""
+    def clear_caches(self) -> None:
+        """Free the memory of what can be made again."""
         self._key_cache.clear()
+        self.templates.clear()

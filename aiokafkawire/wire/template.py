@@ -122,10 +122,10 @@ class ResponseTemplate:
         """Return the numbers, or None if any other byte differs from the example."""
         if len(frame) != self._size:
             return None
-        prefix, *numbers, suffix = self._unpack(frame)
-        if prefix != self._prefix or suffix != self._suffix:
+        values = self._unpack(frame)
+        if values[0] != self._prefix or values[-1] != self._suffix:
             return None
-        return tuple(numbers)
+        return values[1:-1]
 
 
 @lru_cache(maxsize=1024)

@@ -19,15 +19,14 @@ from aiokafkawire.producer.attempt_result import (
     result_from_failure,
 )
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.partition_queue import QueueConfig
-from aiokafkawire.producer.sender_interface import SendBatch
+from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.partition_queue import PartitionQueue, QueueConfig
 from aiokafkawire.producer.sequences import (
     SEQUENCE_MODULUS,
     BatchSequence,
     ProducerIdState,
     Sequencing,
 )
-from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import Compression
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -164,7 +163,7 @@ class Cluster:
 
         Args:
             eager: Drain a ready batch at once if no request is in flight.
-            direct: Use `append_and_send` too.
+            direct: Use `append_alone` too.
         """
         self.eager = eager
         self.direct = direct
@@ -183,34 +182,56 @@ class Cluster:
         self.accumulator = Accumulator(
             accumulator_config(**changes),
             self.producer_id_state,
-            sender=self,
-            on_completed=lambda _: None,
         )
         self.topic = self.accumulator.set_topic("t", self.partitions, self.topic_id)
         self.accumulator.set_leaders(self.leaders.get)
+        self.perform()
 
-    def wake(self, node: int | None, at: float) -> None:
-        self.woken.append(node)
+    def perform(self) -> None:
+        """Act on what the accumulator has left, as `Sender.perform` does."""
+        accumulator = self.accumulator
+        accumulator.any_completed = False
+        accumulator.take_failure()
+        self.woken += [*accumulator.wakeups, *accumulator.ready]
+        accumulator.wakeups.clear()
+        while accumulator.ready:
+            node, _ = accumulator.ready.popitem()
+            if self.eager and not self.connections[node]:
+                self.drain(node)
 
-    def end_linger(self, node: int) -> None:
-        self.woken.append(node)
-
-    def batch_ready(self, node: int) -> None:
-        self.woken.append(node)
-        if self.eager and not self.connections[node]:
-            self.drain(node)
-
-    def immediate_sender(self, node: int, topic: TopicQueues, now: float) -> SendBatch | None:
-        assert topic is self.topic
-        if not self.direct or self.connections[node]:
-            return None
-        return lambda batch, now: self.send(node, [batch])
-
-    def append(self, partition: int, value: bytes):
+    def append(self, partition: int, value: bytes) -> Delivery:
         queue = self.topic.by_partition[partition]
-        delivery = self.accumulator.append(
-            queue, None, value, (), 1, size_bytes=len(value), now=self.now
+        return self.append_to(queue, None, value, 1, len(value))
+
+    def append_to(
+        self,
+        queue: PartitionQueue,
+        key: bytes | None,
+        value: bytes,
+        timestamp_ms: int,
+        size_bytes: int,
+        **options: bool,
+    ) -> Delivery:
+        """Append a record, as `RecordAppender.append` does."""
+        accumulator, node = self.accumulator, queue.leader
+        if (
+            self.direct
+            and node is not None
+            and not self.connections[node]
+            and accumulator.sends_immediately
+            and queue.open is None
+        ):
+            batch = accumulator.append_alone(
+                queue, key, value, (), timestamp_ms, size_bytes=size_bytes, now=self.now, **options
+            )
+            if batch is not None:
+                self.send(node, [batch])
+                return Delivery(batch.future, 0, timestamp_ms)
+        delivery = accumulator.append(
+            queue, key, value, (), timestamp_ms, size_bytes=size_bytes, now=self.now, **options
         )
+        self.perform()
+        assert delivery is not None
         return delivery
 
     def drain(self, node: int) -> Request | None:
@@ -286,6 +307,7 @@ class Cluster:
     def move_leader(self, partition: int, node: int) -> None:
         self.leaders[TopicPartition("t", partition)] = node
         self.accumulator.set_leaders(self.leaders.get)
+        self.perform()
 
     def recreate_topic(self) -> None:
         """Delete and recreate the topic; the producer gets the metadata later."""
@@ -297,6 +319,7 @@ class Cluster:
     def learn_topic(self) -> None:
         """Give the current metadata to the producer."""
         self.accumulator.set_topic("t", self.partitions, self.topic_id)
+        self.perform()
 
     def send_all(self, node: int = 1) -> list[Request]:
         """Send every batch that may be sent now."""
@@ -337,6 +360,7 @@ class Cluster:
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.accumulator.expire(self.now)
+        self.perform()
 
     def settle_all(self) -> None:
         """Complete all records, without further errors."""
@@ -356,6 +380,7 @@ class Cluster:
     def _handle_results(self, request: Request, results: list[AttemptResult]) -> None:
         for sent, result in zip(request.sent, results, strict=True):
             self.accumulator.handle_result(sent.batch, result, self.now, self.now + 0.1)
+        self.perform()
 
 
 def go_near_the_wrap(cluster: Cluster) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown
-from aiokafkawire.producer import Producer
+from aiokafkawire.producer import Producer, broker_sender
 from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.broker_sender import BrokerSender
+from aiokafkawire.producer.produce_template import ProduceTemplate
 from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
@@ -63,25 +64,21 @@ async def test_all_send_paths_write_the_same_requests(
 ):
     """The fast path, the queue with templates and the queue without: requests and metrics agree."""
     taken: list[bool] = []
-    immediate_sender = BrokerSender.immediate_sender
+    idle_template = BrokerSender.idle_template
 
-    def watched(self: BrokerSender, topic: TopicQueues, now: float, *, due: bool = False) -> object:
-        send_batch = immediate_sender(self, topic, now, due=due)
-        if not due:
-            taken.append(send_batch is not None)
-        return send_batch
-
-    def through_the_queue(
-        self: BrokerSender, topic: TopicQueues, now: float, *, due: bool = False
-    ) -> object:
-        return immediate_sender(self, topic, now, due=True) if due else None
-
-    def without_template(*_: object, **__: object) -> None:
-        return None
+    def watched(self: BrokerSender, topic: TopicQueues, now: float) -> ProduceTemplate | None:
+        template = idle_template(self, topic, now)
+        taken.append(template is not None)
+        return template
 
     said: list[object] = []
-    for sender in (watched, through_the_queue, without_template):
-        monkeypatch.setattr(BrokerSender, "immediate_sender", sender)
+    for path in ("alone", "queue", "queue without templates"):
+        if path == "alone":
+            monkeypatch.setattr(BrokerSender, "idle_template", watched)
+        else:
+            monkeypatch.setattr(BrokerSender, "idle_template", lambda *_: None)
+        if path == "queue without templates":
+            monkeypatch.setattr(broker_sender, "FIRST_FLEXIBLE_PRODUCE", 99)
         before = len(broker.requests.of(ApiKey.PRODUCE))
         async with new_producer(linger_ms=0, acks=acks) as producer:
             for number in range(6):
@@ -112,6 +109,7 @@ async def test_a_flush_sends_within_the_call(broker: Broker, new_producer: New):
         delivery = producer.send_nowait("t", b"v", partition=0)
         before = producer.metrics()["requests_total"]
         accumulator.begin_flush()
+        producer._lifecycle.session.sender.perform()
         assert producer.metrics()["requests_total"] == before + 1
         accumulator.end_flush()
         with anyio.fail_after(5):
@@ -172,7 +170,7 @@ async def test_max_in_flight_requests_of_one(broker: Broker, new_producer: New):
     under_way: list[int] = []
 
     def count(_: SeenRequest) -> Delay:
-        nodes = producer._lifecycle.session.sender._broker_senders.values()
+        nodes = producer._lifecycle.session.sender.broker_senders.values()
         under_way.append(sum(node._in_flight for node in nodes))
         return Delay(0.002)
 

@@ -191,7 +191,7 @@ async def test_a_bug_in_a_task_fails_the_producer_with_its_error(
         def broken(*_: object, **__: object) -> None:
             raise ArithmeticError("a defect")
 
-        accumulator.drain_only = broken
+        accumulator.drain = broken
         with pytest.raises(Exception, match="a defect"):
             await producer.send_and_wait("t", b"v")
         with pytest.raises(Exception, match="producer is broken"):
@@ -281,13 +281,13 @@ async def test_the_task_of_a_removed_broker_ends(broker: Broker, new_producer: N
             with anyio.fail_after(20):
                 await task.wait()
         assert tasks(sender) == []
-        assert sorted(sender._broker_senders) == [1, 3]
+        assert sorted(sender.broker_senders) == [1, 3]
         # A restarted broker has tasks again.
         await broker.restart(2)
         broker.move_leader("t", 0, 2)
         for partition in range(3):
             await producer.send_and_wait("t", b"2", partition=partition)
-        assert sorted(sender._broker_senders) == [1, 2, 3]
+        assert sorted(sender.broker_senders) == [1, 2, 3]
     assert [broker.end_offset("t", partition) for partition in range(3)] == [2, 2, 2]
 
 

@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.delivery import BatchFailed, BatchOutcome
+from aiokafkawire.producer.delivery import BatchFailed
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
 from aiokafkawire.producer.transactions.coordinator_client import TransactionCoordinatorClient
 from aiokafkawire.producer.transactions.detached import DetachedTransaction
@@ -75,12 +75,11 @@ class _RequestScheduler:
     """Decides whether `send_next` sends the next request at once, or the task does.
 
     The task waits for `changed` until `task_wakes_at`; `request_for_task` is a request that it must
-    send. As a context manager it merges the events in its body: `send_next` is called once, at the
-    end, if `request_step` was called.
+    send.
     """
 
     __slots__ = (
-        "_entered",
+        "_held",
         "_requested",
         "_send_next",
         "changed",
@@ -93,21 +92,23 @@ class _RequestScheduler:
         self.task_wakes_at = AT_ONCE
         self.request_for_task: TransactionRequest | None = None
         self._send_next = send_next
-        self._entered = False
+        self._held = False
         self._requested = False
 
     def request_step(self) -> None:
         """Send the next request soon, because the state or the buffer changed."""
-        if self._entered:
+        if self._held:
             self._requested = True
         else:
             self.changed.set()
 
-    def __enter__(self) -> None:
-        self._entered = True
+    def hold(self) -> None:
+        """Merge the events until `release`."""
+        self._held = True
 
-    def __exit__(self, *_: object) -> None:
-        self._entered = False
+    def release(self) -> None:
+        """Call `send_next` if `request_step` was called since `hold`."""
+        self._held = False
         if self._requested:
             self._requested = False
             self._send_next()
@@ -119,6 +120,7 @@ class TransactionManager:
     Args:
         on_fatal_error: Called as `on_fatal_error(error, reported)` when the producer fails
             permanently. `reported` is True if a call raises the error.
+        perform: Performs what follows from a call of the accumulator.
     """
 
     def __init__(
@@ -127,7 +129,9 @@ class TransactionManager:
         runtime: Runtime,
         cluster: Cluster,
         accumulator: Accumulator,
+        *,
         on_fatal_error: Callable[[KafkaError, bool], None],
+        perform: Callable[[], None],
     ) -> None:
         assert config.transactional_id is not None
         self.machine = TransactionStateMachine(
@@ -150,6 +154,7 @@ class TransactionManager:
         self._cluster = cluster
         self._accumulator = accumulator
         self._on_fatal_error = on_fatal_error
+        self._perform = perform
         self.scheduler = _RequestScheduler(self._send_next)
         self._wake_buffer_task = AutoResetEvent()
         self._state_changed = AutoResetEvent()
@@ -350,10 +355,10 @@ class TransactionManager:
         """Note that records of the transaction were sent."""
         self.machine.handle(_RECORDS_SENT, self._now())
 
-    def on_batch_completed(self, outcome: BatchOutcome) -> None:
-        """Fail the transaction if a batch failed; continue if it was the last one."""
-        if isinstance(outcome, BatchFailed):
-            self._handle(RecordsFailed(outcome.error))
+    def on_batches_completed(self, failed: BatchFailed | None) -> None:
+        """Fail the transaction if a batch failed; continue if all batches are complete."""
+        if failed is not None:
+            self._handle(RecordsFailed(failed.error))
         elif not self._accumulator.incomplete:
             self.scheduler.request_step()
 
@@ -460,6 +465,7 @@ class TransactionManager:
     def _after_response(self) -> None:
         # The response may have added partitions whose batches wait.
         self._accumulator.wake_all()
+        self._perform()
         self._on_state_changed()
 
     def _flushed(self) -> bool:
@@ -565,6 +571,7 @@ class TransactionManager:
             self._flushing = pressing
             if pressing:
                 self._accumulator.begin_flush()
+                self._perform()
             else:
                 self._accumulator.end_flush()
 
@@ -581,6 +588,7 @@ class TransactionManager:
             self._accumulator.abort_transaction(
                 self._aborted_error(cause), in_flight=bumps_epoch and isinstance(state, Aborting)
             )
+            self._perform()
 
     # --- helpers ---
 

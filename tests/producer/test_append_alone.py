@@ -1,4 +1,4 @@
-"""`append_and_send` is equivalent to appending to the queue and draining it."""
+"""`append_alone` is equivalent to appending to the queue and draining it."""
 
 from __future__ import annotations
 
@@ -39,18 +39,7 @@ def append_without_key(cluster: Cluster, value: bytes, has_user_timestamp: bool)
     accumulator, now = cluster.accumulator, cluster.now
     queue = accumulator.choose_sticky_queue(cluster.topic, random.Random(1), now)
     size = len(value) + RECORD_OVERHEAD_BYTES
-    delivery = None
-    while delivery is None:
-        delivery = accumulator.append(
-            queue,
-            b"k",
-            value,
-            (),
-            7,
-            has_user_timestamp=has_user_timestamp,
-            size_bytes=size,
-            now=now,
-        )
+    cluster.append_to(queue, b"k", value, 7, size, has_user_timestamp=has_user_timestamp)
 
 
 def retry_without_wakeup(cluster: Cluster) -> None:
@@ -61,11 +50,18 @@ def retry_without_wakeup(cluster: Cluster) -> None:
     cluster.pass_time(1.0)
 
 
-def append_held(cluster: Cluster) -> None:
-    cluster.accumulator.hold_ready_batches()
-    cluster.append(0, b"1" * 8)
-    cluster.append(0, b"2" * 8)
-    cluster.accumulator.release_held_batches()
+def append_together(cluster: Cluster) -> None:
+    queue = cluster.topic.by_partition[0]
+    for value in (b"1" * 8, b"2" * 8):
+        cluster.accumulator.append(
+            queue, None, value, (), 1, size_bytes=len(value), now=cluster.now
+        )
+    cluster.perform()
+
+
+def disable_idempotence(cluster: Cluster) -> None:
+    cluster.accumulator.disable_idempotence()
+    cluster.perform()
 
 
 STEPS = st.lists(
@@ -85,9 +81,9 @@ STEPS = st.lists(
         step("pass_time", st.sampled_from([0.01, 1.0, 9.0, 4_000.0])),
         step("grant"),
         st.sampled_from([-1, 1]).map(lambda by: lambda cluster: change_flushes(cluster, by)),
-        st.just(append_held),
+        st.just(append_together),
         st.just(retry_without_wakeup),
-        st.just(lambda cluster: cluster.accumulator.disable_idempotence()),
+        st.just(disable_idempotence),
     ),
     max_size=40,
 )
@@ -97,6 +93,7 @@ def change_flushes(cluster: Cluster, by: int) -> None:
     if cluster.accumulator.flushes_in_progress + by >= 0:
         accumulator = cluster.accumulator
         (accumulator.begin_flush if by > 0 else accumulator.end_flush)()
+        cluster.perform()
 
 
 def state_of(batch: Batch) -> object:
