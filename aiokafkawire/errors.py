@@ -192,11 +192,17 @@ class WrongEventLoop(KafkaError):
 class NoBrokerAvailable(KafkaError):
     """No known broker or bootstrap address responded before the deadline.
 
+    `reasons` has the failure of each address that was tried, as `host:port: reason`.
+
     What to do: check `bootstrap_servers`, that a broker listens there, and that its advertised
     names and ports (`advertised.listeners`) can be reached from the client.
     """
 
     retriable = True
+
+    def __init__(self, reason: str = "", *, reasons: Sequence[str] = (), **context: Any) -> None:
+        super().__init__(reason, **context)
+        self.reasons = tuple(reasons)
 
 
 class ConnectionFailed(KafkaError):

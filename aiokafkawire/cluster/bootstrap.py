@@ -14,7 +14,6 @@ from aiokafkawire.wire.messages.metadata import (
 )
 
 __all__ = (
-    "NO_BOOTSTRAP_BROKER",
     "metadata_request",
     "no_broker_available",
     "reason_with_broker",
@@ -23,8 +22,6 @@ __all__ = (
 
 FIRST_WITH_ALLOW_AUTO_TOPIC_CREATION = 4
 """Metadata version that can forbid topic creation; older requests may create the named topics."""
-
-NO_BOOTSTRAP_BROKER = "no broker of bootstrap_servers could be used: "
 
 
 def metadata_request(
@@ -58,9 +55,10 @@ def metadata_request(
 
 def no_broker_available(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     """Return one error for the failures of all bootstrap addresses; retriable if any of them is."""
-    reasons = "; ".join(map(reason_with_broker, failures))
+    reasons = [*map(reason_with_broker, failures)]
     return NoBrokerAvailable(
-        f"{NO_BOOTSTRAP_BROKER}{reasons}",
+        f"no broker of bootstrap_servers could be used: {'; '.join(reasons)}",
+        reasons=reasons,
         retriable=any(error.retriable for error in failures),
     )
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import (
-    NO_BOOTSTRAP_BROKER,
     metadata_request,
     no_broker_available,
     with_previous_reason,
@@ -263,10 +262,11 @@ class MetadataUpdater:
             self._broker_clients.log_unreachable(self._responding_since)
 
     def _log_outage(self, error: KafkaError) -> None:
+        reasons = error.reasons if isinstance(error, NoBrokerAvailable) else ()
         logger.warning(
             "%s: no broker can be reached: %s; retrying",
             self._log_prefix,
-            str(error).removeprefix(NO_BOOTSTRAP_BROKER),
+            "; ".join(reasons) or error,
             extra=log_fields(self._fields, error=error),
         )
 

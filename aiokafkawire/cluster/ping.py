@@ -394,12 +394,13 @@ def _no_response_error(ping: _Ping, attempts: Sequence[_Attempt[Any]]) -> KafkaE
     for error in errors:
         if isinstance(error, ClientClosed | AuthenticationFailed):
             return error
-    reasons = "; ".join(map(reason_with_broker, errors))
+    reasons = [*map(reason_with_broker, errors)]
     # If all attempts failed before the deadline, the timeout is not the reason.
     timed_out = not errors or any(isinstance(error, RequestTimedOut) for error in errors)
     within = f" within {ping.timeout_ms:g} ms" if timed_out else ""
     return NoBrokerAvailable(
-        f"no broker responded{within}" + (f": {reasons}" if reasons else ""),
+        f"no broker responded{within}" + (f": {'; '.join(reasons)}" if reasons else ""),
+        reasons=reasons,
         api=attempts[0].api if attempts else None,
         retriable=not errors or any(error.retriable for error in errors),
     )

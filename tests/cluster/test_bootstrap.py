@@ -51,6 +51,7 @@ def test_one_error_contains_all_failures():
         ]
     )
     assert "a:1: refused; b:2: silent" in str(error)
+    assert error.reasons == ("a:1: refused", "b:2: silent")
     assert error.retriable
 
 
