@@ -8,7 +8,7 @@ from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import NodeLoad
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
-    PLAINTEXT,
+    PLAINTEXT_HANDSHAKE,
     BrokerClient,
     BrokerOutage,
     ConnectionMetrics,
@@ -33,7 +33,7 @@ class BrokerClients:
         config: ClientConfig,
         runtime: Runtime,
         supervisor: Supervisor,
-        handshake: Handshake = PLAINTEXT,
+        handshake: Handshake = PLAINTEXT_HANDSHAKE,
     ) -> None:
         self.metrics = ConnectionMetrics()
         self.on_lost: Callable[[], None] | None = None
@@ -96,28 +96,30 @@ class BrokerClients:
         """Return whether connecting to each of these nodes failed and none is connected."""
         clients = [self._nodes.get(node_id) for node_id in nodes]
         return all(
-            client is not None and not client.is_connected and client.last_failure is not None
+            client is not None
+            and not client.is_connected
+            and client.outages.last_failure is not None
             for client in clients
         )
 
     def log_unreachable(self, since: float) -> None:
         """Log nodes that are unreachable although Metadata requests succeed since `since`."""
         for client in self._nodes.values():
-            client.log_unreachable(since)
+            client.outages.log_unreachable(since)
 
     def outages(self, nodes: Mapping[NodeId, NodeInfo], now: float) -> dict[NodeId, BrokerOutage]:
         """Return the outages of these nodes; call it regularly."""
         outages = {}
         for node_id in nodes:
             client = self._nodes.get(node_id)
-            if client is not None and (outage := client.outage(now)) is not None:
+            if client is not None and (outage := client.check_outage(now)) is not None:
                 outages[node_id] = outage
         return outages
 
     def log_silence(self, outages: Mapping[NodeId, BrokerOutage], now: float) -> None:
         """Log the nodes that do not respond, although others do."""
         for node_id, outage in outages.items():
-            self._nodes[node_id].log_silence(outage, now)
+            self._nodes[node_id].outages.log_silence(outage, now)
 
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a feature; None before any node reported it.

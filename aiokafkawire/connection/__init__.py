@@ -5,7 +5,7 @@ from aiokafkawire.connection.broker_client import BrokerClient
 from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, ChannelLimits
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import open_transport
-from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, make_handshake
+from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, make_handshake
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
     BrokerVersionRange,
@@ -19,7 +19,7 @@ from aiokafkawire.connection.silence import CHECK_INTERVAL_S, SILENT_AFTER_S, Br
 __all__ = (
     "CHECK_INTERVAL_S",
     "LARGE_REQUEST_BYTES",
-    "PLAINTEXT",
+    "PLAINTEXT_HANDSHAKE",
     "SILENT_AFTER_S",
     "Backoff",
     "BrokerClient",

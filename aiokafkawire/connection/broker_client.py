@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,8 +10,8 @@ from aiokafkawire.config import ClientConfig, ConsumerConfig
 from aiokafkawire.connection.backoff import Backoff, ReconnectBackoff
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
-from aiokafkawire.connection.connector import ADVERTISED_LISTENERS, Connector
-from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
+from aiokafkawire.connection.connector import Connector
+from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake
 from aiokafkawire.connection.in_flight_requests import InFlightRequest
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
@@ -20,7 +19,9 @@ from aiokafkawire.connection.node_api_versions import (
     VersionedRequest,
     choose_version,
 )
-from aiokafkawire.connection.silence import BrokerOutage, SilenceDetector
+from aiokafkawire.connection.outages import OutageTracker
+from aiokafkawire.connection.probes import ProbeInterrupted, Probes
+from aiokafkawire.connection.silence import BrokerOutage
 from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -29,52 +30,13 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Address, Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 
-__all__ = ("DISCONNECT_LOG_INTERVAL_S", "BrokerClient")
-
-logger = logging.getLogger("aiokafkawire.connection")
-
-DISCONNECT_LOG_INTERVAL_S = 60.0
-"""At most one disconnect per broker is logged above DEBUG in this time."""
-
-UNREACHABLE_LOG_AFTER_S = 5.0
-"""How long connection attempts to one broker must fail before this is logged."""
-
-PROBE_SHARING_S = 0.1
-"""A probe shares the connection attempt of a probe that began at most this time before.
-
-An older attempt may still wait for packets that were lost before the broker came back.
-"""
+__all__ = ("BrokerClient",)
 
 R = TypeVar("R", bound=Response)
-
-_PROBE_NOT_KEPT = ConnectionLost("this connection was for one request only")
-
-
-class _ProbeInterrupted(ConnectionFailed):
-    """The probe that owned a shared connection attempt was cancelled."""
-
-
-class _Probe:
-    """A connection attempt of `probe`, for one or more callers."""
-
-    def __init__(self, began_at: float, deadline: float) -> None:
-        self.deadline = deadline
-        self.connected: Future[Channel] = Future()
-        self.channel: Channel | None = None
-        self.users = 0
-        self.is_kept = False
-        self._started_at = began_at
-
-    def can_share(self, now: float, deadline: float) -> bool:
-        """Return whether a probe that begins now can share the attempt without a disadvantage."""
-        return now <= self._started_at + PROBE_SHARING_S and (
-            deadline <= self.deadline + PROBE_SHARING_S
-        )
 
 
 class BrokerClient:
@@ -91,6 +53,9 @@ class BrokerClient:
         handshake: Encryption and authentication of new connections.
         metrics: Metrics to update.
         on_disconnect: Called when an open connection is lost, but not when the client closes it.
+
+    Attributes:
+        outages: Since when the broker has not responded.
     """
 
     def __init__(
@@ -101,7 +66,7 @@ class BrokerClient:
         supervisor: Supervisor,
         *,
         node_id: NodeId | None = None,
-        handshake: Handshake = PLAINTEXT,
+        handshake: Handshake = PLAINTEXT_HANDSHAKE,
         metrics: ConnectionMetrics | None = None,
         on_disconnect: Callable[[], None] | None = None,
     ) -> None:
@@ -110,7 +75,6 @@ class BrokerClient:
         self.name = str(address) if node_id is None else f"{node_id} at {address}"
         self._runtime = runtime
         self._supervisor = supervisor
-        self._handshake = handshake
         self._connector = Connector(
             address,
             self.name,
@@ -131,17 +95,11 @@ class BrokerClient:
         self._connections: dict[ConnectionKind, Channel | Future[Channel]] = {}
         # After a failure, connections of all kinds wait for the result of one attempt.
         self._shared_attempt: Future[None] | None = None
-        self._probe: _Probe | None = None
-        self._last_failure: KafkaError | None = None
-        self._attempt_at = math.inf
-        self._failing_since = math.inf
-        self._failed_at = -math.inf
+        max_wait_ms = config.fetch_max_wait_ms if isinstance(config, ConsumerConfig) else 0
+        self.outages = OutageTracker(supervisor, self.name, max_wait_ms / 1_000)
+        self._probes = Probes(self._connector, runtime.clock)
         self._closed_error: KafkaError | None = None
         self._on_disconnect = on_disconnect
-        max_wait_ms = config.fetch_max_wait_ms if isinstance(config, ConsumerConfig) else 0
-        self._silence = SilenceDetector(max_wait_ms / 1_000)
-        self._outage_since = math.inf
-        self._log = _ConnectionLog(supervisor, self.name)
 
     # --- state ---
 
@@ -168,62 +126,16 @@ class BrokerClient:
         """Time before which no connection is attempted, because of the reconnect backoff."""
         return self._backoff.next_attempt_at
 
-    @property
-    def last_failure(self) -> KafkaError | None:
-        """Error of the last connection attempt; None once an attempt has succeeded."""
-        return self._last_failure
-
-    def log_unreachable(self, since: float) -> None:
-        """Log, once per outage, that attempts to connect have failed for `UNREACHABLE_LOG_AFTER_S`.
-
-        Args:
-            since: Failures before this time do not count, because the whole cluster was
-                unreachable.
-        """
-        error, since = self._last_failure, max(since, self._failing_since)
-        if (
-            isinstance(error, ConnectionFailed)
-            and self._failed_at - since >= UNREACHABLE_LOG_AFTER_S
-        ):
-            self._log.unreachable(error, self._failing_since, self._failed_at)
-
-    def outage(self, now: float) -> BrokerOutage | None:
-        """Return since when the broker has not responded; None without a sign of an outage.
-
-        Compares the unanswered requests with those of the last call, so call it regularly.
-        """
-        channels = {
-            kind: channel
-            for kind, channel in self._connections.items()
-            if isinstance(channel, Channel) and channel.is_usable
-        }
-        self._silence.check(channels, now)
-        is_silent = self._silence.since < math.inf
-        since = min(self._failing_since, self._attempt_at, self._silence.since)
-        if since > now or (channels and not is_silent):
-            self._outage_since = math.inf
-            self._log.responds(now)
-            return None
-        self._outage_since = since = min(since, self._outage_since)
-        if is_silent:
-            return BrokerOutage(
-                since,
-                ConnectionLost(
-                    f"no response to {self._silence.api} for {now - since:.0f} s: the broker is"
-                    " stopped or overloaded, or the network drops packets",
-                    broker=self.name,
-                ),
-                is_silent=True,
-            )
-        reason = f"no connection for {now - since:.0f} s"
-        if self._last_failure is not None:
-            reason += f"; the last attempt: {self._last_failure.reason}"
-        return BrokerOutage(since, ConnectionFailed(reason, broker=self.name), is_silent=False)
-
-    def log_silence(self, outage: BrokerOutage, now: float) -> None:
-        """Log, once per outage, that the broker does not respond on an open connection."""
-        if outage.is_silent:
-            self._log.silent(outage, now)
+    def check_outage(self, now: float) -> BrokerOutage | None:
+        """Return since when the broker has not responded; see `OutageTracker.check`."""
+        return self.outages.check(
+            {
+                kind: channel
+                for kind, channel in self._connections.items()
+                if isinstance(channel, Channel) and channel.is_usable
+            },
+            now,
+        )
 
     # --- requests ---
 
@@ -313,22 +225,17 @@ class BrokerClient:
                 self._check_open(message.api_key)
             try:
                 return await self._probe_new_connection(message, deadline, min_version)
-            except _ProbeInterrupted:
+            except ProbeInterrupted:
                 continue  # The probe whose attempt was shared was cancelled.
 
     async def _probe_new_connection(
         self, message: Request[R] | VersionedRequest[R], deadline: float, min_version: int
     ) -> R:
-        now = self._runtime.clock.now()
-        probe, connects = self._probe, False
-        if probe is None or not probe.can_share(now, deadline):
-            probe = self._probe = _Probe(now, deadline)
-            connects = True
-        probe.users += 1
+        probe = self._probes.join(deadline)
         try:
-            if connects:
-                await self._connect_probe(probe)
-            channel = await self._wait_for_probe(probe, deadline, message.api_key)
+            channel = await self._probes.connect(
+                probe, self._versions_of_release(), deadline, message.api_key
+            )
             request = self.submit(channel, message, deadline, min_version)
             response: R = await channel.wait_response(request)
             if self._closed_error is None and self._connections.get(ConnectionKind.GENERAL) is None:
@@ -336,42 +243,7 @@ class BrokerClient:
                 probe.is_kept = True
             return response
         finally:
-            probe.users -= 1
-            if not probe.users:
-                if self._probe is probe:
-                    self._probe = None
-                if probe.channel is not None and not probe.is_kept:
-                    probe.channel.close(_PROBE_NOT_KEPT)
-
-    async def _connect_probe(self, probe: _Probe) -> None:
-        """Connect on behalf of all callers that share the probe."""
-        timeout_s = max(0.0, probe.deadline - self._runtime.clock.now())
-        try:
-            probe.channel = await self._connector.connect(
-                self._probed_versions(), timeout_s, attempt=1
-            )
-        except KafkaError as error:
-            probe.connected.set_exception(error)
-        except BaseException:
-            if self._probe is probe:
-                self._probe = None
-            probe.connected.set_exception(
-                _ProbeInterrupted("the attempt to connect was interrupted")
-            )
-            raise
-        else:
-            probe.connected.set_result(probe.channel)
-
-    async def _wait_for_probe(self, probe: _Probe, deadline: float, api_key: int) -> Channel:
-        try:
-            return await probe.connected.wait(deadline)
-        except TimeoutError:
-            raise RequestTimedOut(
-                "no connection before the deadline",
-                sent=False,
-                broker=self.name,
-                api=APIS[ApiKey(api_key)].name,
-            ) from None
+            self._probes.leave(probe)
 
     def ready_channel(self, connection_kind: ConnectionKind) -> Channel | None:
         """Return the open connection of a kind if it is not throttled, else None."""
@@ -379,16 +251,6 @@ class BrokerClient:
         if not isinstance(channel, Channel) or not channel.is_usable:
             return None
         return None if channel.throttled_until > self._runtime.clock.now() else channel
-
-    def choose_version_on(
-        self, channel: Channel, api_key: int, min_version: int = 0, max_version: int | None = None
-    ) -> int:
-        """Return the API version for a request on a connection. Raises `UnsupportedVersion`."""
-        try:
-            return channel.api_versions.latest_usable_version(api_key, max_version, min_version)
-        except UnsupportedVersion as error:
-            error.broker = self.name
-            raise
 
     async def ready(
         self, api_key: int, deadline: float, connection_kind: ConnectionKind | None = None
@@ -480,15 +342,15 @@ class BrokerClient:
             error.api = error.api or APIS[ApiKey(api_key)].name
             raise
         except TimeoutError:
-            if self._connector.fetching_credentials:
+            if (option := self._connector.awaited_option) is not None:
                 raise ConnectionFailed(
-                    f"no connection before the deadline: {self._handshake.credentials_option} has"
-                    " not returned yet",
+                    f"no connection before the deadline: {option} has not returned yet",
                     broker=self.name,
                     api=APIS[ApiKey(api_key)].name,
                     attempt=self._backoff.attempt_number,
                 ) from None
-            why = f"; the last attempt: {self._last_failure.reason}" if self._last_failure else ""
+            failure = self.outages.last_failure
+            why = f"; the last attempt: {failure.reason}" if failure is not None else ""
             raise RequestTimedOut(
                 f"no connection before the deadline{why}",
                 sent=False,
@@ -532,9 +394,9 @@ class BrokerClient:
             if self._backoff.next_attempt_at > clock.now():
                 await clock.sleep_until(self._backoff.next_attempt_at)
             attempt = self._backoff.attempt_number
-            self._attempt_at = clock.now()
+            self.outages.on_attempt(clock.now())
             channel = await self._connector.connect(
-                self._probed_versions(), self._backoff.setup_timeout_s(), attempt
+                self._versions_of_release(), self._backoff.setup_timeout_s(), attempt
             )
         except KafkaError as error:
             self._remove_connection(connection_kind, future)
@@ -585,14 +447,12 @@ class BrokerClient:
             future.set_exception(lost)
             return
         channel.on_closed = self._on_closed
-        self._log.connected(connection_kind, channel.api_versions, self._runtime.clock.now())
+        self.outages.on_connected(connection_kind, channel.api_versions, self._runtime.clock.now())
         self._backoff.record_success()
-        self._last_failure = None
-        self._attempt_at = self._failing_since = self._outage_since = math.inf
         self._connections[connection_kind] = channel
         future.set_result(channel)
 
-    def _probed_versions(self) -> NodeApiVersions | None:
+    def _versions_of_release(self) -> NodeApiVersions | None:
         """Return versions of an old broker, found by probing, while a connection is open."""
         versions = self.api_versions
         return versions if versions is not None and versions.release is not None else None
@@ -612,128 +472,12 @@ class BrokerClient:
         # Connections that are lost together count as one failure.
         if not channel.closed_by_client and not self._backoff.failures:
             level = logging.WARNING if channel.has_unconfirmed_request else logging.INFO
-            self._log.disconnected(error, self._runtime.clock.now(), level, self._outage_since)
+            self.outages.on_disconnected(error, self._runtime.clock.now(), level)
             self._record_failure(error)
             if self._on_disconnect is not None and self._closed_error is None:
                 self._on_disconnect()
 
     def _record_failure(self, error: KafkaError) -> None:
-        self._last_failure = error
         now = self._runtime.clock.now()
-        self._failing_since = min(self._failing_since, self._attempt_at, self._outage_since, now)
-        self._failed_at = now
         self._backoff.record_failure(now, self._runtime.rng)
-        self._log.failed(error, self._backoff.next_attempt_at - now)
-
-
-class _ConnectionLog:
-    """Logs connects and disconnects of one broker; repeated disconnects at DEBUG."""
-
-    def __init__(self, supervisor: Supervisor, name: str) -> None:
-        self._log_prefix = supervisor.name
-        self._broker = name
-        self._fields = log_fields(supervisor.fields, broker=name)
-        self._limit = RateLimit(DISCONNECT_LOG_INTERVAL_S)
-        self._disconnected_at = math.inf
-        self._was_connected = False
-        self._unreachable_since = math.inf
-        self._is_silent = False
-
-    def disconnected(self, error: KafkaError, now: float, level: int, outage_since: float) -> None:
-        limited = self._limit.level(level, None, now)
-        if limited == level or self._is_silent:
-            self._disconnected_at = min(outage_since, now)
-        self._is_silent = False
-        logger.log(
-            limited,
-            "%s: disconnected from broker %s: %s; the next request reconnects",
-            self._log_prefix,
-            self._broker,
-            error.reason,
-            extra=log_fields(self._fields, error=error),
-        )
-
-    def failed(self, error: KafkaError, backoff_s: float) -> None:
-        logger.debug(
-            "%s: no connection to broker %s: %s; next attempt in %.3f s or later",
-            self._log_prefix,
-            self._broker,
-            error.reason,
-            backoff_s,
-            extra=log_fields(self._fields, error=error),
-        )
-
-    def unreachable(self, error: KafkaError, since: float, now: float) -> None:
-        if self._unreachable_since == since:
-            return
-        self._unreachable_since = since
-        limited = self._limit.level(logging.WARNING, "unreachable", now)
-        if limited == logging.WARNING:
-            self._disconnected_at = min(self._disconnected_at, since)
-        reason = error.reason
-        if not self._was_connected and ADVERTISED_LISTENERS not in reason:
-            reason += f"; check the broker's {ADVERTISED_LISTENERS}"
-        logger.log(
-            limited,
-            "%s: no connection to broker %s for %.0f s, although the metadata lists it: %s;"
-            " retrying",
-            self._log_prefix,
-            self._broker,
-            now - since,
-            reason,
-            extra=log_fields(self._fields, error=error),
-        )
-
-    def silent(self, outage: BrokerOutage, now: float) -> None:
-        if self._unreachable_since == outage.since:
-            return
-        self._unreachable_since = outage.since
-        limited = self._limit.level(logging.WARNING, "silent", now)
-        self._is_silent = limited == logging.WARNING
-        logger.log(
-            limited,
-            "%s: broker %s does not respond: %s; waiting",
-            self._log_prefix,
-            self._broker,
-            outage.error.reason,
-            extra=log_fields(self._fields, error=outage.error),
-        )
-
-    def responds(self, now: float) -> None:
-        """Log the end of a silence that was logged."""
-        if not self._is_silent:
-            return
-        self._is_silent = False
-        outage_s = now - self._unreachable_since
-        logger.info(
-            "%s: broker %s responds again after %.3f s",
-            self._log_prefix,
-            self._broker,
-            outage_s,
-            extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
-        )
-
-    def connected(
-        self, connection_kind: ConnectionKind, versions: NodeApiVersions, now: float
-    ) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "%s: connected to broker %s (connection: %s); versions: %s",
-                self._log_prefix,
-                self._broker,
-                connection_kind.value,
-                versions.describe(),
-                extra=self._fields,
-            )
-        verb = "reconnected" if self._was_connected else "connected"
-        self._was_connected = True
-        if self._disconnected_at <= now:
-            outage_s, self._disconnected_at = now - self._disconnected_at, math.inf
-            logger.info(
-                "%s: %s to broker %s after %.3f s",
-                self._log_prefix,
-                verb,
-                self._broker,
-                outage_s,
-                extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
-            )
+        self.outages.on_failure(error, now, self._backoff.next_attempt_at - now)

@@ -354,8 +354,8 @@ class Channel:
         """Send a SASL token that the broker does not answer; see `exchange_token`."""
         self._send_buffers([TOKEN_LENGTH.pack(len(message.auth_bytes)) + message.auth_bytes])
 
-    async def wait_closed_until(self, deadline: float) -> bool:
-        """Wait until the connection is closed, or the deadline; return whether it is closed."""
+    async def wait_failed_until(self, deadline: float) -> bool:
+        """Wait until the connection has failed, or the deadline; return whether it has failed."""
         return self._error is not None or await self._closed.wait(deadline)
 
     # --- closing ---

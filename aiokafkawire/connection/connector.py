@@ -9,7 +9,7 @@ import anyio
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel, ChannelLimits
-from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, SaslSession
+from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, SaslSession
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.negotiation import (
     API_VERSIONS_TIMEOUT_S,
@@ -69,9 +69,6 @@ class Connector:
         supervisor: Runs the tasks of the connections.
         handshake: Encryption and authentication.
         metrics: Metrics to update.
-
-    Attributes:
-        fetching_credentials: Number of attempts that wait for the application's credentials.
     """
 
     def __init__(
@@ -82,7 +79,7 @@ class Connector:
         *,
         runtime: Runtime,
         supervisor: Supervisor,
-        handshake: Handshake = PLAINTEXT,
+        handshake: Handshake = PLAINTEXT_HANDSHAKE,
         metrics: ConnectionMetrics | None = None,
     ) -> None:
         self.address = address
@@ -91,7 +88,7 @@ class Connector:
         self._runtime = runtime
         self._supervisor = supervisor
         self._handshake = handshake
-        self.fetching_credentials = 0
+        self._fetching_credentials = 0
         self._metrics = metrics or ConnectionMetrics()
         self._uses_tls, self._uses_sasl = config.uses_tls, config.uses_sasl
         self._security_protocol = config.security_protocol
@@ -147,6 +144,11 @@ class Connector:
                 attempt=attempt,
             )
         return ready
+
+    @property
+    def awaited_option(self) -> str | None:
+        """Option whose function has not returned the credentials of an attempt yet."""
+        return self._handshake.credentials_option if self._fetching_credentials else None
 
     async def _negotiate(self, response_timeout_s: float) -> Channel:
         negotiation = Negotiation(
@@ -241,11 +243,11 @@ class Connector:
 
     async def _fetch_credentials(self) -> ClientMechanism | None:
         """Return the mechanism of one authentication. May wait for the application."""
-        self.fetching_credentials += 1
+        self._fetching_credentials += 1
         try:
             return await self._handshake.new_mechanism(self.address)
         finally:
-            self.fetching_credentials -= 1
+            self._fetching_credentials -= 1
 
     async def _authenticate(self, channel: Channel, mechanism: ClientMechanism) -> None:
         """Authenticate a new connection, and again before its session ends (KIP-368)."""
@@ -264,7 +266,7 @@ class Connector:
 
     async def _keep_authenticated(self, channel: Channel, session: SaslSession) -> None:
         while session.renew_at < NEVER:
-            if await channel.wait_closed_until(session.renew_at):
+            if await channel.wait_failed_until(session.renew_at):
                 return
             try:
                 session = await self._renew(channel, session)

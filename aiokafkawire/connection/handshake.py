@@ -11,7 +11,7 @@ from aiokafkawire.runtime import NEVER, Address, Runtime, Supervisor, Transport
 if TYPE_CHECKING:
     from aiokafkawire.security import ClientMechanism
 
-__all__ = ("ENDLESS", "PLAINTEXT", "Handshake", "SaslSession", "make_handshake")
+__all__ = ("ENDLESS", "PLAINTEXT_HANDSHAKE", "Handshake", "SaslSession", "make_handshake")
 
 
 class SaslSession(NamedTuple):
@@ -84,13 +84,13 @@ class Handshake:
         return ENDLESS
 
 
-PLAINTEXT = Handshake()
+PLAINTEXT_HANDSHAKE = Handshake()
 
 
 def make_handshake(config: ClientConfig, runtime: Runtime, supervisor: Supervisor) -> Handshake:
     """Return the handshake that `security_protocol` wants."""
     if config.security_protocol == "PLAINTEXT":
-        return PLAINTEXT
+        return PLAINTEXT_HANDSHAKE
     # Clients without TLS and SASL need not import this.
     from aiokafkawire.connection.secure_handshake import SecureHandshake  # noqa: PLC0415
 

@@ -130,7 +130,7 @@ async def test_a_probe_does_not_wait_for_the_backoff_and_ends_it():
         async with serve(kafka(), address):
             assert await client.probe(HEARTBEAT, deadline=soon())
             assert client.is_connected
-            assert client.last_failure is None
+            assert client.outages.last_failure is None
             assert await client.request(FETCH, deadline=soon(5))
 
 
@@ -182,7 +182,7 @@ async def test_a_probe_without_a_response_ends_at_its_deadline_and_closes_its_co
 @pytest.fixture
 def a_slow_machine_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let probes share an attempt, however long the machine takes to start them."""
-    monkeypatch.setattr("aiokafkawire.connection.broker_client.PROBE_SHARING_S", 5.0)
+    monkeypatch.setattr("aiokafkawire.connection.probes.PROBE_SHARING_S", 5.0)
 
 
 @pytest.mark.usefixtures("a_slow_machine_is_no_reason")
@@ -355,7 +355,7 @@ async def test_a_refused_connection_names_broker_api_and_what_to_check():
         assert caught.value.attempt == 1
         again = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
         assert again.attempt == 2
-        assert client.last_failure is not None
+        assert client.outages.last_failure is not None
 
 
 async def test_connections_that_fail_together_count_as_one_failure(monkeypatch: pytest.MonkeyPatch):
@@ -676,7 +676,7 @@ async def test_a_disconnect_after_a_request_without_a_response_is_a_warning(
             await client.ready(ApiKey.PRODUCE, soon())
             channel = client.ready_channel(ConnectionKind.PRODUCE)
             assert channel is not None
-            version = client.choose_version_on(channel, ApiKey.PRODUCE)
+            version = channel.api_versions.latest_usable_version(ApiKey.PRODUCE)
             channel.submit(produce, version, deadline=soon(), expect_response=False)
             with anyio.fail_after(20):
                 while client.is_connected:

@@ -21,7 +21,7 @@ import trio
 import trustme
 
 from aiokafkawire.connection import (
-    PLAINTEXT,
+    PLAINTEXT_HANDSHAKE,
     BrokerClient,
     ConnectionKind,
     ConnectionMetrics,
@@ -839,7 +839,7 @@ async def test_a_file_that_cannot_be_used_is_named(
 async def test_plaintext_does_nothing():
     async with hosted() as (runtime, supervisor):
         handshake = make_handshake(make_config(), runtime, supervisor)
-    assert handshake is PLAINTEXT
+    assert handshake is PLAINTEXT_HANDSHAKE
     assert await handshake.new_mechanism(Address("h", 1)) is None
 
 
