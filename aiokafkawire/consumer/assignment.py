@@ -1,4 +1,4 @@
-"""The partitions assigned to a consumer, and the delivery of their records to callers."""
+"""The partitions assigned to a consumer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.records import FetchedBatches, OffloadedBatch, Records
-from aiokafkawire.runtime import copy_error
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .counters import ConsumerCounters
-from .fetch_buffer import MAX_CALLERS, TAKE_BYTES, FetchBuffer, RecordCursor
-from .partition import AssignedPartition, CorruptionFound, ErrorPending, Fetching
+from .fetch_buffer import FetchBuffer
+from .partition import AssignedPartition, ErrorPending
 
 __all__ = ("ConsumerAssignment", "offsets_to_commit")
 
@@ -24,26 +22,17 @@ class ConsumerAssignment:
     or an error (`_failed`), not with all assigned partitions.
 
     Attributes:
-        below_low_watermark: Partitions that the last call drained below `low_watermark_bytes`, or
-            in which it found corrupt data.
-        decoding_suspended: The last call returned no records, because it used up its decoding
-            budget or because `offloaded` must be decompressed first.
-        offloaded: A large batch to decompress in a worker thread, if one is next.
+        whole_topics: All partitions of the subscribed topics are read: there is neither a group nor
+            a manual assignment.
         counters: Counters for `metrics`.
     """
 
-    def __init__(self, low_watermark_bytes: int = 0) -> None:
+    def __init__(self) -> None:
+        self.whole_topics = False
+        self.counters = ConsumerCounters()
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
         self._with_data: dict[AssignedPartition, None] = {}
         self._failed: dict[AssignedPartition, None] = {}
-        self._low_watermark_bytes = low_watermark_bytes
-        self.below_low_watermark: list[AssignedPartition] = []
-        self.decoding_suspended = False
-        self.offloaded: OffloadedBatch | None = None
-        self._delivered_to: dict[object, dict[FetchBuffer, None]] = {}
-        self._cursor: RecordCursor | None = None
-        self._excluding = False
-        self.counters = ConsumerCounters()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -101,124 +90,10 @@ class ConsumerAssignment:
 
     # --- delivery ---
 
-    def mark_processed(self, caller: object) -> None:
-        """Count all records delivered to `caller` as processed, because it calls again."""
-        for buffer in self._delivered_to.pop(caller, ()):
-            buffer.mark_processed(caller)
+    def take_partition_error(self) -> KafkaError | None:
+        """Return the error to raise for a partition that cannot be read, if there is one.
 
-    def _note_delivery(self, caller: object, buffer: FetchBuffer) -> None:
-        buffers = self._delivered_to.setdefault(caller, {})
-        buffers[buffer] = None
-        if len(self._delivered_to) > MAX_CALLERS:
-            # The records delivered to the oldest caller never count as processed then.
-            del self._delivered_to[next(iter(self._delivered_to))]
-
-    def open_cursor(self, caller: object) -> RecordCursor | None:
-        """Return a cursor over the next buffered records, or None.
-
-        Raises:
-            KafkaError: The fetched data of a partition cannot be decoded.
-        """
-        self._exclude_others(None)
-        self._reset_result()
-        for partition, buffer in self._in_delivery_order(None):
-            before = buffer.size_bytes
-            try:
-                cursor = buffer.open_cursor(caller)
-            except KafkaError as error:
-                raise self._mark_corrupt(partition, error) from None
-            self._note_low_watermark(before, partition, buffer)
-            if cursor is not None:
-                self._note_delivery(caller, buffer)
-                self._move_to_end(partition)
-                self._count_cursor()
-                self._cursor = cursor
-                return cursor
-            if buffer.suspended_batches is not None:
-                self._suspend_decoding(buffer.suspended_batches)
-                break
-        return None
-
-    def take(
-        self,
-        caller: object,
-        max_records: int,
-        only: Collection[TopicPartition] | None = None,
-        *,
-        single_partition: bool = False,
-    ) -> dict[TopicPartition, Records]:
-        """Return up to `max_records` buffered records by partition, in delivery order.
-
-        Args:
-            caller: The task that will process the records.
-            max_records: The most records to return.
-            only: Return records of these partitions alone.
-            single_partition: Stop after the first partition with records.
-
-        Raises:
-            KafkaError: The fetched data of a partition cannot be decoded. Records of other
-                partitions are returned first.
-        """
-        taken: dict[TopicPartition, Records] = {}
-        left, remaining_bytes = max_records, TAKE_BYTES
-        self._exclude_others(only)
-        self._reset_result()
-        for partition, buffer in self._in_delivery_order(only):
-            before = buffer.size_bytes
-            parts: list[Records] = []
-            try:
-                while left and remaining_bytes > 0:
-                    records = buffer.take(left, caller, remaining_bytes)
-                    remaining_bytes -= buffer.decoded_bytes
-                    if records is None:
-                        break
-                    parts.append(records)
-                    left -= len(records)
-            except KafkaError as error:
-                self._mark_corrupt(partition, error)
-                if not taken and not parts:
-                    raise
-            self._note_low_watermark(before, partition, buffer)
-            if parts:
-                taken[partition.tp] = _concatenate(parts)
-                self._note_delivery(caller, buffer)
-                self._move_to_end(partition)
-            if not taken and (buffer.suspended_batches is not None or remaining_bytes <= 0):
-                self._suspend_decoding(buffer.suspended_batches)
-                break
-            if not left or remaining_bytes <= 0 or (taken and single_partition):
-                break
-        self.counters.records_consumed += max_records - left
-        return taken
-
-    def _reset_result(self) -> None:
-        self.below_low_watermark = []
-        self.decoding_suspended = False
-        self.offloaded = None
-
-    def _suspend_decoding(self, batches: FetchedBatches | None) -> None:
-        self.decoding_suspended = True
-        self.offloaded = None if batches is None else batches.offloaded
-
-    def _note_low_watermark(
-        self, before: int, partition: AssignedPartition, buffer: FetchBuffer
-    ) -> None:
-        if buffer.size_bytes < self._low_watermark_bytes <= before:
-            self.below_low_watermark.append(partition)
-
-    def metrics(self) -> dict[str, int | float]:
-        """Return the counters, and the lag and buffers of the partitions."""
-        self._count_cursor()
-        return self.counters.snapshot(self._partitions.values())
-
-    def _count_cursor(self) -> None:
-        if self._cursor is not None:
-            self.counters.records_consumed += self._cursor.take_delivered_count()
-
-    def raise_partition_error(self) -> None:
-        """Raise the error of a partition that cannot be read, if there is one.
-
-        The same pending error of several partitions of a topic is raised once.
+        The same pending error of several partitions of a topic is returned once.
         """
         for partition in list(self._failed):
             error = partition.take_error()
@@ -226,17 +101,10 @@ class ConsumerAssignment:
                 for other in list(self._failed):
                     if other.tp.topic == partition.tp.topic and _has_same_error(other, error):
                         other.take_error()
-                raise copy_error(error)
+                return error
+        return None
 
-    def _exclude_others(self, only: Collection[TopicPartition] | None) -> None:
-        """Mark the partitions that the call leaves out."""
-        if only is None and not self._excluding:
-            return
-        self._excluding = only is not None
-        for tp, partition in self._partitions.items():
-            partition.excluded = only is not None and tp not in only
-
-    def _in_delivery_order(
+    def in_delivery_order(
         self, only: Collection[TopicPartition] | None
     ) -> Iterator[tuple[AssignedPartition, FetchBuffer]]:
         """Yield the partitions with readable records in delivery order; forget empty ones."""
@@ -251,15 +119,10 @@ class ConsumerAssignment:
             elif only is None or partition.tp in only:
                 yield partition, buffer
 
-    def _move_to_end(self, partition: AssignedPartition) -> None:
+    def move_to_end(self, partition: AssignedPartition) -> None:
+        """Deliver records of all other partitions next."""
         self._with_data.pop(partition, None)
         self._with_data[partition] = None
-
-    def _mark_corrupt(self, partition: AssignedPartition, error: KafkaError) -> KafkaError:
-        assert isinstance(partition.state, Fetching)
-        partition.handle(CorruptionFound(partition.state, error))
-        self.below_low_watermark.append(partition)
-        return error
 
     # --- committing ---
 
@@ -302,11 +165,3 @@ def _has_same_error(partition: AssignedPartition, error: KafkaError) -> bool:
         return False
     code = getattr(error, "code", None)
     return type(state.error) is type(error) and getattr(state.error, "code", None) == code
-
-
-def _concatenate(parts: list[Records]) -> Records:
-    if len(parts) == 1:
-        return parts[0]
-    segments = [segment for records in parts for segment in records.segments]
-    last = parts[-1]
-    return Records(*last.topic_partition, segments, last.next_offset, last.leader_epoch)

@@ -156,7 +156,7 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
     async def _start(self, runtime: Runtime, supervisor: Supervisor) -> ConsumerSession:
         session = ConsumerSession(self.config, runtime, supervisor, self._assignors)
         await session.start()
-        session.subscribe(self._subscription, self._listener)
+        session.topics.subscribe(self._subscription, self._listener)
         return session
 
     async def _close(self, body_error: BaseException | None) -> Exception | None:
@@ -172,7 +172,7 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
                 " where the next call raises it"
             )
         if body_error is None:
-            session.assignment.mark_processed(current_task())
+            session.delivery.mark_processed(current_task())
         cancelled = body_error is not None and not isinstance(body_error, Exception)
         # After a task has failed, the task that would complete a commit may be gone.
         fast = cancelled or self._lifecycle.state is ClientState.FAILED
@@ -183,7 +183,7 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         limit = deadline if fast else session.close_limit(deadline)
 
         async def close(session: ConsumerSession) -> None:
-            session.on_state_changed()
+            session.notifier.state_changed()
             await session.close(deadline, limit)
 
         await self._lifecycle.stop(close, limit)
@@ -260,7 +260,7 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         self, subscription: Subscription, listener: RebalanceListener | None
     ) -> None:
         if self._lifecycle.state not in {ClientState.NEW, ClientState.STARTING}:
-            self._running.subscribe(subscription, listener)
+            self._running.topics.subscribe(subscription, listener)
         self._subscription, self._listener = subscription, listener
 
     def subscription(self) -> frozenset[str]:
@@ -378,10 +378,13 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
             while True:
                 self._lifecycle.require_session()
                 session.raise_errors()
-                record = session.next_record(owner, caller)
+                record = session.delivery.next_record(owner, caller)
                 if record is not None:
                     return record
-                if not await session.continue_decoding() and not await session.wait(deadline):
+                if (
+                    not await session.delivery.continue_decoding()
+                    and not await session.notifier.wait(deadline)
+                ):
                     return None
         finally:
             session.poll_finished()
@@ -402,9 +405,12 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
             while True:
                 self._lifecycle.require_session()
                 session.raise_errors()
-                records = session.take(caller, max_records, only, single_partition=single_partition)
+                records = session.delivery.take(
+                    caller, max_records, only, single_partition=single_partition
+                )
                 if records or (
-                    not await session.continue_decoding() and not await session.wait(deadline)
+                    not await session.delivery.continue_decoding()
+                    and not await session.notifier.wait(deadline)
                 ):
                     return records
         finally:
@@ -436,12 +442,12 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
             to_commit: dict[TopicPartition, OffsetAndMetadata] = {}
             async for items in in_slices([*offsets.items()]):
                 to_commit |= parse_commit_argument(session.assignment, dict(items))
-            await session.commit(to_commit)
+            await group.commit(to_commit)
         elif offsets is not None:
-            await session.commit(parse_commit_argument(session.assignment, offsets))
+            await group.commit(parse_commit_argument(session.assignment, offsets))
         else:
-            session.raise_lost_partitions()
-            await session.commit(session.assignment.delivered_offsets())
+            group.raise_uncommitted(group.rebalance.lost_uncommitted)
+            await group.commit(session.assignment.delivered_offsets())
             # All delivered records count as processed: a rebalance that waits may go on.
             session.poll_started(current_task())
             session.poll_finished()
@@ -490,9 +496,9 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
             position := session.validated_position(self._owned_partition(session, partition))
         ) is None:
             session.raise_partition_error()
-            if not await session.wait(deadline):
+            if not await session.notifier.wait(deadline):
                 topic, number = partition
-                failure = session.last_failure
+                failure = session.notifier.outage.failure
                 why = "" if failure is None else f"; the last error: {failure}"
                 raise RequestTimedOut(
                     f"the position was not found before the deadline{why}",
@@ -815,8 +821,9 @@ class RecordIterator:
         session = self._consumer._running
         next_record = await self._consumer._get_record(session, self, NEVER)
         assert next_record is not None
-        if session.cursor is not None and session.cursor.owner is self:
-            self._cursor = session.cursor
+        cursor = session.delivery.cursor
+        if cursor is not None and cursor.owner is self:
+            self._cursor = cursor
         return next_record
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,7 +28,7 @@ from aiokafkawire.records import (
     iter_fetched_range,
     partial_message_size,
 )
-from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, checkpoint, in_slices
+from aiokafkawire.runtime import Runtime, Supervisor, checkpoint, in_slices
 from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -42,9 +42,9 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .assignment import ConsumerAssignment
-from .counters import ConsumerCounters
 from .fetch_planner import FetchLimits, FetchPlan, FetchPlanner, PartitionFetch
 from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost, SessionRequest
+from .notifier import Notifier
 from .partition import (
     AssignedPartition,
     CorruptionFound,
@@ -100,11 +100,7 @@ class Fetcher:
         supervisor: Runs a task per request.
         config: Options of the consumer.
         assignment: The assigned partitions.
-        on_data: Called when there are records to deliver or an error to raise.
-        on_change: Called when a position is lost.
-        on_result: Called after each request, with None or its error.
-        raise_in_next_call: Called with an error that does not pass by itself.
-        counters: Counts fetches.
+        notifier: Says which partitions to check, and is notified of data and errors.
     """
 
     def __init__(
@@ -115,22 +111,15 @@ class Fetcher:
         config: ConsumerConfig,
         *,
         assignment: ConsumerAssignment,
-        on_data: Callable[[], None],
-        on_change: Callable[[], None],
-        on_result: Callable[[KafkaError | None], None],
-        raise_in_next_call: Callable[[Exception], None],
-        counters: ConsumerCounters | None = None,
+        notifier: Notifier,
     ) -> None:
         self._cluster = cluster
         self._runtime = runtime
         self._supervisor = supervisor
         self._config = config
         self._assignment = assignment
-        self._on_data = on_data
-        self._on_change = on_change
-        self._on_result = on_result
-        self._raise_in_next_call = raise_in_next_call
-        self._counters = counters or ConsumerCounters()
+        self._notifier = notifier
+        self._changes = notifier.to_fetch
         self._planner = FetchPlanner(
             FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         )
@@ -138,25 +127,7 @@ class Fetcher:
         self._rate_limit = RateLimit()
         self._failures: dict[NodeId, int] = {}
         self._sessions: dict[NodeId, FetchSession] = {}
-        self._wake = AutoResetEvent()
-        self._check_all = True
-        self._changed: dict[AssignedPartition, None] = {}
         self._next_follower_check = 0.0
-
-    def wake(self) -> None:
-        """Check all partitions: positions or leaders may have changed."""
-        self._check_all = True
-        self._wake.set()
-
-    def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Check these partitions only."""
-        self._changed.update(dict.fromkeys(partitions))
-        self._wake.set()
-
-    def on_records_delivered(self) -> None:
-        """Fetch again if the buffers have room after a delivery."""
-        if self._planner.buffers_full or self._assignment.below_low_watermark:
-            self.wake_for(self._assignment.below_low_watermark)
 
     async def run(self) -> None:
         """Plan and start fetches until the supervisor stops."""
@@ -167,13 +138,14 @@ class Fetcher:
             if is_new:
                 seen_metadata = metadata
                 self._forget_all_but(metadata.nodes)
-                self._check_all = True
+                self._changes.check_all = True
             await self._update_planner(metadata, follow=is_new)
             now = self._runtime.clock.now()
             with_data = self._assignment.partitions_with_data()
             for plan in self._planner.start_fetches(with_data, metadata.leader, now):
                 self._supervisor.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            await self._wake.wait(self._planner.next_deadline(now))
+            self._changes.waits_for_room = self._planner.buffers_full
+            await self._changes.changed.wait(self._planner.next_deadline(now))
 
     async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
         """Pass changed partitions to the planner, a slice at a time.
@@ -182,12 +154,13 @@ class Fetcher:
         does not wait for the response of the old one.
         """
         planner, owned = self._planner, self._assignment
-        if self._check_all:
-            self._check_all = False
-            self._changed.update(dict.fromkeys((*planner.planned_partitions(), *owned.values())))
-        self._changed.update(dict.fromkeys(self._due(self._runtime.clock.now())))
-        changed, self._changed = self._changed, {}
-        async for partitions in in_slices([*changed]):
+        if self._changes.check_all:
+            self._changes.check_all = False
+            self._changes.partitions.update(
+                dict.fromkeys((*planner.planned_partitions(), *owned.values()))
+            )
+        self._changes.partitions.update(dict.fromkeys(self._due(self._runtime.clock.now())))
+        async for partitions in in_slices(self._changes.take()):
             now = self._runtime.clock.now()
             for partition in partitions:
                 if owned.get(partition.tp) is not partition:
@@ -245,8 +218,8 @@ class Fetcher:
             else:
                 outcome = Rejected(response.error_code)
             self._failures.pop(plan.node, None)
-            self._on_result(None)
-            self._counters.record_fetch(clock.now() - began)
+            self._notifier.request_finished(None)
+            self._assignment.counters.record_fetch(clock.now() - began)
             pause_at = clock.now() + YIELD_AFTER_S
             for _ in self._handle_response(plan, response, ids):
                 if clock.now() > pause_at:
@@ -256,27 +229,27 @@ class Fetcher:
             # The consumer is closing.
             return
         except KafkaError as error:
-            self._on_result(error)
+            self._notifier.request_finished(error)
             backoff_until = self._on_fetch_failed(plan, error)
         finally:
             self._log_session(plan.node, outcome)
             session.handle(outcome)
             self._planner.finished(plan, backoff_until)
-            self._wake.set()
+            self._changes.changed.set()
 
     def _on_fetch_failed(self, plan: FetchPlan, error: KafkaError) -> float:
         """Return when the broker's backoff ends; raise an error that does not pass by itself."""
         failures = self._failures[plan.node] = self._failures.get(plan.node, 0) + 1
-        self._counters.fetch_failures += 1
+        self._assignment.counters.fetch_failures += 1
         self._cluster.request_update()
         for part in plan.parts:
             if part.from_follower:
                 part.partition.preferred_replica = None
-                self._changed[part.partition] = None
+                self._changes.partitions[part.partition] = None
         if isinstance(error, UnknownServerError):
             self._log_server_error(plan.node, error)
         elif not error.retriable:
-            self._raise_in_next_call(error)
+            self._notifier.raise_in_next_call(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
 
     def _handle_response(
@@ -296,7 +269,7 @@ class Fetcher:
                         fetched_range = decoded_range
             if not part.is_current:
                 continue
-            self._changed[part.partition] = None
+            self._changes.partitions[part.partition] = None
             if data.error_code != ErrorCode.NONE:
                 self._on_partition_error(plan.node, part, data)
             elif data.diverging_epoch.epoch >= 0:
@@ -334,8 +307,8 @@ class Fetcher:
             return
         part.buffer.add(batches, len(records), fetched_range)
         self._assignment.on_records_fetched(partition)
-        self._counters.bytes_fetched += len(records)
-        self._on_data()
+        self._assignment.counters.bytes_fetched += len(records)
+        self._notifier.notify_all()
 
     def _update_watermarks(self, partition: AssignedPartition, data: FetchPartitionData) -> None:
         """Store the high watermark and last stable offset; -1 means unknown."""
@@ -389,7 +362,7 @@ class Fetcher:
         else:
             part.buffer.end_with_error(error, self._config.max_partition_fetch_bytes)
             self._assignment.on_records_fetched(part.partition)
-        self._on_data()
+        self._notifier.notify_all()
 
     def _handle_truncated_message(self, part: PartitionFetch, size_bytes: int | None) -> bool:
         """Fetch the first message with a larger limit, or fail, if the broker truncated it.
@@ -434,7 +407,7 @@ class Fetcher:
         partition, state = part.partition, part.state
         if self._cluster.metadata.topic_id(partition.tp.topic) == ZERO_UUID:
             partition.handle(event)
-            self._on_change()
+            self._notifier.state_changed()
         elif self._supervisor.is_running:  # else the consumer is closing
             self._planner.suspend(state)
             self._supervisor.spawn(
@@ -454,7 +427,7 @@ class Fetcher:
         finally:
             self._planner.resume(state)
         partition.handle(event)
-        self._on_change()
+        self._notifier.state_changed()
 
     def _on_partition_error(
         self, node: NodeId, part: PartitionFetch, data: FetchPartitionData
@@ -483,7 +456,7 @@ class Fetcher:
             self._log_server_error(partition.tp, error)
         elif not error.retriable:
             partition.handle(PartitionFailed(part.state, error))
-            self._on_data()
+            self._notifier.notify_all()
         else:
             if data.current_leader.leader_id >= 0:
                 self._cluster.update_leader(

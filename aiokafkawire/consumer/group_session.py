@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.errors import RequestTimedOut
+from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.member import GroupMember
 from aiokafkawire.group.offsets import CommitIdentity, Committed, GroupOffsets
-from aiokafkawire.runtime import Runtime, Supervisor
+from aiokafkawire.runtime import Runtime, Supervisor, checkpoint
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
+from .delivery import RecordDelivery
 from .notifier import Notifier
-from .rebalance import ConsumerCallbacks, RebalanceHandler
+from .rebalance import RebalanceHandler
 
 __all__ = ("GroupSession",)
 
@@ -38,10 +39,12 @@ class GroupSession:
         *,
         assignors: Sequence[Assignor],
         assignment: ConsumerAssignment,
-        callbacks: ConsumerCallbacks,
+        delivery: RecordDelivery,
         notifier: Notifier,
-        on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
     ) -> None:
+        self._clock = runtime.clock
+        self._timeout_s = config.default_api_timeout_ms / 1000
+        self._assignment = assignment
         self._notifier = notifier
         assert config.group_id is not None
         self.offsets = GroupOffsets(
@@ -50,7 +53,7 @@ class GroupSession:
             config.group_id,
             commit_identity=self.commit_identity,
             on_rejected=self._verify_membership,
-            on_committed=on_committed,
+            on_committed=self._on_committed,
             storage=config.offsets_storage,
         )
         self.rebalance = RebalanceHandler(
@@ -59,7 +62,8 @@ class GroupSession:
             config,
             assignment=assignment,
             offsets=self.offsets,
-            callbacks=callbacks,
+            delivery=delivery,
+            notifier=notifier,
         )
         self.member = GroupMember(
             cluster, runtime, supervisor, config, assignors=assignors, owner=self.rebalance
@@ -78,6 +82,50 @@ class GroupSession:
     def _verify_membership(self) -> None:
         if not self.manual:
             self.member.verify_membership()
+
+    def _on_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Note that the coordinator has acknowledged these offsets."""
+        self._assignment.counters.commits += 1
+        self._assignment.mark_committed(offsets)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets. Raises `CommitFailed` for a partition that is not assigned."""
+        if not self.manual and not self._assignment.has_all(offsets):
+            for tp in offsets:
+                if tp not in self._assignment:
+                    reason = self.rebalance.lost_uncommitted.pop(tp, None)
+                    raise CommitFailed(
+                        "the partition is not assigned to this consumer"
+                        + (f": {reason}" if reason else ""),
+                        group=self.member.group_id,
+                        topic=tp.topic,
+                        partition=tp.partition,
+                    )
+        await checkpoint()
+        deadline = self._clock.now() + self._timeout_s
+        await self.require_not_member(deadline, "OffsetCommit")
+        before_revocation = self.rebalance.is_any_being_revoked(offsets)
+        try:
+            await self.offsets.commit(offsets, deadline, before_revocation=before_revocation)
+        except KafkaError:
+            self._assignment.counters.commit_failures += 1
+            raise
+
+    def raise_uncommitted(self, partitions: dict[TopicPartition, str]) -> None:
+        """Raise `CommitFailed`, once, if delivered records were lost before they were committed.
+
+        Args:
+            partitions: `lost_uncommitted` or `released_uncommitted` of `rebalance`.
+        """
+        if not partitions:
+            return
+        names = ", ".join(map(str, sorted(partitions)))
+        reason = next(iter(partitions.values()))
+        partitions.clear()
+        raise CommitFailed(
+            f"these partitions were lost before their records were committed: {names} ({reason})",
+            group=self.member.group_id,
+        )
 
     async def wait_until_left(self, deadline: float) -> bool:
         """Wait until the member has left the group, if partitions are assigned manually.

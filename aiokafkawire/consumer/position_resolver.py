@@ -5,20 +5,23 @@ Validates positions against the leaders' logs, too (OffsetForLeaderEpoch).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, UnknownTopic
-from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, in_slices
+from aiokafkawire.logs import RateLimit, log_fields
+from aiokafkawire.runtime import Runtime, Supervisor, in_slices
 from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
 from .leader_retry import LeaderRetry
 from .list_offsets import OffsetLister
 from .missing_topics import MissingPartitions
+from .notifier import Notifier
 from .offset_for_leader_epoch import EpochEnd, EpochQuery, fetch_epoch_ends
 from .partition import (
     AssignedPartition,
@@ -39,6 +42,8 @@ from .partition_results import PartitionResults, by_leader
 from .start_position_log import StartPositionLog
 
 __all__ = ("CommittedOffsets", "PositionResolver")
+
+logger = logging.getLogger("aiokafkawire.consumer")
 
 MAX_STALE_METADATA_RETRIES = 5
 """Metadata updates to wait for if a position has a newer leader epoch than the metadata."""
@@ -70,10 +75,7 @@ class PositionResolver:
         committed_offsets: The source of committed offsets, if there is a group.
         lister: Sends ListOffsets requests.
         policy: `auto_offset_reset`.
-        drop_if_deleted: Called with a partition that its topic has lacked for the timeout; returns
-            True if it has removed it.
-        on_change: Called with partitions that have a position or an error now.
-        on_result: Called after each request, with None or its error.
+        notifier: Says which partitions to check, and is notified of positions and errors.
     """
 
     def __init__(
@@ -86,9 +88,7 @@ class PositionResolver:
         committed_offsets: CommittedOffsets | None,
         lister: OffsetLister,
         policy: str,
-        drop_if_deleted: Callable[[AssignedPartition], bool],
-        on_change: Callable[[Collection[AssignedPartition]], None],
-        on_result: Callable[[KafkaError | None], None],
+        notifier: Notifier,
     ) -> None:
         config = cluster.config
         self._cluster = cluster
@@ -97,31 +97,18 @@ class PositionResolver:
         self._assignment = assignment
         self._committed_offsets = committed_offsets
         self._lister = lister
-        self._drop_if_deleted = drop_if_deleted
-        self._on_change = on_change
-        self._on_result = on_result
+        self._notifier = notifier
+        self._changes = notifier.to_resolve
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
         self._retry_at = 0.0
         self._in_flight: dict[State, None] = {}
-        self._check_all = True
-        self._changed: dict[AssignedPartition, None] = {}
         self._waiting: dict[AssignedPartition, None] = {}
         self._leaderless: dict[AssignedPartition, None] = {}
         self._leader_retry = LeaderRetry(config.retry_backoff_ms / 1000)
         self._missing_partitions = MissingPartitions(config.default_api_timeout_ms / 1000)
-        self._wake = AutoResetEvent()
+        self._rate_limit = RateLimit()
         self.log = StartPositionLog(supervisor.name, supervisor.fields, policy)
-
-    def wake(self) -> None:
-        """Check all partitions: positions may be missing, or leaders may have changed."""
-        self._check_all = True
-        self._wake.set()
-
-    def wake_for(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Check these partitions only."""
-        self._changed.update(dict.fromkeys(partitions))
-        self._wake.set()
 
     async def run(self) -> None:
         """Start lookups as they become due, until the supervisor stops."""
@@ -132,13 +119,13 @@ class PositionResolver:
             metadata = self._cluster.metadata
             if metadata is not seen_metadata:
                 seen_metadata = metadata
-                self._check_all = True
+                self._changes.check_all = True
             for due in await self._due_lookups(metadata):
                 async for partitions in in_slices(due, MAX_PARTITIONS_PER_REQUEST):
                     self._start_lookups(partitions)
             self._find_leaders(metadata, self._runtime.clock.now())
             later = [_not_before(partition.state) for partition in self._waiting]
-            await self._wake.wait(
+            await self._changes.changed.wait(
                 min([*later, self._leader_retry.next_at, self._missing_partitions.next_at])
             )
 
@@ -147,15 +134,14 @@ class PositionResolver:
 
         Partitions are checked in slices; their states may change between slices.
         """
-        if self._check_all:
-            self._check_all = False
-            self._changed.update(dict.fromkeys(self._assignment.values()))
+        if self._changes.check_all:
+            self._changes.check_all = False
+            self._changes.partitions.update(dict.fromkeys(self._assignment.values()))
         now = self._runtime.clock.now()
         due_now = [partition for partition in self._waiting if _not_before(partition.state) <= now]
-        self._changed.update(dict.fromkeys(due_now))
-        changed, self._changed = self._changed, {}
+        self._changes.partitions.update(dict.fromkeys(due_now))
         due: dict[NodeId | None, list[AssignedPartition]] = {}
-        async for partitions in in_slices([*changed]):
+        async for partitions in in_slices(self._changes.take()):
             now = self._runtime.clock.now()
             for partition in partitions:
                 self._waiting.pop(partition, None)
@@ -227,7 +213,20 @@ class PositionResolver:
 
     def _fail_missing(self, tp: TopicPartition) -> None:
         partition = self._assignment.get(tp)
-        if partition is None or self._drop_if_deleted(partition):
+        if partition is None:
+            return
+        if self._assignment.whole_topics:
+            # Without topic ids this is how a topic recreated with fewer partitions is detected.
+            logger.log(
+                self._rate_limit.level(
+                    logging.WARNING, ("gone", tp.topic), self._runtime.clock.now()
+                ),
+                "%s: partition %s was deleted; it is no longer read",
+                self._supervisor.name,
+                tp,
+                extra=log_fields(self._supervisor.fields, tp=tp),
+            )
+            self._assignment.remove([partition])
             return
         if not isinstance(partition.state, _STATES_THAT_CAN_FAIL):
             return
@@ -238,7 +237,7 @@ class PositionResolver:
             partition=tp.partition,
         )
         partition.handle(PartitionFailed(partition.state, error))
-        self._on_change([partition])
+        self._notifier.positions_changed([partition])
 
     # --- committed offsets ---
 
@@ -255,14 +254,14 @@ class PositionResolver:
             committed = await committed_offsets.fetch(
                 [partition.tp for partition in lookups], self._deadline()
             )
-            self._on_result(None)
+            self._notifier.request_finished(None)
             self._failures = 0
             events = {
                 partition.tp: CommittedOffsetFetched(state, committed[partition.tp])
                 for partition, state in lookups.items()
             }
         except KafkaError as error:
-            self._on_result(error)
+            self._notifier.request_finished(error)
             retry_at = self._next_retry_at()
             events = {
                 partition.tp: LookupFailed(state, error, retry_at)
@@ -320,7 +319,7 @@ class PositionResolver:
                 delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
                 error = KafkaError("the metadata has an older leader epoch", retriable=True)
                 partition.handle(LookupFailed(state, error, now + delay_s))
-                self.wake_for([partition])
+                self._changes.add([partition])
             else:
                 by_node.setdefault(leader.node, []).append(partition)
         for node, node_partitions in by_node.items():
@@ -360,7 +359,9 @@ class PositionResolver:
     def _failure_events(
         self, states: Mapping[TopicPartition, State], results: PartitionResults[Any]
     ) -> dict[TopicPartition, Event]:
-        self._on_result(next(iter(results.failed.values()), None) if not results.found else None)
+        self._notifier.request_finished(
+            next(iter(results.failed.values()), None) if not results.found else None
+        )
         if not results.failed:
             self._failures = 0
             return {}
@@ -385,8 +386,8 @@ class PositionResolver:
             if event is not None:
                 partition.handle(event)
         self.log.log_lookup(lookups, events, self._runtime.clock.now())
-        self._on_change(lookups)
-        self.wake_for(lookups)
+        self._notifier.positions_changed(lookups)
+        self._changes.add(lookups)
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000

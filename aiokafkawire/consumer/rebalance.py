@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import anyio
@@ -13,7 +12,7 @@ import anyio
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
-from aiokafkawire.group.states import Generation
+from aiokafkawire.group.states import NO_GENERATION, Generation
 from aiokafkawire.logs import RateLimit, count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import (
     NEVER,
@@ -26,11 +25,12 @@ from aiokafkawire.runtime import (
 from aiokafkawire.types import TopicPartition
 
 from .assignment import ConsumerAssignment, offsets_to_commit
-from .counters import ConsumerCounters
+from .delivery import RecordDelivery
+from .notifier import Notifier
 from .partition import AssignedPartition, AwaitingCommitted
 from .subscription import RebalanceListener
 
-__all__ = ("ConsumerCallbacks", "RebalanceHandler")
+__all__ = ("RebalanceHandler",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -41,25 +41,6 @@ REVOKED = "the partition was revoked in a rebalance"
 
 Callback = Callable[[Collection[TopicPartition]], object]
 """A method of a listener; its result is awaited if it is awaitable."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerCallbacks:
-    """Functions of the consumer that a rebalance calls.
-
-    Attributes:
-        stop_delivery: Close the current cursor, so that the next call checks for rebalances.
-        on_state_changed: Wake waiting calls, the fetcher and the position resolver.
-        raise_in_next_call: Raise an error in the application's next call.
-        on_result: Note a response of the coordinator (None), or the error of a request.
-        counters: Counters of the consumer.
-    """
-
-    stop_delivery: Callable[[], None]
-    on_state_changed: Callable[[], None]
-    raise_in_next_call: Callable[[Exception], None]
-    on_result: Callable[[KafkaError | None], None]
-    counters: ConsumerCounters = field(default_factory=ConsumerCounters)
 
 
 class CallbackSlot(NamedTuple):
@@ -89,29 +70,25 @@ class RebalanceHandler:
         *,
         assignment: ConsumerAssignment,
         offsets: GroupOffsets,
-        callbacks: ConsumerCallbacks,
+        delivery: RecordDelivery,
+        notifier: Notifier,
     ) -> None:
         self._clock = runtime.clock
         self._supervisor = supervisor
         self._config = config
         self._assignment = assignment
         self._offsets = offsets
-        self._callbacks = callbacks
+        self._delivery = delivery
+        self._notifier = notifier
         self._rate_limit = RateLimit()
         self._owned: dict[TopicPartition, AssignedPartition] = {}
         self._being_revoked: frozenset[TopicPartition] = frozenset()
         self._last_callback: anyio.Event | None = None
-        self._running_callbacks = 0
         self._callback_task: object = None
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
         self.lost_uncommitted: dict[TopicPartition, str] = {}
         self.released_uncommitted: dict[TopicPartition, str] = {}
-
-    @property
-    def in_callback(self) -> bool:
-        """True while a callback runs. Until it ends, no records may be delivered."""
-        return self._running_callbacks > 0
 
     def is_callback_task(self, task: object) -> bool:
         """Return whether this task runs a callback."""
@@ -123,7 +100,7 @@ class RebalanceHandler:
         self, generation: Generation, owned: Collection[TopicPartition]
     ) -> None:
         """Note a new generation, in which the owned partitions may be committed."""
-        self._callbacks.counters.rebalances += 1
+        self._assignment.counters.rebalances += 1
         self._offsets.on_rejoined(generation.number, owned)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -138,7 +115,7 @@ class RebalanceHandler:
             )
             self._owned[tp] = partition
             self._assignment.add(partition)
-        self._callbacks.on_state_changed()
+        self._notifier.state_changed()
         if self.listener is not None:
             self._schedule_callback(self.listener.on_partitions_assigned, partitions)
 
@@ -159,7 +136,7 @@ class RebalanceHandler:
         self._being_revoked = frozenset(partitions)
         for partition in self._find_owned(partitions):
             partition.pending_revocation = True
-        self._callbacks.stop_delivery()
+        self._delivery.stop()
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Call the listener, commit processed records, and remove the partitions.
@@ -181,11 +158,11 @@ class RebalanceHandler:
                 uncommitted.append(partition.tp)
         self._log_revoked(partitions, uncommitted)
         self._offsets.end_ownership(partitions, REVOKED, lost=False)
-        self._callbacks.on_state_changed()
+        self._notifier.state_changed()
 
     def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
         """Remove partitions without a commit; a later commit of them fails."""
-        self._callbacks.stop_delivery()
+        self._delivery.stop()
         for partition in self._release(partitions):
             if partition.has_uncommitted:
                 self.lost_uncommitted[partition.tp] = self.released_uncommitted[partition.tp] = (
@@ -202,7 +179,7 @@ class RebalanceHandler:
         )
         if self.listener is not None:
             self._schedule_callback(self.listener.on_partitions_lost, partitions)
-        self._callbacks.on_state_changed()
+        self._notifier.state_changed()
 
     def _log_revoked(
         self, partitions: Collection[TopicPartition], uncommitted: Collection[TopicPartition]
@@ -240,15 +217,17 @@ class RebalanceHandler:
 
     def interrupt_poll(self) -> None:
         """End the current delivery, because a revocation waits for the application's next call."""
-        self._callbacks.stop_delivery()
+        self._delivery.stop()
 
     def on_coordinator_result(self, failure: KafkaError | None) -> None:
         """Note a response of the coordinator (None), or the error of a request."""
-        self._callbacks.on_result(failure)
+        self._notifier.request_finished(failure)
 
-    def on_state_changed(self) -> None:
+    def on_state_changed(self, *, outside_group: bool) -> None:
         """Wake waiting calls, because the membership state has changed."""
-        self._callbacks.on_state_changed()
+        if outside_group:
+            self._offsets.on_rejoined(NO_GENERATION, ())
+        self._notifier.state_changed()
 
     # --- committing ---
 
@@ -274,7 +253,7 @@ class RebalanceHandler:
         try:
             await self._offsets.wait_acknowledged(commit_ids, deadline)
         except KafkaError as error:
-            self._callbacks.counters.commit_failures += 1
+            self._assignment.counters.commit_failures += 1
             logger.warning(
                 "Group %s: the commit before revocation failed: %s; records since the last commit"
                 " are read again",
@@ -294,7 +273,7 @@ class RebalanceHandler:
     ) -> None:
         if not self._supervisor.is_running:
             return
-        if self._running_callbacks >= MAX_CALLBACKS:
+        if self._delivery.pending_callbacks >= MAX_CALLBACKS:
             failure = KafkaError(
                 f"the rebalance listener is {MAX_CALLBACKS:,} calls behind:"
                 f" {getattr(callback, '__name__', callback)} is not called for"
@@ -307,7 +286,7 @@ class RebalanceHandler:
                 failure,
                 extra=log_fields(self._supervisor.fields, error=failure),
             )
-            self._callbacks.raise_in_next_call(failure)
+            self._notifier.raise_in_next_call(failure)
             return
         # The slot is reserved here, because tasks may not start in the order of `spawn`.
         self._supervisor.spawn(
@@ -319,7 +298,7 @@ class RebalanceHandler:
         )
 
     def _reserve_slot(self) -> CallbackSlot:
-        self._running_callbacks += 1
+        self._delivery.pending_callbacks += 1
         slot = CallbackSlot(self._last_callback, anyio.Event())
         self._last_callback = slot.done
         return slot
@@ -341,11 +320,11 @@ class RebalanceHandler:
                     error,
                     extra=log_fields(self._supervisor.fields, error=error),
                 )
-                self._callbacks.raise_in_next_call(error)
+                self._notifier.raise_in_next_call(error)
         finally:
             slot.done.set()
-            self._running_callbacks -= 1
-            self._callbacks.on_state_changed()
+            self._delivery.pending_callbacks -= 1
+            self._notifier.state_changed()
 
     async def _invoke(
         self, name: str, callback: Callback, partitions: Collection[TopicPartition]

@@ -109,8 +109,11 @@ class PartitionOwner(Protocol):
         """A request to the coordinator succeeded (None) or failed."""
         ...
 
-    def on_state_changed(self) -> None:
-        """The state may have changed. `GroupMember.error` is set if the membership ended."""
+    def on_state_changed(self, *, outside_group: bool) -> None:
+        """The state has changed. `GroupMember.error` is set if the membership ended.
+
+        With `outside_group` this is neither a member nor joining.
+        """
         ...
 
 
@@ -339,7 +342,7 @@ class GroupMember:
             self._deadline_moved.set()
         if type(self._machine.state) is not type(before):
             # The owner does not need to know about heartbeats.
-            self._owner.on_state_changed()
+            self._owner.on_state_changed(outside_group=self.is_outside_group)
 
     def _perform(self, effect: MembershipEffect) -> None:
         match effect:

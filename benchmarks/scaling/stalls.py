@@ -121,7 +121,7 @@ async def wait_for_positions(consumer: Consumer) -> None:
     owned = consumer._running.assignment.values()
     for at in range(0, len(owned), SLICE):
         while any(partition.position is None for partition in owned[at : at + SLICE]):
-            await consumer._running._notifier.wait(NEVER)
+            await consumer._running.notifier.wait(NEVER)
         await checkpoint()
 
 

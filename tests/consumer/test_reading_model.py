@@ -22,6 +22,7 @@ from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetcher import Fetcher
+from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.consumer.partition import (
     AssignedPartition,
     EpochEndFetched,
@@ -34,6 +35,7 @@ from aiokafkawire.consumer.partition import (
 )
 from aiokafkawire.errors import LogTruncated, NoOffsetForPartition
 from aiokafkawire.records import assign_offsets, iter_batches
+from aiokafkawire.runtime import Supervisor
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
@@ -113,22 +115,20 @@ class World:
         self.lowest_truncation = 10_000
         assignment = ConsumerAssignment()
         assignment.add(self.partition)
+        runtime: Any = SimpleNamespace(
+            clock=SimpleNamespace(now=lambda: self.now), rng=random.Random(1)
+        )
         self.fetcher = Fetcher(
             SimpleNamespace(  # type: ignore[arg-type]
                 request_update=lambda: None,
                 update_leader=lambda *args: None,
                 metadata=SimpleNamespace(topic_id=lambda topic: ZERO_UUID),
             ),
-            SimpleNamespace(  # type: ignore[arg-type]
-                clock=SimpleNamespace(now=lambda: self.now), rng=random.Random(1)
-            ),
+            runtime,
             None,  # type: ignore[arg-type]
             CONFIG,
             assignment=assignment,
-            on_data=lambda: None,
-            on_change=lambda: None,
-            on_result=lambda failure: None,
-            raise_in_next_call=lambda error: None,
+            notifier=Notifier(runtime.clock, Supervisor("test")),
         )
 
     # --- the application ---

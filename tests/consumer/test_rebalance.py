@@ -13,8 +13,11 @@ import pytest
 from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import RebalanceListener, rebalance
 from aiokafkawire.consumer.assignment import ConsumerAssignment
+from aiokafkawire.consumer.delivery import RecordDelivery
+from aiokafkawire.consumer.fetch_buffer import RecordCursor, UnprocessedRange
+from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Seek
-from aiokafkawire.consumer.rebalance import ConsumerCallbacks, RebalanceHandler
+from aiokafkawire.consumer.rebalance import RebalanceHandler
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.group.states import Generation
 from aiokafkawire.runtime import RealRuntime, Supervisor
@@ -56,24 +59,26 @@ class FakeOffsets:
 class Owner:
     def __init__(self, supervisor: Supervisor, **options: Any) -> None:
         config = make_config(ConsumerConfig, {"bootstrap_servers": "b", "group_id": "g"} | options)
-        self.raised: list[Exception] = []
-        self.stops = 0
         self.offsets: Any = FakeOffsets()
         self.assignment = ConsumerAssignment()
-        callbacks = ConsumerCallbacks(
-            self.stop, lambda: None, self.raised.append, lambda failure: None
-        )
+        runtime = RealRuntime()
+        self.notifier = Notifier(runtime.clock, supervisor)
+        self.delivery = RecordDelivery(self.assignment, runtime, self.notifier)
         self.rebalance = RebalanceHandler(
-            RealRuntime(),
+            runtime,
             supervisor,
             config,
             assignment=self.assignment,
             offsets=self.offsets,
-            callbacks=callbacks,
+            delivery=self.delivery,
+            notifier=self.notifier,
         )
 
-    def stop(self) -> None:
-        self.stops += 1
+    @property
+    def raised(self) -> list[Exception]:
+        """The error that the next call would raise."""
+        error = self.notifier.take_error()
+        return [] if error is None else [error]
 
     def own(self, tp: TopicPartition, delivered_offsets: int, given: bool = True) -> None:
         partition = self.assignment.get(tp)
@@ -133,11 +138,11 @@ async def test_added_partitions_wait_for_a_position_and_the_listener() -> None:
         notes = it.rebalance.listener = Notes()
         it.rebalance.assign((P0, P1))
         assert [type(p.state) for p in it.assignment.values()] == [AwaitingCommitted] * 2
-        assert it.rebalance.in_callback
+        assert it.delivery.pending_callbacks
         while not notes.calls:
             await anyio.lowlevel.checkpoint()
         notes.go_on.set()
-        while it.rebalance.in_callback:
+        while it.delivery.pending_callbacks:
             await anyio.lowlevel.checkpoint()
         assert notes.calls[-1] == ("assigned", [P0, P1])
 
@@ -152,15 +157,17 @@ async def test_callbacks_run_one_after_the_other() -> None:
                 await anyio.lowlevel.checkpoint()
             notes.go_on.set()
         assert [name for name, _ in notes.calls] == ["assigning", "assigned", "revoked"]
-        assert not it.rebalance.in_callback
+        assert not it.delivery.pending_callbacks
 
 
 async def test_revoked_partitions_are_withdrawn_committed_and_removed() -> None:
     async with owner() as it:
         it.rebalance.assign((P0, P1))
         it.own(P0, 7)
+        cursor = it.delivery.cursor = RecordCursor(["a record"], UnprocessedRange(0))  # type: ignore[list-item]
         it.rebalance.prepare_revoke((P0,))
-        assert it.stops == 1
+        assert it.delivery.cursor is None
+        assert cursor.next() is None
         assert it.assignment.get(P0).pending_revocation  # type: ignore[union-attr]
         await it.rebalance.revoke((P0,))
         assert it.offsets.calls == [("commit", {P0: 7}), ("ended", (P0,))]
@@ -212,7 +219,7 @@ async def test_lost_partitions_are_not_committed_and_kept_if_delivered() -> None
         assert it.offsets.calls == [("lost", (P0, P1))]
         assert it.rebalance.lost_uncommitted == {P0: "the session ended"}
         assert len(it.assignment) == 0
-        while it.rebalance.in_callback:
+        while it.delivery.pending_callbacks:
             await anyio.lowlevel.checkpoint()
         assert notes.calls[-1] == ("revoked", [P0, P1])
 
@@ -232,7 +239,7 @@ async def test_a_cancellation_raised_by_a_callback_does_not_end_the_rebalance() 
         await it.rebalance.revoke((P0,))
         assert ["cancellation" in str(error) for error in it.raised] == [True]
         assert len(it.assignment) == 0
-        assert not it.rebalance.in_callback
+        assert not it.delivery.pending_callbacks
 
 
 async def test_a_panic_of_a_callback_does_not_end_the_rebalance() -> None:
@@ -348,6 +355,14 @@ async def test_a_listener_that_is_far_behind_is_not_called(
         assert "2 calls behind" in str(error)
         assert "on_partitions_assigned" in str(error)
         notes.go_on.set()
-        while it.rebalance.in_callback:
+        while it.delivery.pending_callbacks:
             await anyio.lowlevel.checkpoint()
         assert [name for name, _ in notes.calls] == ["assigning", "assigned", "revoked"]
+
+
+async def test_a_member_outside_the_group_ends_the_wait_of_commits_for_a_rebalance() -> None:
+    async with owner() as it:
+        it.rebalance.on_state_changed(outside_group=False)
+        assert it.offsets.calls == []
+        it.rebalance.on_state_changed(outside_group=True)
+        assert it.offsets.calls == [("rejoined", -1, ())]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,9 @@ from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer.partition import OffsetSpec, Resetting
 from aiokafkawire.consumer.session import ConsumerSession
 from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
+from aiokafkawire.consumer.topic_subscription import TopicSubscription
 from aiokafkawire.errors import (
     CommitFailed,
-    CorruptRecord,
     InvalidOption,
     KafkaError,
     RequestTimedOut,
@@ -51,33 +51,24 @@ async def test_an_error_is_raised_once_and_further_ones_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Broker() as broker, session(broker) as it:
-        it.subscribe(ManualAssignment((P0,)), None)
-        it.raise_in_next_call(LookupError("first"))
+        it.topics.subscribe(ManualAssignment((P0,)), None)
+        it.notifier.raise_in_next_call(LookupError("first"))
         with caplog.at_level(logging.WARNING):
-            it.raise_in_next_call(LookupError("second"))
+            it.notifier.raise_in_next_call(LookupError("second"))
         with pytest.raises(LookupError, match="first"):
             it.raise_errors()
         it.raise_errors()
         assert "second" in caplog.text
 
 
-async def test_an_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with Broker() as broker, session(broker) as it:
-        now = it.runtime.clock.now()
-        it._outage_log.record(RequestTimedOut("silent"), now - 61)
-        with caplog.at_level(logging.WARNING):
-            it._on_result(RequestTimedOut("silent"))
-        assert "no broker was reachable" in caplog.text
-
-
 async def test_a_partition_added_to_a_topic_is_read_from_its_beginning_without_a_group() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         async with session(broker, auto_offset_reset="latest") as it:
-            it.subscribe(SubscribedTopics(("orders",)), None)
+            it.topics.subscribe(SubscribedTopics(("orders",)), None)
             while P0 not in it.assignment:
-                await it.wait(it.runtime.clock.now() + TIMEOUT_S)
-            it._add_partition(P1)
+                await it.notifier.wait(it.runtime.clock.now() + TIMEOUT_S)
+            it.topics._add(P1)
             it.assignment.remove([p for p in it.assignment.values() if p.tp == P1])
             metadata = it.cluster.metadata
             topic = metadata.topics["orders"]
@@ -90,7 +81,7 @@ async def test_a_partition_added_to_a_topic_is_read_from_its_beginning_without_a
                 version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
             )
             it.cluster._metadata_updater.metadata = snapshot
-            it._apply_subscription()
+            it.topics._apply()
             state = it.assignment.get(P1).state  # type: ignore[union-attr]
             assert isinstance(state, Resetting)
             assert state.timestamp == OffsetSpec.EARLIEST
@@ -132,15 +123,15 @@ async def test_assign_adds_and_removes_partitions() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
         async with session(broker, group_id="g") as it:
-            it.subscribe(ManualAssignment((P0, P1)), None)
+            it.topics.subscribe(ManualAssignment((P0, P1)), None)
             assert it.assignment.topic_partitions == (P0, P1)
-            await it.commit({P0: OffsetAndMetadata(5)})
-            it.subscribe(ManualAssignment((P1,)), None)
+            await it.require_group().commit({P0: OffsetAndMetadata(5)})
+            it.topics.subscribe(ManualAssignment((P1,)), None)
             assert it.assignment.topic_partitions == (P1,)
-            it.subscribe(NoSubscription(), None)
+            it.topics.subscribe(NoSubscription(), None)
             assert it.assignment.topic_partitions == ()
             with pytest.raises(CommitFailed, match=r"not assigned to this consumer \(group g"):
-                await it.commit({P0: OffsetAndMetadata(5)})
+                await it.require_group().commit({P0: OffsetAndMetadata(5)})
 
 
 async def test_an_invalid_subscription_changes_nothing() -> None:
@@ -231,10 +222,10 @@ async def test_offsets_of_manually_assigned_partitions_are_fetched_after_leaving
             await released.wait()
 
         broker.on(ApiKey.JOIN_GROUP, hold)
-        it.subscribe(SubscribedTopics(("orders",)), None)
+        it.topics.subscribe(SubscribedTopics(("orders",)), None)
         await broker.wait_for_request(ApiKey.JOIN_GROUP)
-        it.subscribe(NoSubscription(), None)
-        it.subscribe(ManualAssignment((P0,)), None)
+        it.topics.subscribe(NoSubscription(), None)
+        it.topics.subscribe(ManualAssignment((P0,)), None)
         with pytest.raises(RequestTimedOut, match="not left") as caught:
             await it.require_group().fetch([P0], it.runtime.clock.now() + 0.02)
         error = caught.value
@@ -266,7 +257,7 @@ async def test_a_commit_waiting_for_a_rebalance_fails_when_the_member_leaves() -
 async def test_commit_without_a_group_raises() -> None:
     async with Broker() as broker, session(broker) as it:
         with pytest.raises(InvalidOption, match="group_id"):
-            await it.commit({})
+            await it.require_group().commit({})
 
 
 async def test_positions_return_uncommitted_offsets() -> None:
@@ -301,11 +292,12 @@ async def test_positions_raise_once_for_partitions_released_uncommitted() -> Non
 
 async def test_lost_partitions_are_raised_once() -> None:
     async with Broker() as broker, session(broker, group_id="g") as it:
-        it.raise_lost_partitions()
-        it.require_group().rebalance.lost_uncommitted[P1] = "the session ended"
+        group = it.require_group()
+        group.raise_uncommitted(group.rebalance.lost_uncommitted)
+        group.rebalance.lost_uncommitted[P1] = "the session ended"
         with pytest.raises(CommitFailed, match=r"orders-1 \(the session ended\)"):
-            it.raise_lost_partitions()
-        it.raise_lost_partitions()
+            group.raise_uncommitted(group.rebalance.lost_uncommitted)
+        group.raise_uncommitted(group.rebalance.lost_uncommitted)
 
 
 async def test_a_topic_missing_from_one_response_keeps_its_position() -> None:
@@ -350,7 +342,8 @@ async def test_a_failed_auto_commit_says_what_follows(
                 raise error
 
             group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
-            await session._commit_quietly(group, [1], 1)
+            assert session._auto_commit is not None
+            await session._auto_commit.wait_acknowledged([1], 1)
             del group.offsets.wait_acknowledged
     text = f"Group g: auto-commit failed: {error.reason}; {what_follows}"
     assert caplog.messages.count(text) == 1
@@ -387,17 +380,17 @@ async def test_auto_commit_skips_deleted_topics() -> None:
 async def test_a_leader_change_does_not_check_all_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    followed: list[ConsumerSession] = []
-    follow = ConsumerSession._apply_subscription
+    followed: list[TopicSubscription] = []
+    follow = TopicSubscription._apply
     monkeypatch.setattr(
-        ConsumerSession, "_apply_subscription", lambda self: (followed.append(self), follow(self))
+        TopicSubscription, "_apply", lambda self: (followed.append(self), follow(self))
     )
     async with Broker(nodes=2) as broker:
         await broker.create_topic("t", partitions=8)
         async with session(broker) as it:
-            it.subscribe(SubscribedTopics(("t",)), None)
+            it.topics.subscribe(SubscribedTopics(("t",)), None)
             while len(it.assignment.topic_partitions) < 8:
-                await it.wait(it.runtime.clock.now() + TIMEOUT_S)
+                await it.notifier.wait(it.runtime.clock.now() + TIMEOUT_S)
             before = len(followed)
             for number in range(8):
                 tp = TopicPartition("t", number)
@@ -406,26 +399,3 @@ async def test_a_leader_change_does_not_check_all_topics(
                 assert leader is not None
                 assert leader == (1, 7)
             assert len(followed) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("open_cursor", lambda it: it.next_record(object(), object())),
-        ("take", lambda it: it.take(object(), 1, None, single_partition=False)),
-    ],
-)
-async def test_the_fetcher_is_notified_even_if_a_call_raises(
-    name: str, call: Callable[[ConsumerSession], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notified: list[object] = []
-
-    def broken(*_: object, **__: object) -> None:
-        raise CorruptRecord("damage")
-
-    async with Broker() as broker, session(broker) as it:
-        monkeypatch.setattr(it.assignment, name, broken)
-        monkeypatch.setattr(it.fetcher, "on_records_delivered", lambda: notified.append(it))
-        with pytest.raises(CorruptRecord, match="damage"):
-            call(it)
-        assert notified == [it]
