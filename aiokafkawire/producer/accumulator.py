@@ -10,18 +10,13 @@ from aiokafkawire.errors import KafkaError, TransactionAborted
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig, ProducerTotals
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchState
-from aiokafkawire.producer.delivery import (
-    BatchAppended,
-    BatchFailed,
-    BatchFuture,
-    BatchSplit,
-    Delivery,
-    UnreportedFailures,
-    YieldBudget,
-)
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
+from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import Completed, PartitionQueue
 from aiokafkawire.producer.sequences import PartitionSequences, ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
+from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers

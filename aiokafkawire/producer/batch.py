@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from aiokafkawire.producer.delivery import BatchFuture, BatchOutcome
+from aiokafkawire.producer.batch_future import BatchFuture, BatchOutcome
 from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import BatchBuilder, ClosedBatch
 from aiokafkawire.runtime.transitions import enum_transition

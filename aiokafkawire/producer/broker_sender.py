@@ -25,7 +25,7 @@ from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.attempt_result import AttemptResult, result_from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.delivery import BatchAppended, BatchSplit
+from aiokafkawire.producer.batch_future import BatchAppended, BatchSplit
 from aiokafkawire.producer.produce_request import (
     FIRST_WITH_FORMAT_2,
     BuiltRequest,

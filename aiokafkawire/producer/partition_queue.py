@@ -20,7 +20,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.delivery import BatchAppended, BatchFailed, BatchFuture, BatchSplit
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
 from aiokafkawire.producer.sequences import (
     BatchSequence,
     Draining,

@@ -12,7 +12,7 @@ from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.producer.attempt_result import AttemptResult, result_from_code
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.delivery import BatchFuture
+from aiokafkawire.producer.batch_future import BatchFuture
 from aiokafkawire.producer.produce_template import ProduceTemplate
 from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import ClosedBatch, Compression

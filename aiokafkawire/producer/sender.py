@@ -11,9 +11,9 @@ from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.accumulator_config import AccumulatorConfig
+from aiokafkawire.producer.batch_future import BatchFuture, BatchSplit
 from aiokafkawire.producer.broker_sender import BrokerSender, SenderContext
 from aiokafkawire.producer.buffer_waiters import BufferWaiters
-from aiokafkawire.producer.delivery import BatchFuture, BatchSplit
 from aiokafkawire.producer.partition_queue import QueueConfig
 from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.sequences import ProducerIdState

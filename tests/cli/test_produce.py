@@ -15,13 +15,9 @@ from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.cli.streams import CHUNK_BYTES, MAX_CHUNKS
 from aiokafkawire.errors import ClientClosed, DeliveryTimedOut, DeliveryUnknown, KafkaError
 from aiokafkawire.producer import Delivery
-from aiokafkawire.producer.delivery import (
-    BatchAppended,
-    BatchFailed,
-    BatchFuture,
-    UnreportedFailures,
-    YieldBudget,
-)
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture
+from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.yield_budget import YieldBudget
 from tests.brokers.process import free_ports
 
 from .conftest import Cli

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.producer.batch import TRANSITIONS, Batch, BatchEvent, BatchState
-from aiokafkawire.producer.delivery import (
-    BatchAppended,
-    BatchFuture,
-    UnreportedFailures,
-    YieldBudget,
-)
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFuture
+from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.runtime.transitions import InvalidTransition
 

@@ -9,18 +9,10 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import DeliveryUnknown, KafkaError
-from aiokafkawire.producer.delivery import (
-    CALLS_PER_CHECKPOINT,
-    MAX_NAMED_PARTITIONS,
-    BatchAppended,
-    BatchFailed,
-    BatchFuture,
-    BatchSplit,
-    Deliveries,
-    Delivery,
-    UnreportedFailures,
-    YieldBudget,
-)
+from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
+from aiokafkawire.producer.delivery import Deliveries, Delivery
+from aiokafkawire.producer.unreported_failures import MAX_NAMED_PARTITIONS, UnreportedFailures
+from aiokafkawire.producer.yield_budget import CALLS_PER_CHECKPOINT, YieldBudget
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
 ERROR = KafkaError("no luck")

@@ -10,9 +10,11 @@ from aiokafkawire import records, wire
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.delivery import BatchFuture, UnreportedFailures, YieldBudget
+from aiokafkawire.producer.batch_future import BatchFuture
 from aiokafkawire.producer.produce_request import build_request, parse_response
 from aiokafkawire.producer.sequences import BatchSequence
+from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.produce import (

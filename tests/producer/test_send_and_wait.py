@@ -14,15 +14,11 @@ import pytest
 from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.delivery import (
-    BatchFailed,
-    BatchFuture,
-    BatchSplit,
-    Delivery,
-    UnreportedFailures,
-    YieldBudget,
-)
+from aiokafkawire.producer.batch_future import BatchFailed, BatchFuture, BatchSplit
+from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.producer.unreported_failures import UnreportedFailures
+from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.supervisor import running_on_trio
 from aiokafkawire.types import RecordMetadata
@@ -207,11 +203,11 @@ async def test_a_call_cancelled_during_the_split_is_counted():
     if running_on_trio():
         return
     delivery = Delivery(batch, 2, 0)
-    waited = batch.add_waiter(delivery)
+    waited = delivery.add_waiter()
     assert waited is not None
     batch.complete(BatchSplit((0, 2), tuple(parts)))
     assert waited.result() is None
-    batch.remove_waiter(waited, delivery)
+    delivery.remove_waiter(waited)
     for part in parts:
         part.complete(BatchFailed(KafkaError("no luck"), {}))
     assert failures.count == batch.count

@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.logs import log_fields
 from aiokafkawire.producer.accumulator import Accumulator
-from aiokafkawire.producer.delivery import BatchFailed
+from aiokafkawire.producer.batch_future import BatchFailed
 from aiokafkawire.producer.sequences import TransactionalProducerIdState
 from aiokafkawire.producer.transactions.coordinator_client import TransactionCoordinatorClient
 from aiokafkawire.producer.transactions.detached import DetachedTransaction

@@ -1,0 +1,100 @@
+"""Failures of records that nobody awaits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+
+from aiokafkawire.errors import DeliveriesFailed
+from aiokafkawire.types import TopicPartition
+
+__all__ = ("MAX_NAMED_PARTITIONS", "FailedBatch", "UnreportedFailures")
+
+MAX_NAMED_PARTITIONS = 20
+"""Number of partitions that an error text lists."""
+
+
+class FailedBatch(Protocol):
+    """A batch whose failed records are counted; implemented by `BatchFuture`.
+
+    Attributes:
+        counted: Failed records of this batch that are counted, as of `counted_round`.
+    """
+
+    topic: str
+    partition: int
+    counted: int
+    counted_round: int
+
+
+class UnreportedFailures:
+    """Counts the failed records that no call has raised yet, by partition.
+
+    Attributes:
+        disabled: Count nothing, because failures are reported in another way.
+        round: Number of times that the count was reset. A `FailedBatch` knows in which round its
+            records were counted.
+    """
+
+    __slots__ = ("_counts", "_first", "disabled", "round")
+
+    def __init__(self, *, disabled: bool = False) -> None:
+        self.disabled = disabled
+        self._counts: Counter[TopicPartition] = Counter()
+        self._first: Exception | None = None
+        self.round = 0
+
+    @property
+    def count(self) -> int:
+        """Number of failed records that no call has raised."""
+        return self._counts.total()
+
+    def add(self, future: FailedBatch, count: int, error: Exception) -> None:
+        """Count `count` records of a failed batch."""
+        if count <= 0 or self.disabled:
+            return
+        if future.counted_round != self.round:
+            future.counted_round, future.counted = self.round, 0
+        future.counted += count
+        self._counts[TopicPartition(future.topic, future.partition)] += count
+        if self._first is None:
+            self._first = error
+
+    def mark_reported(self, future: FailedBatch) -> None:
+        """Subtract one record of a batch: a call has raised its failure."""
+        if future.counted_round != self.round or not future.counted:
+            return
+        future.counted -= 1
+        topic_partition = TopicPartition(future.topic, future.partition)
+        self._counts[topic_partition] -= 1
+        if not self._counts[topic_partition]:
+            del self._counts[topic_partition]
+        if not self._counts:
+            self._first = None
+
+    def take(self) -> DeliveriesFailed | None:
+        """Return the error for all counted failures, or None, and reset the count."""
+        counts, first = self._counts, self._first
+        self._counts, self._first = Counter(), None
+        self.round += 1
+        count = counts.total()
+        if not count:
+            return None
+        text = "1 record was" if count == 1 else f"{count} records were"
+        failure = DeliveriesFailed(
+            f"{text} not delivered and not awaited: {_named(counts)}; the first error: {first}",
+            count=count,
+            counts=counts,
+            first=first,
+        )
+        failure.__cause__ = first
+        return failure
+
+
+def _named(counts: Mapping[TopicPartition, int]) -> str:
+    named = [f"{count} of {topic}-{number}" for (topic, number), count in sorted(counts.items())]
+    more = len(named) - MAX_NAMED_PARTITIONS
+    if more > 0:
+        named[MAX_NAMED_PARTITIONS:] = [f"and of {more} more partitions"]
+    return ", ".join(named)
