@@ -13,6 +13,7 @@ from aiokafkawire.producer.batch import Batch, BatchState
 from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import Completed, PartitionQueue
+from aiokafkawire.producer.partitioner import choose_sticky_partition
 from aiokafkawire.producer.sequences import PartitionSequences, ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.unreported_failures import UnreportedFailures
@@ -147,8 +148,13 @@ class Accumulator:
             self.close_batch(queue)
         elif self.flushes_in_progress:
             self.release_unused()
-        if first:
-            self._on_first_batch(queue, batch)
+        if first:  # No other batch is before it.
+            node = queue.leader
+            self._active.setdefault(node, {})[queue] = None
+            if node is not None and not self.config.queue.linger_s:
+                self.ready[node] = None
+            else:
+                self._wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
         return delivery
 
     def append_alone(
@@ -256,15 +262,6 @@ class Accumulator:
         self.incomplete[future] = None
         return batch, builder
 
-    def _on_first_batch(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Register a new batch with no other batch before it."""
-        node = queue.leader
-        self._active.setdefault(node, {})[queue] = None
-        if node is not None and not self.config.queue.linger_s:
-            self.ready[node] = None
-        else:
-            self._wake(node, AT_ONCE if self.flushes_in_progress else batch.linger_until)
-
     def _wake(self, node: NodeId | None, at: float) -> None:
         known = self.wakeups.get(node)
         if known is None or at < known:
@@ -276,8 +273,9 @@ class Accumulator:
         """Return the queue for a record without a key (KIP-480, KIP-794)."""
         queue = topic.sticky_queue
         if queue is None:
-            position = topic.sticky.choose(self._queue_lengths(topic, now), rng)
+            position = choose_sticky_partition(self._queue_lengths(topic, now), rng)
             queue = topic.sticky_queue = topic.queues[position]
+            topic.sticky_bytes = 0
         return queue
 
     def _queue_lengths(self, topic: TopicQueues, now: float) -> list[int | None]:
@@ -320,7 +318,8 @@ class Accumulator:
         assert batch is not None
         assert batch.builder is not None
         body_bytes = batch.builder.body_bytes
-        queue.close_open()
+        batch.close()
+        queue.open = queue.builder = None
         self._reserving.pop(batch, None)
         self._release_reservation(batch, body_bytes)
         topic = self.topics[batch.future.topic]
@@ -518,7 +517,7 @@ class Accumulator:
         flushing = self.flushes_in_progress > 0
         taken: list[Batch] = []
         size = 0
-        active = self._active.get(node, {})
+        active, totals = self._active.get(node, {}), self.totals
         only_due = due and len(active) == 1
         for queue in list(active):
             if not only_due and queue.sendable_at(flushing) > now:
@@ -530,7 +529,9 @@ class Accumulator:
                 break
             queue.take(batch)
             taken.append(batch)
-            self._count_sent(batch, batch_bytes)
+            totals.batches_sent += 1
+            totals.batches_resent += batch.attempts > 1
+            totals.batch_bytes_sent += batch_bytes
             del active[queue]
             if queue.waiting:
                 active[queue] = None  # behind the others
@@ -541,12 +542,6 @@ class Accumulator:
             if not active:
                 del self._active[node]
         return taken
-
-    def _count_sent(self, batch: Batch, size_bytes: int) -> None:
-        totals = self.totals
-        totals.batches_sent += 1
-        totals.batches_resent += batch.attempts > 1
-        totals.batch_bytes_sent += size_bytes
 
     def handle_result(
         self, batch: Batch, result: AttemptResult, now: float, not_before: float

@@ -27,14 +27,15 @@ from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.producer.batch_future import BatchAppended, BatchSplit
 from aiokafkawire.producer.produce_request import (
+    FIRST_FLEXIBLE_PRODUCE,
     FIRST_WITH_FORMAT_2,
     BuiltRequest,
     ProduceParams,
+    ProduceTemplate,
     build_from_template,
     build_request,
     parse_response,
 )
-from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.producer.producer_id import ProducerIdManager
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager, concurrent_transactions_backoff
@@ -323,7 +324,11 @@ class BrokerSender:
         """Drain the due batches and build a request; None if it would have no batch."""
         context, accumulator = self._context, self._accumulator
         now = self._now()
-        min_version, max_version = self._version_bounds()
+        min_version, max_version = 0, None
+        if context.transaction_manager is not None:
+            min_version, max_version = context.transaction_manager.produce_versions()
+        if max_version is None and not accumulator.all_have_ids(self.node_id):
+            max_version = MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
         version = channel.api_versions.latest_usable_version(_PRODUCE, max_version, min_version)
         if version < FIRST_WITH_FIVE_DEDUP_BATCHES:
             if accumulator.producer_id_state is not None:
@@ -433,15 +438,6 @@ class BrokerSender:
     def _leader_moved(self, topic_partition: TopicPartition) -> bool:
         leader = self._context.cluster.metadata.leader(topic_partition)
         return leader is not None and leader.node != self.node_id
-
-    def _version_bounds(self) -> tuple[int, int | None]:
-        """Return the lowest and highest version for the next request; None has no limit."""
-        with_ids = self._context.accumulator.all_have_ids(self.node_id)
-        max_version = None if with_ids else MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE]
-        if self._context.transaction_manager is None:
-            return 0, max_version
-        low, high = self._context.transaction_manager.produce_versions()
-        return low, max_version if high is None else high
 
     async def _back_off_unreachable(self, error: KafkaError) -> None:
         """Handle an unreachable broker; no batch was drained. Wait for the backoff."""

@@ -106,12 +106,6 @@ class PartitionQueue:
         self.builder = batch.builder
         self.waiting.append(batch)
 
-    def close_open(self) -> None:
-        """Close the open batch."""
-        assert self.open is not None
-        self.open.close()
-        self.open = self.builder = None
-
     def head(self) -> Batch | None:
         """Return the next batch to send; while draining, the first one with a sequence number."""
         if not self.waiting:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aiokafkawire.records import Buffer, murmur2
 
-__all__ = ("Partitioner", "StickyPartition", "partition_for_key")
+__all__ = ("Partitioner", "choose_sticky_partition", "partition_for_key")
 
 
 def partition_for_key(key: Buffer, partition_count: int) -> int:
@@ -21,59 +21,29 @@ def partition_for_key(key: Buffer, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-class StickyPartition:
-    """The current partition of a topic for records without a key.
+def choose_sticky_partition(queued_batches: Sequence[int | None], rng: random.Random) -> int:
+    """Choose a partition for records without a key at random, weighted by queue length.
 
-    Attributes:
-        partition: Index of the partition; None until `choose` is called, and again once
-            `switch_bytes` were appended.
-        produced_bytes: Bytes appended to the partition since `choose`.
-        switch_bytes: Bytes after which another partition is chosen.
+    A partition's weight is the length of the longest queue minus its own length plus 1. Without any
+    leader all partitions have the same weight.
+
+    Args:
+        queued_batches: Number of waiting batches per partition, None without a leader.
+        rng: Source of the random number.
+
+    Returns:
+        The index of the partition.
     """
-
-    __slots__ = ("partition", "produced_bytes", "switch_bytes")
-
-    def __init__(self, switch_bytes: int) -> None:
-        self.switch_bytes = switch_bytes
-        self.partition: int | None = None
-        self.produced_bytes = 0
-
-    def choose(self, queued_batches: Sequence[int | None], rng: random.Random) -> int:
-        """Choose the next partition at random, weighted by queue length.
-
-        A partition's weight is the length of the longest queue minus its own length plus 1.
-        Without any leader all partitions have the same weight.
-
-        Args:
-            queued_batches: Number of waiting batches per partition, None without a leader.
-            rng: Source of the random number.
-        """
-        self.produced_bytes = 0
-        led = [(index, size) for index, size in enumerate(queued_batches) if size is not None]
-        if not led:
-            self.partition = rng.randrange(len(queued_batches))
-            return self.partition
-        longest = max(size for _, size in led)
-        draw = rng.randrange(sum(longest + 1 - size for _, size in led))
-        for index, size in led:
-            draw -= longest + 1 - size
-            if draw < 0:
-                self.partition = index
-                break
-        assert self.partition is not None
-        return self.partition
-
-    def add_bytes(self, size_bytes: int, batch_ended: bool) -> None:
-        """Count appended bytes. The choice ends with the batch that reaches `switch_bytes`.
-
-        While that batch is open the choice continues, up to twice the size: ending it within a
-        batch would leave a small batch behind.
-        """
-        self.produced_bytes += size_bytes
-        if self.produced_bytes >= self.switch_bytes and (
-            batch_ended or self.produced_bytes >= 2 * self.switch_bytes
-        ):
-            self.partition = None
+    led = [(index, size) for index, size in enumerate(queued_batches) if size is not None]
+    if not led:
+        return rng.randrange(len(queued_batches))
+    longest = max(size for _, size in led)
+    draw = rng.randrange(sum(longest + 1 - size for _, size in led))
+    for index, size in led:
+        draw -= longest + 1 - size
+        if draw < 0:
+            return index
+    raise AssertionError("the weights do not add up")
 
 
 class Partitioner(Protocol):

@@ -9,11 +9,10 @@ from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
-from aiokafkawire.producer.attempt_result import AttemptResult, result_from_code
+from aiokafkawire.producer.attempt_result import NO_RECORD_ERRORS, AttemptResult, result_from_code
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.batch_actions import BatchAction
 from aiokafkawire.producer.batch_future import BatchFuture
-from aiokafkawire.producer.produce_template import ProduceTemplate
 from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import ClosedBatch, Compression
 from aiokafkawire.records.batch import MAGIC_V2
@@ -28,26 +27,34 @@ from aiokafkawire.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
+from aiokafkawire.wire.template import RequestTemplate, ResponseTemplate
 
 __all__ = (
+    "FIRST_FLEXIBLE_PRODUCE",
     "FIRST_WITH_FORMAT_2",
     "BuiltRequest",
     "LeaderHint",
     "ParsedResponse",
     "ProduceParams",
+    "ProduceTemplate",
     "build_from_template",
     "build_request",
     "parse_response",
 )
 
-_PRODUCE = ApiKey.PRODUCE
+_PRODUCE, _APPENDED = ApiKey.PRODUCE, BatchAction.APPENDED
 _tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
 
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
 FIRST_WITH_FORMAT_2 = 3
 FIRST_WITH_TOPIC_IDS = 13
+
+
+FIRST_FLEXIBLE_PRODUCE = 9
+"""First flexible version (Kafka 2.4, KIP-482): templates need compact lengths."""
 
 
 class ProduceParams(TypedDict):
@@ -120,6 +127,77 @@ def build_request(
             batch.sent_by_topic_name = True
         sent.append(batch)
     return BuiltRequest(version, request, sent, size_bytes, unsupported)
+
+
+class ProduceTemplate:
+    """Template of the request with one batch and its successful response, for a topic and version.
+
+    Attributes:
+        request: Example of the request, without records.
+        encode_body: Encodes a request; see `RequestTemplate.encode_with_records`.
+    """
+
+    __slots__ = ("_match_response", "encode_body", "request", "topic_id", "version")
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        version: int,
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None,
+    ) -> None:
+        self.version = version
+        self.topic_id = topic_id
+
+        def make_request(index: int) -> ProduceRequest:
+            data = PartitionProduceData(index=index, records=b"")
+            topic_data = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[data])
+            return ProduceRequest(
+                transactional_id=transactional_id,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                topic_data=[topic_data],
+            )
+
+        def make_response(
+            index: int,
+            error_code: int,
+            base_offset: int,
+            log_append_time_ms: int,
+            log_start_offset: int,
+        ) -> ProduceResponse:
+            partition = PartitionProduceResponse(
+                index=index,
+                error_code=error_code,
+                base_offset=base_offset,
+                log_append_time_ms=log_append_time_ms,
+                log_start_offset=log_start_offset,
+            )
+            topic_response = TopicProduceResponse(
+                name=topic, topic_id=topic_id, partition_responses=[partition]
+            )
+            return ProduceResponse(responses=[topic_response])
+
+        self.request = make_request(0)
+        self.encode_body = RequestTemplate(make_request, version, "i").encode_with_records
+        self._match_response = ResponseTemplate(make_response, version, "ihqqq").match
+
+    def match_response(self, partition: int, frame: memoryview) -> AttemptResult | None:
+        """Return the result if the frame only acknowledges the batch; else None."""
+        numbers = self._match_response(frame)
+        if numbers is None:
+            return None
+        index, error, base_offset, log_append_time_ms, _ = numbers
+        # mutation: error-of-short-produce-response-ignored
+        if error or index != partition:
+            return None
+        return _tuple(
+            AttemptResult,
+            (_APPENDED, None, base_offset, log_append_time_ms, False, NO_RECORD_ERRORS, 0),
+        )
 
 
 def build_from_template(batch: Batch, template: ProduceTemplate) -> BuiltRequest:

@@ -20,7 +20,7 @@ from aiokafkawire.producer.sequences import ProducerIdState
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import TransactionManager
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import AT_ONCE, NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
+from aiokafkawire.runtime import NEVER, AutoResetEvent, Runtime, Supervisor, copy_error
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
 
@@ -165,15 +165,24 @@ class Sender:
         while accumulator.wakeups:
             wakeups, accumulator.wakeups = accumulator.wakeups, {}
             for node, at in wakeups.items():
-                self._wake(node, at)
+                if node is None:
+                    self._expiry_changed.set()
+                elif (sender := self.broker_senders.get(node)) is not None:
+                    sender.wake(at)
+                elif self.supervisor.is_running:
+                    self._start_sender(node)
         while accumulator.ready:
             ready, accumulator.ready = accumulator.ready, {}
             for node in ready:
                 sender = self.broker_senders.get(node)
-                if sender is None:
-                    self._wake(node, AT_ONCE)
-                else:
+                if sender is not None:
                     sender.batch_ready()
+                elif self.supervisor.is_running:
+                    self._start_sender(node)
+
+    def _start_sender(self, node: NodeId) -> None:
+        sender = self.broker_senders[node] = BrokerSender(node, self._context)
+        sender.start()
 
     async def flush(self, deadline: float) -> None:
         """Send all buffered batches without linger, and wait until they are complete."""
@@ -276,18 +285,6 @@ class Sender:
             if idle and sender.stop_if_idle():
                 del self.broker_senders[node_id]
                 self.accumulator.remove_node(node_id)
-
-    def _wake(self, node: NodeId | None, at: float) -> None:
-        """Check a broker's batches at time `at`; node None means that a leader is missing."""
-        if node is None:
-            self._expiry_changed.set()
-            return
-        sender = self.broker_senders.get(node)
-        if sender is not None:
-            sender.wake(at)
-        elif self.supervisor.is_running:
-            sender = self.broker_senders[node] = BrokerSender(node, self._context)
-            sender.start()
 
     # --- tasks ---
 

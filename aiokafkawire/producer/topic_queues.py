@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from aiokafkawire.producer.partition_queue import PartitionQueue
-from aiokafkawire.producer.partitioner import StickyPartition, partition_for_key
-from aiokafkawire.producer.produce_template import ProduceTemplate
+from aiokafkawire.producer.partitioner import partition_for_key
+from aiokafkawire.producer.produce_request import ProduceTemplate
 from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_CACHED_KEYS", "TopicQueues")
@@ -25,7 +25,9 @@ class TopicQueues:
         by_partition: The same queues by partition number.
         all_queues: Also the queues of partitions that no longer exist.
         last_used_at: When a batch was last begun, in seconds on the runtime's clock.
+        switch_bytes: Bytes after which another queue is chosen for records without a key.
         sticky_queue: Queue for records without a key; None until the next choice.
+        sticky_bytes: Bytes in closed batches of `sticky_queue` since the choice.
         templates: Produce requests with one batch of the topic, by API version.
     """
 
@@ -36,8 +38,9 @@ class TopicQueues:
         "last_used_at",
         "name",
         "queues",
-        "sticky",
+        "sticky_bytes",
         "sticky_queue",
+        "switch_bytes",
         "templates",
         "topic_id",
     )
@@ -48,8 +51,9 @@ class TopicQueues:
         self.by_partition: dict[int, PartitionQueue] = {}
         self.all_queues: dict[int, PartitionQueue] = {}
         self.last_used_at = 0.0
-        self.sticky = StickyPartition(switch_bytes)
+        self.switch_bytes = switch_bytes
         self.sticky_queue: PartitionQueue | None = None
+        self.sticky_bytes = 0
         self.topic_id = ZERO_UUID
         self.templates: dict[int, ProduceTemplate] = {}
         self._key_cache: dict[bytes, PartitionQueue] = {}
@@ -70,8 +74,8 @@ class TopicQueues:
 
     def update_sticky(self, body_bytes: int) -> None:
         """Count a closed batch of `sticky_queue`; clear it when it has enough bytes."""
-        self.sticky.add_bytes(body_bytes, batch_ended=True)
-        if self.sticky.partition is None:
+        self.sticky_bytes += body_bytes
+        if self.sticky_bytes >= self.switch_bytes:
             self.sticky_queue = None
 
     @property

@@ -408,7 +408,7 @@ def test_a_record_without_key_switches_the_partition_when_the_batch_is_full():
     rest = {"size_bytes": 200, "now": 0.0, "can_switch_partition": True}
     assert accumulator.append(first, None, b"x" * 150, (), 1, **rest) is None
     assert first.open is None
-    assert topic.sticky_queue is None or topic.sticky.produced_bytes < 300
+    assert topic.sticky_queue is None or topic.sticky_bytes < 300
 
 
 def test_due_batches_can_be_closed_before_they_are_drained():

@@ -145,7 +145,7 @@ def full_state(cluster: Cluster) -> object:
         accumulator._drained_at,
         [accumulator.sendable_at(node) for node in cluster.nodes],
         topic.last_used_at,
-        topic.sticky.produced_bytes,
+        topic.sticky_bytes,
         [log.values for log in cluster.logs.values()],
         cluster.producer_id_state.current,
     )

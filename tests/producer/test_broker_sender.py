@@ -15,7 +15,7 @@ from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown
 from aiokafkawire.producer import Producer, broker_sender
 from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.broker_sender import BrokerSender
-from aiokafkawire.producer.produce_template import ProduceTemplate
+from aiokafkawire.producer.produce_request import ProduceTemplate
 from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafkawire.producer.partitioner import StickyPartition, partition_for_key
+from aiokafkawire.producer.partitioner import choose_sticky_partition, partition_for_key
+from tests.producer.model import Cluster
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "hashes.jsonl.gz"
 
@@ -32,31 +33,18 @@ def test_keys_have_the_partitions_of_the_java_producer():
 
 
 def test_a_sticky_partition_lasts_until_the_batch_that_fills_it_ends():
-    sticky = StickyPartition(100)
-    sticky.choose([0, 0], random.Random(1))
-    chosen = sticky.partition
-    for _ in range(9):
-        sticky.add_bytes(10, batch_ended=False)
-    sticky.add_bytes(9, batch_ended=True)
-    assert sticky.partition == chosen
-    sticky.add_bytes(1, batch_ended=False)
-    assert sticky.partition == chosen
-    sticky.add_bytes(1, batch_ended=True)
-    assert sticky.partition is None
-
-
-def test_a_sticky_partition_ends_at_twice_its_size():
-    sticky = StickyPartition(100)
-    sticky.choose([0, 0], random.Random(1))
-    sticky.add_bytes(199, batch_ended=False)
-    assert sticky.partition is not None
-    sticky.add_bytes(1, batch_ended=False)
-    assert sticky.partition is None
+    topic = Cluster(partitions=2, batch_size_bytes=100).topic
+    queue = topic.sticky_queue = topic.queues[0]
+    topic.update_sticky(90)
+    topic.update_sticky(9)
+    assert topic.sticky_queue is queue
+    topic.update_sticky(1)
+    assert topic.sticky_queue is None
 
 
 def draws(queued: list[int | None], times: int = 6_000) -> Counter[int]:
     rng = random.Random(7)
-    return Counter(StickyPartition(1).choose(queued, rng) for _ in range(times))
+    return Counter(choose_sticky_partition(queued, rng) for _ in range(times))
 
 
 def test_equal_queues_are_chosen_equally_often():
@@ -78,15 +66,6 @@ def test_partitions_without_a_leader_are_not_chosen():
 
 def test_without_any_leader_all_partitions_are_chosen():
     assert set(draws([None, None], 100)) == {0, 1}
-
-
-def test_a_new_sticky_partition_starts_at_zero_bytes():
-    sticky = StickyPartition(10)
-    sticky.choose([0], random.Random(1))
-    sticky.add_bytes(50, batch_ended=True)
-    sticky.choose([0], random.Random(1))
-    assert sticky.produced_bytes == 0
-    assert sticky.partition == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 12, 1000])

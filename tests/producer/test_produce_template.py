@@ -8,7 +8,7 @@ import pytest
 
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch_actions import BatchAction
-from aiokafkawire.producer.produce_template import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
+from aiokafkawire.producer.produce_request import FIRST_FLEXIBLE_PRODUCE, ProduceTemplate
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, encode
 from aiokafkawire.wire.header import encode_response
 from aiokafkawire.wire.messages.produce import (
