@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from aiokafkawire.types import TopicPartition
 
-from .partition import AssignedPartition
+if TYPE_CHECKING:
+    from .partition import AssignedPartition
 
 __all__ = ("ConsumerCounters",)
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import length_hint
-from typing import NoReturn
 
-from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import log_fields
 from aiokafkawire.records import FetchedBatches, FetchedRange, Record, Records
 from aiokafkawire.types import NO_LEADER_EPOCH
+
+from .batch_queue import BatchQueue
 
 __all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "FetchBuffer", "RecordCursor", "UnprocessedRange")
 
@@ -79,44 +77,17 @@ class RecordCursor:
         return self._counted - before
 
 
-@dataclass(slots=True)
-class FetchedChunk:
-    """The records of one fetch. `size_bytes` of them are not decoded yet."""
-
-    batches: FetchedBatches | UnreadableBatches
-    size_bytes: int
-
-
-@dataclass(slots=True)
-class UnreadableBatches:
-    """Takes the place of fetched batches that cannot be read: `take` raises the error."""
-
-    error: KafkaError
-
-    def take(self, max_records: int, max_bytes: int) -> NoReturn:
-        raise self.error.with_traceback(None)
-
-
-_NO_CHUNKS: deque[FetchedChunk] = deque(maxlen=0)
-"""Shared by all buffers without chunks, because an empty deque takes 600 bytes."""
-
-
-class FetchBuffer:
-    """Fetched chunks of one partition, and the position of the application in them.
+class FetchBuffer(BatchQueue):
+    """Fetched batches of one partition, and the position of the application in them.
 
     A seek creates a new buffer, so that a response to an older fetch cannot reach it.
 
     Attributes:
         fetch_offset: Offset of the next record to fetch.
-        fetch_epoch: Leader epoch of the record before `fetch_offset`, or -1.
-        size_bytes: Bytes fetched and not decoded yet.
-        decoded_bytes: Bytes that the last `take` or `open_cursor` has decoded.
-        suspended_batches: Batches that the last call could not finish: one must be decompressed in
-            a worker thread, or the decoding budget was used up before a record was found.
+        last_fetched_epoch: Leader epoch of the record before `fetch_offset`, or -1.
     """
 
     __slots__ = (
-        "_chunks",
         "_cursor",
         "_decoded",
         "_delivered_range",
@@ -124,22 +95,16 @@ class FetchBuffer:
         "_position",
         "_synced_count",
         "_unprocessed",
-        "decoded_bytes",
         "fetch_offset",
         "last_fetched_epoch",
-        "size_bytes",
-        "suspended_batches",
     )
 
     def __init__(self, position: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        super().__init__()
         self._position = position
         self.fetch_offset = position
         self.last_fetched_epoch = leader_epoch
         self._leader_epoch = leader_epoch
-        self.size_bytes = 0
-        self.suspended_batches: FetchedBatches | None = None
-        self.decoded_bytes = 0
-        self._chunks: deque[FetchedChunk] = _NO_CHUNKS
         self._decoded: Records | None = None
         self._cursor: RecordCursor | None = None  # over `_decoded`
         self._synced_count = 0  # records of `_decoded` before `_position`
@@ -178,27 +143,14 @@ class FetchBuffer:
 
     def add(self, batches: FetchedBatches, size_bytes: int, fetched_range: FetchedRange) -> None:
         """Append the records fetched at `fetch_offset`, and move it to their end."""
-        self._append(FetchedChunk(batches, size_bytes))
-        self.size_bytes += size_bytes
+        self.append(batches, size_bytes)
         self.fetch_offset, self.last_fetched_epoch = fetched_range
-
-    def end_with_error(self, error: KafkaError, size_bytes: int) -> None:
-        """Raise `error` after the buffered records. `size_bytes` keeps the buffer full."""
-        self._append(FetchedChunk(UnreadableBatches(error), size_bytes))
-        self.size_bytes += size_bytes
-
-    def _append(self, chunk: FetchedChunk) -> None:
-        if self._chunks is _NO_CHUNKS:
-            self._chunks = deque()
-        self._chunks.append(chunk)
 
     def discard(self) -> None:
         """Discard the records that are not delivered yet; they are fetched again."""
         self._leader_epoch = self.leader_epoch
         self._set_decoded(None)
-        self._chunks = _NO_CHUNKS
-        self.size_bytes = 0
-        self.suspended_batches = None
+        self.clear()
         self.fetch_offset, self.last_fetched_epoch = self._position, self._leader_epoch
 
     def correct_epoch(self, leader_epoch: int) -> None:
@@ -226,17 +178,13 @@ class FetchBuffer:
             CorruptRecord: All records before the corrupt data are delivered.
             KafkaError: The error passed to `end_with_error`.
         """
-        if self._cursor is not None:
-            self._close_cursor()
-        if not self._load(max_records, max_bytes):
+        records = self._load(max_records, max_bytes)
+        if records is None:
             return None
-        records = self._decoded
-        assert records is not None
         if len(records) > max_records:
-            records, rest = records[:max_records], records[max_records:]
-            self._set_decoded(rest)
+            records, self._decoded = records[:max_records], records[max_records:]
         else:
-            self._set_decoded(None)
+            self._decoded = None
         first = records.first_offset
         assert first is not None
         self._mark_unprocessed(caller, first)
@@ -246,12 +194,9 @@ class FetchBuffer:
 
     def open_cursor(self, caller: object) -> RecordCursor | None:
         """Return a cursor over the next records for `caller`, or None if there are none."""
-        if self._cursor is not None:
-            self._close_cursor()
-        if not self._load(CURSOR_RECORDS, TAKE_BYTES):
+        decoded = self._load(CURSOR_RECORDS, TAKE_BYTES)
+        if decoded is None:
             return None
-        decoded = self._decoded
-        assert decoded is not None
         self._cursor = RecordCursor(list(decoded), self._mark_unprocessed(caller, self._position))
         return self._cursor
 
@@ -287,32 +232,22 @@ class FetchBuffer:
         low, high = self._delivered_range or (first, next_offset)
         self._delivered_range = min(low, first), max(high, next_offset)
 
-    def _load(self, max_records: int, max_bytes: int) -> bool:
-        """Decode the next records into `_decoded`. Return False if there are none."""
-        self.decoded_bytes = 0
-        self.suspended_batches = None
-        while self._decoded is None and self._chunks:
-            chunk = self._chunks[0]
-            batches, before = chunk.batches, chunk.size_bytes
-            records = batches.take(max_records, max_bytes - self.decoded_bytes)
-            assert not isinstance(batches, UnreadableBatches)
-            self.decoded_bytes += batches.decoded_bytes
-            if batches.exhausted:
-                self._chunks.popleft()
-                self.size_bytes -= before
-            else:
-                chunk.size_bytes = min(before, batches.remaining_bytes)
-                self.size_bytes -= before - chunk.size_bytes
-            if len(records):
-                self._set_decoded(records)
-                return True
-            # Control batches, or records of aborted transactions.
-            self._skip_to(batches.position, batches.leader_epoch)
-            if not batches.exhausted:
-                self.suspended_batches = batches
-                return False
-        self._skip_gap()
-        return self._decoded is not None
+    def _load(self, max_records: int, max_bytes: int) -> Records | None:
+        """Return the next decoded records, or None; decode some if there are none."""
+        if self._cursor is not None:
+            self._close_cursor()
+        if self._decoded is not None:
+            self.decoded_bytes = 0
+            self.suspended_batches = None
+            return self._decoded
+        self._decoded = self.decode(max_records, max_bytes)
+        if self._decoded is None and not self._chunks:
+            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
+        return self._decoded
+
+    def skip(self, batches: FetchedBatches) -> None:
+        """Move the position behind batches without records for the application."""
+        self._skip_to(batches.position, batches.leader_epoch)
 
     def _set_decoded(self, records: Records | None) -> None:
         self._decoded = records
@@ -322,18 +257,14 @@ class FetchBuffer:
             self._cursor = None
 
     def _advance(self, next_offset: int, leader_epoch: int) -> None:
-        self._position = next_offset
-        self._leader_epoch = leader_epoch
-        self._skip_gap()
+        self._position, self._leader_epoch = next_offset, leader_epoch
+        if self._decoded is None and not self._chunks:
+            # Compaction has removed the offsets up to here.
+            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
 
     def _skip_to(self, offset: int, leader_epoch: int) -> None:
         if offset > self._position:
             self._position, self._leader_epoch = offset, leader_epoch
-
-    def _skip_gap(self) -> None:
-        """Skip offsets that compaction has removed."""
-        if self._decoded is None and not self._chunks:
-            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
 
     # --- processed records ---
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterator
-from typing import NamedTuple
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
-from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import Backoff, VersionedRequest
+from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.errors import (
     ClientClosed,
     CorruptRecord,
@@ -19,7 +17,7 @@ from aiokafkawire.errors import (
     RecordTooLarge,
     UnknownServerError,
 )
-from aiokafkawire.logs import RateLimit, log_fields
+from aiokafkawire.logs import log_fields
 from aiokafkawire.records import (
     FetchedBatches,
     FetchedRange,
@@ -29,21 +27,19 @@ from aiokafkawire.records import (
     partial_message_size,
 )
 from aiokafkawire.runtime import Runtime, Supervisor, checkpoint, in_slices
-from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, TopicPartition
+from aiokafkawire.types import NO_LEADER_EPOCH, NodeId
 from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
-    FetchPartition,
     FetchPartitionData,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
 )
 
 from .assignment import ConsumerAssignment
+from .fetch_messages import fetch_request, isolation_level, match_response
 from .fetch_planner import FetchLimits, FetchPlan, FetchPlanner, PartitionFetch
-from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost, SessionRequest
+from .fetch_sender import FetchSender
+from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost
 from .notifier import Notifier
 from .partition import (
     AssignedPartition,
@@ -55,15 +51,12 @@ from .partition import (
     PreferredReadReplica,
 )
 
-__all__ = ("Fetcher", "fetch_request", "isolation_level")
+__all__ = ("Fetcher",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """Bytes of a response in addition to the records of a single fetched message."""
-
-FIRST_WITH_DIVERGING_EPOCH = 12
-"""First Fetch version with `last_fetched_epoch`, to detect a diverging log (KIP-595)."""
 
 INLINE_BYTES = 256 * 1024
 """Largest batch, compressed or decompressed, that is decoded on the event loop: about a
@@ -74,21 +67,6 @@ YIELD_AFTER_S = 0.002
 
 FOLLOWER_CHECK_INTERVAL_S = 1.0
 """Interval at which expired preferred read replicas are looked for."""
-
-SHORT_FETCH_WAIT_MS = 100
-"""`max_wait_ms` of a fetch that leaves out a partition because its buffer is full."""
-
-
-def isolation_level(config: ConsumerConfig) -> IsolationLevel:
-    """Return the isolation level as the protocol has it."""
-    return IsolationLevel[config.isolation_level.upper()]
-
-
-class PartitionResponse(NamedTuple):
-    """The response for one requested partition."""
-
-    part: PartitionFetch
-    data: FetchPartitionData
 
 
 class Fetcher:
@@ -123,9 +101,9 @@ class Fetcher:
         self._planner = FetchPlanner(
             FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         )
-        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._rate_limit = RateLimit()
-        self._failures: dict[NodeId, int] = {}
+        self._sender = FetchSender(
+            cluster, runtime, supervisor, config, notifier=notifier, counters=assignment.counters
+        )
         self._sessions: dict[NodeId, FetchSession] = {}
         self._next_follower_check = 0.0
 
@@ -188,38 +166,31 @@ class Fetcher:
         self._sessions = {
             node: session for node, session in self._sessions.items() if node in nodes
         }
-        self._failures = {node: count for node, count in self._failures.items() if node in nodes}
+        self._sender.forget_all_but(nodes)
 
     async def _fetch(self, plan: FetchPlan) -> None:
         clock = self._runtime.clock
-        timeout_s = (self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000
         topics = {part.partition.tp.topic: None for part in plan.parts}
         ids = {topic: self._cluster.metadata.topic_id(topic) for topic in topics}
         session = self._sessions.setdefault(plan.node, FetchSession())
         session_request = session.request(plan.parts, ids)
         outcome: Accepted | Rejected | ResponseLost = ResponseLost()
         backoff_until: float | None = None
-        began = clock.now()
         try:
-            response = await self._cluster.request(
+            response = await self._sender.send(
+                plan.node,
                 VersionedRequest(
                     ApiKey.FETCH,
                     lambda version: fetch_request(
                         session_request, self._config, version, short_wait=plan.short_wait
                     ),
                 ),
-                to=ToNode(plan.node),
                 max_version=session_request.max_version,
-                deadline=began + timeout_s,
-                retry=False,
             )
             if response.error_code == ErrorCode.NONE:
                 outcome = Accepted(session_request, response.session_id)
             else:
                 outcome = Rejected(response.error_code)
-            self._failures.pop(plan.node, None)
-            self._notifier.request_finished(None)
-            self._assignment.counters.record_fetch(clock.now() - began)
             pause_at = clock.now() + YIELD_AFTER_S
             for _ in self._handle_response(plan, response, ids):
                 if clock.now() > pause_at:
@@ -229,28 +200,16 @@ class Fetcher:
             # The consumer is closing.
             return
         except KafkaError as error:
-            self._notifier.request_finished(error)
-            backoff_until = self._on_fetch_failed(plan, error)
+            backoff_until = self._sender.back_off(plan.node, error)
+            for part in plan.parts:
+                if part.from_follower:
+                    part.partition.preferred_replica = None
+                    self._changes.partitions[part.partition] = None
         finally:
             self._log_session(plan.node, outcome)
             session.handle(outcome)
             self._planner.finished(plan, backoff_until)
             self._changes.changed.set()
-
-    def _on_fetch_failed(self, plan: FetchPlan, error: KafkaError) -> float:
-        """Return when the broker's backoff ends; raise an error that does not pass by itself."""
-        failures = self._failures[plan.node] = self._failures.get(plan.node, 0) + 1
-        self._assignment.counters.fetch_failures += 1
-        self._cluster.request_update()
-        for part in plan.parts:
-            if part.from_follower:
-                part.partition.preferred_replica = None
-                self._changes.partitions[part.partition] = None
-        if isinstance(error, UnknownServerError):
-            self._log_server_error(plan.node, error)
-        elif not error.retriable:
-            self._notifier.raise_in_next_call(error)
-        return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
 
     def _handle_response(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
@@ -453,7 +412,7 @@ class Fetcher:
         elif code == ErrorCode.CORRUPT_MESSAGE:
             self._fail(part, error)
         elif isinstance(error, UnknownServerError):
-            self._log_server_error(partition.tp, error)
+            self._sender.log_server_error(partition.tp, error)
         elif not error.retriable:
             partition.handle(PartitionFailed(part.state, error))
             self._notifier.notify_all()
@@ -463,15 +422,6 @@ class Fetcher:
                     partition.tp, data.current_leader.leader_id, data.current_leader.leader_epoch
                 )
             self._cluster.request_update()
-
-    def _log_server_error(self, kind: object, error: KafkaError) -> None:
-        logger.log(
-            self._rate_limit.level(logging.WARNING, kind, self._runtime.clock.now()),
-            "%s: fetch failed: %s; retrying",
-            self._supervisor.name,
-            error,
-            extra=log_fields(self._supervisor.fields, error=error),
-        )
 
     def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
         """Log a fetch session that the consumer did not close itself."""
@@ -493,70 +443,5 @@ class Fetcher:
     def _back_off(self, partition: AssignedPartition) -> None:
         """Back off fetching this partition; the delay grows with consecutive failures."""
         partition.failures += 1
-        delay_s = self._backoff.delay(partition.failures, self._runtime.rng)
+        delay_s = self._sender.backoff_delay(partition.failures)
         partition.not_before = self._runtime.clock.now() + delay_s
-
-
-# --- messages ---------------------------------------------------------------------------------
-
-
-def fetch_request(
-    session_request: SessionRequest,
-    config: ConsumerConfig,
-    version: int,
-    *,
-    short_wait: bool = False,
-) -> FetchRequest:
-    """Build the Fetch request of a session. Topics have their names and, if known, ids."""
-    topics: dict[str, FetchTopic] = {}
-    for part in session_request.parts:
-        topic, number = part.partition.tp
-        entry = topics.get(topic)
-        if entry is None:
-            topic_id = session_request.ids.get(topic, ZERO_UUID)
-            entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
-        entry.partitions.append(
-            FetchPartition(
-                partition=number,
-                current_leader_epoch=part.leader_epoch,
-                fetch_offset=part.offset,
-                last_fetched_epoch=part.last_fetched_epoch
-                if version >= FIRST_WITH_DIVERGING_EPOCH
-                else -1,
-                partition_max_bytes=part.max_bytes,
-            )
-        )
-    forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
-    for (topic, number), topic_id in session_request.forgotten:
-        forgotten_topic = forgotten.setdefault(
-            (topic, topic_id), ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
-        )
-        forgotten_topic.partitions.append(number)
-    wait_ms = config.fetch_max_wait_ms
-    return FetchRequest(
-        max_wait_ms=min(wait_ms, SHORT_FETCH_WAIT_MS) if short_wait else wait_ms,
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=config.fetch_max_bytes,
-        isolation_level=isolation_level(config),
-        session_id=session_request.session_id,
-        session_epoch=session_request.epoch,
-        topics=list(topics.values()),
-        forgotten_topics_data=list(forgotten.values()),
-        rack_id=config.client_rack,
-    )
-
-
-def match_response(
-    plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
-) -> Iterator[PartitionResponse]:
-    """Yield the response of each requested partition, once each."""
-    if not response.responses:
-        return
-    names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
-    parts = {part.partition.tp: part for part in plan.parts}
-    for topic in response.responses:
-        name = topic.topic or names.get(topic.topic_id, "")
-        for data in topic.partitions:
-            part = parts.pop(TopicPartition(name, data.partition_index), None)
-            if part is not None:
-                yield PartitionResponse(part, data)

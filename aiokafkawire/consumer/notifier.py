@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -12,7 +13,9 @@ from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Clock, Supervisor, wait_until
 
 from .outage_log import OutageLog
-from .partition import AssignedPartition
+
+if TYPE_CHECKING:
+    from .partition import AssignedPartition
 
 __all__ = ("ChangedPartitions", "Notifier")
 

@@ -15,7 +15,8 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from .assignment import ConsumerAssignment
 from .auto_commit import AutoCommit
 from .delivery import RecordDelivery
-from .fetcher import Fetcher, isolation_level
+from .fetch_messages import isolation_level
+from .fetcher import Fetcher
 from .group_session import GroupSession
 from .list_offsets import OffsetLister
 from .notifier import Notifier

@@ -16,9 +16,9 @@ from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import fetcher
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_messages import SHORT_FETCH_WAIT_MS, fetch_request, match_response
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
-from aiokafkawire.consumer.fetcher import SHORT_FETCH_WAIT_MS, fetch_request, match_response
 from aiokafkawire.consumer.partition import AssignedPartition, Fetching, PositionOutOfRange
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecord, RecordTooLarge
 from aiokafkawire.records import fetched_range
