@@ -19,7 +19,8 @@ import aiokafkawire
 from aiokafkawire import logs
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Delay
-from aiokafkawire.connection import request_trace
+from aiokafkawire.connection import ConnectionMetrics
+from aiokafkawire.connection.request_observer import RequestObserver
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.producer import Producer
@@ -330,9 +331,9 @@ async def test_a_failed_request_is_traced_with_the_reason(lines: Lines) -> None:
 
 def test_requests_are_traced_only_at_level_trace(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "aiokafkawire")
-    assert request_trace.make_request_trace("1 at h:9092") is None
+    assert not RequestObserver("1 at h:9092", ConnectionMetrics(), {}).is_traced
     caplog.set_level("TRACE", "aiokafkawire.connection.requests")
-    assert request_trace.make_request_trace("1 at h:9092") is not None
+    assert RequestObserver("1 at h:9092", ConnectionMetrics(), {}).is_traced
 
 
 OUTAGE_S = 600.0

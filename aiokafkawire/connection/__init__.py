@@ -2,10 +2,11 @@
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker_client import BrokerClient
-from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, ChannelLimits
+from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind, connection_kind_for
 from aiokafkawire.connection.connector import open_transport
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, make_handshake
+from aiokafkawire.connection.in_flight_requests import ChannelLimits
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import (
     BrokerVersionRange,
@@ -14,6 +15,7 @@ from aiokafkawire.connection.node_api_versions import (
     choose_version,
     parse_api_version,
 )
+from aiokafkawire.connection.request_errors import LARGE_REQUEST_BYTES
 from aiokafkawire.connection.silence import CHECK_INTERVAL_S, SILENT_AFTER_S, BrokerOutage
 
 __all__ = (

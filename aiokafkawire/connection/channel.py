@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-import ssl
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
+from aiokafkawire.connection.frame_stream import FrameStream
 from aiokafkawire.connection.in_flight_requests import (
-    MAX_QUEUED,
+    ChannelLimits,
     InFlightRequest,
     InFlightRequests,
-    QueueFull,
 )
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.node_api_versions import NodeApiVersions, add_version_advice
-from aiokafkawire.connection.request_trace import make_request_trace
+from aiokafkawire.connection.request_errors import (
+    disconnect_error,
+    error_of_request,
+    timeout_error,
+    unresponsive_error,
+)
+from aiokafkawire.connection.request_observer import RequestObserver
 from aiokafkawire.connection.throttle import throttle_time_s
-from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
-from aiokafkawire.logs import NO_FIELDS, RateLimit, log_fields
+from aiokafkawire.errors import ConnectionLost, KafkaError, RequestTimedOut
+from aiokafkawire.logs import NO_FIELDS
 from aiokafkawire.runtime import (
     AT_ONCE,
     NEVER,
-    AutoResetEvent,
     Buffer,
     Clock,
     Future,
@@ -35,10 +35,8 @@ from aiokafkawire.runtime import (
     TaskHandle,
     Timer,
     Transport,
-    copy_error,
 )
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
-from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import (
     EncodedRequest,
     decode_response,
@@ -46,51 +44,12 @@ from aiokafkawire.wire.header import (
     peek_correlation_id,
 )
 
-if TYPE_CHECKING:
-    from aiokafkawire.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-
-__all__ = ("LARGE_REQUEST_BYTES", "Channel", "ChannelLimits")
-
-logger = logging.getLogger("aiokafkawire.connection")
-
-LARGE_REQUEST_BYTES = 1024 * 1024
-"""If the broker disconnects after a request of at least this size, the size is the likely cause."""
+__all__ = ("Channel",)
 
 NO_VERSIONS = NodeApiVersions({})
 
-TOKEN_LENGTH = struct.Struct(">i")
-"""Precedes a SASL token that is sent without a request (SaslHandshake v0)."""
-
 NO_BUFFERS: Sequence[Buffer] = ()
 """Buffers of a request that was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelLimits:
-    """Limits of a connection; see `InFlightRequests` and `FrameReader`."""
-
-    max_in_flight: int
-    request_timeout_s: float
-    max_idle_s: float
-    max_frame_bytes: int
-
-
-@cache
-def _api_info(api_key: int) -> tuple[str, type[Response]]:
-    """Return the name and the response class of an API."""
-    api = APIS[ApiKey(api_key)]
-    return api.name, api.response
-
-
-class _WriteState:
-    """State of the writer task: whether it is writing, and the unsent rest, which goes first."""
-
-    __slots__ = ("is_writing", "unsent", "wakeup")
-
-    def __init__(self) -> None:
-        self.is_writing = False
-        self.unsent: Sequence[Buffer] = ()
-        self.wakeup = AutoResetEvent()
 
 
 class Channel:
@@ -119,9 +78,7 @@ class Channel:
             client.
         on_closed: Called once with the channel and the error that closed it.
         closed_by_client: True if the client closed the channel on purpose.
-        first_correlation_id: Correlation id of the first request after the set-up; -1 if the
-            broker is known not to require authentication.
-        tls_error: Error of TLS that closed the channel, such as a refused client certificate.
+        stream: Its frames. Requests are written by the methods of this class alone.
     """
 
     def __init__(
@@ -138,37 +95,22 @@ class Channel:
         self.name = name
         self.api_versions = NO_VERSIONS
         self.closed_by_client = False
-        self.first_correlation_id = -1
-        self.tls_error: ssl.SSLError | None = None
         self.is_usable = True
         self.throttled_until = -NEVER
         self.on_closed: Callable[[Channel, KafkaError], None] | None = None
-        self._metrics = metrics
-        self._transport = transport
         self._client_id = client_id
-        self._clock = clock
         self._now = clock.now
-        self._in_flight: InFlightRequests = InFlightRequests(
-            clock.now(),
-            max_in_flight=limits.max_in_flight,
-            request_timeout_s=limits.request_timeout_s,
-            max_idle_s=limits.max_idle_s,
-        )
-        self._frame_reader = FrameReader(limits.max_frame_bytes)
-        self._write_state = _WriteState()
-        self._expected_token: Future[bytes] | None = None
-        self._closed = AutoResetEvent()
+        self._in_flight = InFlightRequests(clock.now(), limits)
+        self.stream = FrameStream(transport, limits.max_frame_bytes, metrics)
+        self._observer = RequestObserver(name, metrics, fields)
+        self._failed: Future[KafkaError] = Future()
         self._timer = Timer()
-        self._error: KafkaError | None = None
         self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
-        self._fields = fields
-        self._request_trace = make_request_trace(name, fields)
-        self._throttle_log = RateLimit()
 
     def start(self, supervisor: Supervisor) -> None:
         """Start the tasks."""
-        self._metrics.record_opened()
+        self._observer.metrics.record_opened()
         self._tasks = (
             supervisor.spawn(self._run_reader, name=f"read {self.name}"),
             supervisor.spawn(self._run_writer, name=f"write {self.name}"),
@@ -184,11 +126,6 @@ class Channel:
     def oldest_unanswered(self) -> InFlightRequest | None:
         """The request that the broker has to answer, or to read, next."""
         return next(iter(self._in_flight.sent_requests()), None)
-
-    @property
-    def next_correlation_id(self) -> int:
-        """Correlation id of the next request."""
-        return self._in_flight.next_correlation_id
 
     @property
     def in_flight_count(self) -> int:
@@ -218,40 +155,31 @@ class Channel:
             KafkaError: Too many requests are queued.
         """
         now = self._now()
-        api, response_class = _api_info(message.api_key)
-        if self._error is not None:
-            raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
-        if deadline <= now:
-            raise RequestTimedOut(
-                "the deadline had passed before the request was sent",
-                sent=False,
-                broker=self.name,
-                api=api,
-            )
+        if not self.is_usable or deadline <= now:
+            raise self._unsent_error(message.api_key)
         in_flight = self._in_flight
         number = in_flight.next_correlation_id
         buffers = encode_request(message, version, number, self._client_id)
         request = InFlightRequest(
             number,
             deadline,
+            message.api_key,
             version,
             buffers,
-            api=api,
-            response_class=response_class,
             match_response=message.match_response,
             expects_response=expect_response,
         )
         # mutation: request-written-into-another
         if (
             expect_response
-            and not self._write_state.is_writing
+            and not self.stream.is_writing
             and in_flight.submit_and_take(request, now)
         ):
             request.buffers = NO_BUFFERS
-            metrics = self._metrics
-            metrics.requests += 1
-            metrics.bytes_sent += request.size_bytes
-            self._send_buffers(buffers)
+            try:
+                self.stream.send(buffers, 1, request.size_bytes)
+            except OSError as error:
+                self._fail_transport(error)
         else:
             self._queue(request, now)
         # mutation: deadline-missed-by-sleeping-timer
@@ -259,21 +187,24 @@ class Channel:
             self._timer.reschedule(deadline)
         return request
 
+    def _unsent_error(self, api_key: int) -> ConnectionLost | RequestTimedOut:
+        """Return the error of a request after the end of the connection, or of its deadline."""
+        api, failure = APIS[ApiKey(api_key)].name, self._failed.value
+        if failure is not None:
+            return ConnectionLost(failure.reason, sent=False, broker=self.name, api=api)
+        reason = "the deadline had passed before the request was sent"
+        return RequestTimedOut(reason, sent=False, broker=self.name, api=api)
+
     def _queue(self, request: InFlightRequest, now: float) -> None:
         """Queue a request that must wait or has no response."""
-        in_flight = self._in_flight
         try:
-            in_flight.submit(request)
-        except QueueFull:
-            raise KafkaError(
-                f"{MAX_QUEUED} requests are already waiting for this connection",
-                broker=self.name,
-                api=request.api,
-                retriable=True,
-            ) from None
+            self._in_flight.submit(request)
+        except KafkaError as error:
+            error.broker = self.name
+            raise
         self._write_now(now)
-        if in_flight.queued and not self._write_state.is_writing:
-            self._write_state.wakeup.set()  # writing may only be possible later
+        if self._in_flight.queued and not self.stream.is_writing:
+            self.stream.wakeup.set()  # writing may only be possible later
 
     async def wait_response(self, request: InFlightRequest) -> Any:
         """Wait for the response to a request of `submit`.
@@ -293,6 +224,13 @@ class Channel:
 
     # --- authentication ---
 
+    def mark_set_up(self) -> None:
+        """Record that the next request is the first one after the set-up.
+
+        If the broker disconnects instead of a response, it may require authentication.
+        """
+        self._in_flight.first_correlation_id = self._in_flight.next_correlation_id
+
     def hold_requests(self) -> None:
         """Queue requests without writing them, until `release_requests`."""
         self._in_flight.hold()
@@ -303,62 +241,58 @@ class Channel:
         Writes them now: they might be held again before the writer task runs.
         """
         self._in_flight.release()
-        self._write_now(self._clock.now())
-        self._write_state.wakeup.set()
+        self._write_now(self._now())
+        self.stream.wakeup.set()
 
-    async def request_ahead(self, message: Request[Any], version: int) -> Any:
+    async def request_ahead(
+        self, message: Request[Any], version: int, *, frame: bytes | None = None
+    ) -> Any:
         """Send a request before all queued ones, held or throttled, and wait for its response.
+
+        Args:
+            message: Request to send.
+            version: Its API version.
+            frame: Sent instead of the request. The response frame is then returned as bytes.
 
         Raises:
             ConnectionLost: The connection was closed.
         """
-        number = self._in_flight.next_correlation_id
-        api, response_class = _api_info(message.api_key)
-        if self._error is not None:
-            raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
-        now = self._now()
+        if not self.is_usable:
+            raise self._unsent_error(message.api_key)
+        now, in_flight = self._now(), self._in_flight
+        number = in_flight.next_correlation_id
         # Not in a local: a traceback would keep the token of an authentication.
         request = InFlightRequest(
             number,
             NEVER,
+            message.api_key,
             version,
-            encode_request(message, version, number, self._client_id),
-            api=api,
-            response_class=response_class,
+            [frame] if frame else encode_request(message, version, number, self._client_id),
+            match_response=bytes if frame else None,
         )
-        self._in_flight.submit_ahead(request, now)
+        del frame
+        in_flight.submit_ahead(request, now)
         self._write_now(now)
-        self._write_state.wakeup.set()
+        self.stream.wakeup.set()
         self._timer.reschedule(min(self._timer.deadline, request.deadline))
         return await request.wait()
 
-    async def exchange_token(self, message: SaslAuthenticateRequest) -> bytes:
-        """Send the token of a request without the request, and return the token of the broker.
-
-        Only for a new connection without other requests.
-
-        Raises:
-            ConnectionLost: The connection was closed.
-        """
-        if self._error is not None:
-            raise ConnectionLost(self._error.reason, broker=self.name)
-        self._expected_token = answer = Future[bytes]()
-        usual_min_bytes, self._frame_reader.min_frame_bytes = self._frame_reader.min_frame_bytes, 0
-        self.send_token(message)
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame that the broker does not answer, such as the last SASL token."""
         try:
-            return await answer.wait()
-        finally:
-            self._frame_reader.min_frame_bytes = usual_min_bytes
+            self.stream.send([frame], 0, 0)
+        except OSError as error:
+            self._fail_transport(error)
 
-    def send_token(self, message: SaslAuthenticateRequest) -> None:
-        """Send a SASL token that the broker does not answer; see `exchange_token`."""
-        self._send_buffers([TOKEN_LENGTH.pack(len(message.auth_bytes)) + message.auth_bytes])
+    # --- closing ---
 
     async def wait_failed_until(self, deadline: float) -> bool:
         """Wait until the connection has failed, or the deadline; return whether it has failed."""
-        return self._error is not None or await self._closed.wait(deadline)
-
-    # --- closing ---
+        try:
+            await self._failed.wait(deadline)
+        except TimeoutError:
+            return False
+        return True
 
     def close_when_idle(self) -> None:
         """Close once no request is queued or in flight."""
@@ -377,25 +311,28 @@ class Channel:
 
     def fail(self, error: KafkaError) -> None:
         """Close the connection and fail all requests. Later errors are ignored."""
-        if self._error is not None:
+        if not self.is_usable:
             return
-        self._error = error
         self.is_usable = False
-        self._metrics.record_closed(lost=not self.closed_by_client)
-        self._transport.abort()
-        self._write_state.wakeup.set()
+        self._failed.set_result(error)
+        self._observer.metrics.record_closed(lost=not self.closed_by_client)
+        self.stream.transport.abort()
+        self.stream.wakeup.set()
         self._timer.reschedule(AT_ONCE)
-        self._closed.set()
-        if self._expected_token is not None:
-            self._expected_token.set_exception(ConnectionLost(error.reason, broker=self.name))
         for request in self._in_flight.close():
-            self._fail_request(request, self._error_for(request, error))
+            self._fail_request(request, error_of_request(request, error, self.name))
         if self.on_closed is not None:
             self.on_closed(self, error)
 
+    def _fail_transport(self, error: OSError | None) -> None:
+        """Close the connection after the broker or the network ended it."""
+        has_partial_frame = self.stream.reader.has_partial_frame
+        self.fail(
+            disconnect_error(error, self._in_flight, self.name, has_partial_frame=has_partial_frame)
+        )
+
     def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
-        if self._request_trace is not None:
-            self._request_trace.log_failure(request, error, self._now())
+        self._observer.on_failure(request, error, self._now())
         try:
             request.set_exception(error)
         except Exception as defect:
@@ -407,94 +344,68 @@ class Channel:
             self._defect = self._defect or defect
         self.fail(ConnectionLost(f"connection closed after an internal error: {defect!r}"))
 
-    def _error_for(self, request: InFlightRequest, error: KafkaError) -> KafkaError:
-        """Return the error of one request when `error` closes the connection."""
-        api = request.api
-        if isinstance(error, ConnectionLost) or (
-            not request.sent and isinstance(error, ProtocolError)
-        ):
-            # mutation: written-request-counts-as-unsent
-            return ConnectionLost(error.reason, sent=request.sent, broker=self.name, api=api)
-        copied = copy_error(error)
-        copied.broker, copied.api = self.name, api
-        return copied
-
     def _write_now(self, now: float) -> None:
         """Write queued requests as far as the socket accepts them; the writer sends the rest."""
-        if self._write_state.is_writing or self._error is not None:
+        if self.stream.is_writing or not self.is_usable:
             return
-        calls = self._in_flight.take_writable(now)
-        if calls and self._send_requests(calls) and self._in_flight.one_way:
-            self._on_written(now)
-
-    def _send_requests(self, calls: list[InFlightRequest]) -> bool:
-        """Write requests; return whether the socket accepted all of them."""
+        requests = self._in_flight.take_writable(now)
+        if not requests:
+            return
         buffers: list[Buffer] = []
-        metrics = self._metrics
-        for request in calls:
+        for request in requests:
             buffers += request.buffers
             request.buffers = NO_BUFFERS
-            metrics.bytes_sent += request.size_bytes
-        metrics.requests += len(calls)
-        return self._send_buffers(buffers)
-
-    def _send_buffers(self, buffers: list[Buffer]) -> bool:
-        """Write buffers; return whether the socket accepted all of them. Else wake the writer."""
+        size_bytes = sum(request.size_bytes for request in requests)
         try:
-            rest = self._transport.send_nowait(buffers)
+            all_written = self.stream.send(buffers, len(requests), size_bytes)
         except OSError as error:
-            self.fail(self._disconnect_error(error))
-            return False
-        if not rest:
-            return True
-        self._write_state.unsent = rest
-        self._write_state.is_writing = True
-        self._write_state.wakeup.set()
-        return False
+            self._fail_transport(error)
+            return
+        if all_written and self._in_flight.one_way:
+            self._on_written(now)
 
     def _on_written(self, now: float) -> None:
         for request in self._in_flight.mark_written(now):
-            if self._request_trace is not None:
-                self._request_trace.log_one_way(request)
+            self._observer.on_one_way(request)
             try:
                 request.set_result(None)
             except Exception as defect:
                 self._on_defect(defect)
-        if self._in_flight.closes_when_idle:
+        if not self._in_flight.max_idle_s:
             self._timer.reschedule(AT_ONCE)
 
     def _end_task(self) -> None:
         """Close the connection with one of its tasks, which the client has cancelled."""
-        if self._error is None:
+        if self.is_usable:
             self.close(ConnectionLost("the client is closing"))
 
     async def _run_writer(self) -> None:
         """Send what the socket did not accept immediately, and what was throttled."""
+        stream = self.stream
         try:
-            while self._error is None:
-                if self._write_state.unsent:
-                    rest, self._write_state.unsent = self._write_state.unsent, ()
-                    await self._transport.send(rest)
-                    self._on_written(self._clock.now())
-                self._write_state.is_writing = False
-                now = self._clock.now()
+            while self.is_usable:
+                if await stream.send_rest():
+                    self._on_written(self._now())
+                stream.is_writing = False
+                now = self._now()
                 self._write_now(now)
-                if not self._write_state.is_writing:
-                    await self._write_state.wakeup.wait(self._in_flight.next_write_at(now))
+                if not stream.is_writing:
+                    await stream.wakeup.wait(self._in_flight.next_write_at(now))
         except OSError as error:
-            self.fail(self._disconnect_error(error))
+            self._fail_transport(error)
         finally:
             # A cancelled `send` may have written a partial frame.
             self._end_task()
 
     async def _run_reader(self) -> None:
+        transport = self.stream.transport
         try:
-            await self._transport.receive_until_eof(
-                self._frame_reader.get_buffer, self._on_bytes_received
+            await transport.receive_until_eof(
+                self.stream.reader.get_buffer, self._on_bytes_received
             )
-            self.fail(self._disconnect_error(None))
+            self._fail_transport(None)
         except OSError as error:
-            self.fail(self._disconnect_error(error))
+            self._fail_transport(error)
         except KafkaError as error:
             self.fail(error)
         except Exception as defect:
@@ -502,15 +413,15 @@ class Channel:
         finally:
             self._end_task()
             with anyio.CancelScope(shield=True):
-                await self._transport.aclose()
+                await transport.aclose()
             if self._defect is not None:
                 raise self._defect
 
     def _on_bytes_received(self, count: int) -> None:
-        self._metrics.bytes_received += count
+        self._observer.metrics.bytes_received += count
         try:
-            for frame in self._frame_reader.buffer_updated(count):
-                if self._error is not None:
+            for frame in self.stream.reader.buffer_updated(count):
+                if not self.is_usable:
                     return
                 self._handle_response(frame)
         except KafkaError as error:
@@ -522,19 +433,17 @@ class Channel:
             self._on_defect(defect)
             raise
         if self._in_flight.queued:
-            self._write_now(self._clock.now())
+            self._write_now(self._now())
 
     def _handle_response(self, frame: memoryview) -> None:
-        if self._expected_token is not None:
-            answer, self._expected_token = self._expected_token, None
-            answer.set_result(bytes(frame))
-            return
-        now = self._now()
-        request, wanted = self._in_flight.complete_next(peek_correlation_id(frame), now)
-        self._metrics.record_response(now - request.sent_at)
-        if self._request_trace is not None:
-            self._request_trace.log_response(request, now - request.sent_at, len(frame))
-        if self._in_flight.closes_when_idle:
+        now, in_flight = self._now(), self._in_flight
+        if self.stream.reader.min_frame_bytes:
+            correlation_id = peek_correlation_id(frame)
+        else:  # a SASL token, which has no header
+            correlation_id = getattr(self.oldest_unanswered, "correlation_id", -1)
+        request, wanted = in_flight.complete_next(correlation_id, now)
+        self._observer.on_response(request, now, len(frame))
+        if not in_flight.max_idle_s:
             self._timer.reschedule(AT_ONCE)
         if not wanted:
             return
@@ -551,7 +460,8 @@ class Channel:
             raise
         except BaseException as defect:
             self._on_defect(defect)
-            self._fail_request(request, self._error_for(request, ConnectionLost(repr(defect))))
+            lost = ConnectionLost(repr(defect))
+            self._fail_request(request, error_of_request(request, lost, self.name))
             raise
         if getattr(response, "throttle_time_ms", 0):
             self._apply_throttle(response, request, now)
@@ -560,83 +470,24 @@ class Channel:
     def _apply_throttle(self, response: Response, request: InFlightRequest, now: float) -> None:
         throttle_s = throttle_time_s(response, request.version)
         if throttle_s:
-            logger.log(
-                self._throttle_log.level(logging.INFO, None, now),
-                "Throttled by broker %s for %.3f s (quota for %s): no requests to it until then",
-                self.name,
-                throttle_s,
-                request.api,
-                extra=log_fields(
-                    self._fields,
-                    broker=self.name,
-                    api=request.api,
-                    throttle_ms=round(throttle_s * 1_000),
-                ),
-            )
-            self._metrics.throttle_s += throttle_s
+            self._observer.on_throttled(request, throttle_s, now)
             self._in_flight.throttle(now + throttle_s)
             self.throttled_until = self._in_flight.throttled_until
 
     async def _watch_deadlines(self) -> None:
         try:
-            while self._error is None:
-                await self._timer.wait(self._in_flight.next_deadline(self._clock.now()))
-                self._check_deadlines(self._clock.now())
+            while self.is_usable:
+                await self._timer.wait(self._in_flight.next_deadline(self._now()))
+                self._check_deadlines(self._now())
         finally:
             self._end_task()
 
     def _check_deadlines(self, now: float) -> None:
         due = self._in_flight.check_deadlines(now)
         for request in due.expired:
-            self._fail_request(request, self._timeout_error(request, now))
+            error = timeout_error(request, self._in_flight, now, self.name)
+            self._fail_request(request, error)
         if due.unresponsive is not None:
-            self.fail(self._unresponsive_error(due.unresponsive))
+            self.fail(unresponsive_error(due.unresponsive))
         elif due.is_idle:
             self.close(ConnectionLost("the connection was closed as it was idle"))
-
-    def _unresponsive_error(self, request: InFlightRequest) -> ConnectionLost:
-        what = "no response to {} in time" if request.expects_response else "{} cannot be written"
-        return ConnectionLost(
-            f"{what.format(request.api)}: the broker is stopped or overloaded, or the"
-            " network drops packets"
-        )
-
-    def _timeout_error(self, request: InFlightRequest, now: float) -> RequestTimedOut:
-        if request.sent:
-            reason = "no response before the deadline"
-        elif self._in_flight.is_held:
-            reason = "not sent before the deadline: the connection is being re-authenticated"
-        elif now < self._in_flight.throttled_until:
-            left = self._in_flight.throttled_until - now
-            reason = f"not sent before the deadline: throttled by the broker for {left:.1f} s more"
-        else:
-            reason = "not sent before the deadline: earlier requests are unanswered"
-        return RequestTimedOut(reason, sent=request.sent, broker=self.name, api=request.api)
-
-    def _disconnect_error(self, error: OSError | None) -> ConnectionLost:
-        """Return the error for a connection that the broker or network ended, with its cause."""
-        if isinstance(error, ssl.SSLError):
-            self.tls_error = error
-        reason = (
-            "the broker closed the connection" if error is None else f"connection lost: {error}"
-        )
-        sent = self._in_flight.sent_requests()
-        largest = max(sent, key=lambda request: request.size_bytes, default=None)
-        if largest is not None and largest.size_bytes >= LARGE_REQUEST_BYTES:
-            reason += (
-                f" after a request of {largest.size_bytes} bytes; a broker disconnects if a request"
-                " exceeds its socket.request.max.bytes"
-            )
-        elif sent and sent[0].correlation_id == self.first_correlation_id:
-            reason += (
-                " without an answer to the first request: the listener may require SASL"
-                " (security_protocol)"
-            )
-        elif self._frame_reader.has_partial_frame:
-            reason += " in the middle of a response"
-        elif largest is None and (last := self._in_flight.last_one_way) is not None:
-            reason += (
-                f"; the last request, {last.api} of {last.size_bytes} bytes, expected no response:"
-                " a broker disconnects if such a request fails"
-            )
-        return ConnectionLost(reason, broker=self.name)

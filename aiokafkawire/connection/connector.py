@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import ssl
 
 import anyio
 
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection.channel import Channel, ChannelLimits
+from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.handshake import PLAINTEXT_HANDSHAKE, Handshake, SaslSession
+from aiokafkawire.connection.in_flight_requests import ChannelLimits
 from aiokafkawire.connection.metrics import ConnectionMetrics
 from aiokafkawire.connection.negotiation import (
     API_VERSIONS_TIMEOUT_S,
@@ -130,7 +132,7 @@ class Connector:
                 if mechanism is not None:
                     await self._authenticate(channel, mechanism)
                 if channel.api_versions.release is None and not self._uses_sasl:
-                    channel.first_correlation_id = channel.next_correlation_id
+                    channel.mark_set_up()
                 ready = channel
         except KafkaError as error:
             error.broker, error.attempt = self.name, attempt
@@ -203,9 +205,9 @@ class Connector:
         except RequestTimedOut:
             return ResponseTimedOut()
         except ConnectionLost as error:
-            if channel.tls_error is not None:
+            if isinstance(error.__cause__, ssl.SSLError):
                 # With TLS 1.3 a broker refuses the client's certificate after the handshake.
-                raise tls_error(channel.tls_error, self.address.host) from error
+                raise tls_error(error.__cause__, self.address.host) from error
             return ConnectionClosed(error.reason)
         except ProtocolError as error:
             if isinstance(error, MalformedFrame) and error.peer_speaks_tls:

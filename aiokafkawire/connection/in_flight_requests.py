@@ -11,21 +11,23 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple
 
-from aiokafkawire.errors import ProtocolError
+from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.runtime import Buffer, Future
 from aiokafkawire.runtime.transitions import enum_transition
-from aiokafkawire.wire import Response
+from aiokafkawire.wire import APIS, ApiKey, Response
 
 __all__ = (
     "MAX_QUEUED",
     "TRANSITIONS",
+    "ChannelLimits",
     "DeadlineResult",
     "InFlightRequest",
     "InFlightRequests",
-    "QueueFull",
     "RequestEvent",
     "RequestState",
 )
@@ -69,12 +71,34 @@ TRANSITIONS = {
 """Next state by state and event. A missing pair is a bug."""
 
 # Up to Python 3.11, enum member access is slow.
-_QUEUED, _SENT, _ABANDONED = RequestState.QUEUED, RequestState.SENT, RequestState.ABANDONED
+_QUEUED, _SENT = RequestState.QUEUED, RequestState.SENT
+_ABANDONED, _DONE = RequestState.ABANDONED, RequestState.DONE
 _WRITTEN, _ANSWERED = RequestEvent.WRITTEN, RequestEvent.ANSWERED
 
 
-class QueueFull(Exception):
-    """`MAX_QUEUED` requests are already waiting."""
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """Limits of a connection.
+
+    Attributes:
+        max_in_flight: Slots: requests that may be unanswered at a time.
+        request_timeout_s: How long a request may be unanswered, or being written, before the
+            connection is closed. A request with a later deadline may take until then.
+        max_idle_s: How long a connection without requests stays open.
+        max_frame_bytes: Size of the largest response; see `FrameReader`.
+    """
+
+    max_in_flight: int
+    request_timeout_s: float
+    max_idle_s: float
+    max_frame_bytes: int
+
+
+@cache
+def _api_info(api_key: int) -> tuple[str, type[Response]]:
+    """Return the name and the response class of an API."""
+    api = APIS[ApiKey(api_key)]
+    return api.name, api.response
 
 
 class InFlightRequest(Future[Any]):
@@ -111,11 +135,10 @@ class InFlightRequest(Future[Any]):
         self,
         correlation_id: int,
         deadline: float,
+        api_key: int,
         version: int,
         buffers: Sequence[Buffer],
         *,
-        api: str,
-        response_class: type[Response],
         match_response: Callable[[memoryview], object] | None = None,
         expects_response: bool = True,
     ) -> None:
@@ -125,9 +148,8 @@ class InFlightRequest(Future[Any]):
         self.deadline = deadline
         self.disconnect_at = self.sent_at = math.inf
         self.state = _QUEUED
-        self.api = api
+        self.api, self.response_class = _api_info(api_key)
         self.version = version
-        self.response_class = response_class
         self.buffers = buffers
         self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         self.match_response = match_response
@@ -165,34 +187,24 @@ class InFlightRequests:
 
     Args:
         now: Current time.
-        max_in_flight: Slots: requests that may be unanswered at a time.
-        request_timeout_s: How long a request may be unanswered, or being written, before the
-            connection is closed. A request with a later deadline may take until then.
-        max_idle_s: How long a connection without requests stays open.
-        max_queued: Requests that may wait to be written.
+        limits: Limits of the connection.
 
     Attributes:
-        is_held: True between `hold` and `release`.
+        first_correlation_id: Correlation id of the first request after the set-up; -1 if the
+            broker is known not to require authentication.
         next_correlation_id: Correlation id of the next submitted request.
         queued: Requests that wait for a slot or for `throttled_until`.
         one_way: Requests that are being written and expect no response.
         last_one_way: The last written request without a response.
-        closes_when_idle: True if the connection is closed with its last request.
+        max_idle_s: How long the connection stays open without requests; 0 to close it with the last
+            one.
     """
 
-    def __init__(
-        self,
-        now: float,
-        *,
-        max_in_flight: int,
-        request_timeout_s: float,
-        max_idle_s: float,
-        max_queued: int = MAX_QUEUED,
-    ) -> None:
-        self._max_in_flight = max_in_flight
-        self._max_queued = max_queued
-        self._request_timeout_s = request_timeout_s
-        self._max_idle_s = max_idle_s
+    def __init__(self, now: float, limits: ChannelLimits) -> None:
+        self._max_in_flight = limits.max_in_flight
+        self._request_timeout_s = limits.request_timeout_s
+        self.max_idle_s = limits.max_idle_s
+        self.first_correlation_id = -1
         self.next_correlation_id = 0
         self.queued: deque[InFlightRequest] = deque()
         self._ahead: deque[InFlightRequest] = deque()
@@ -200,10 +212,8 @@ class InFlightRequests:
         self.one_way: list[InFlightRequest] = []
         self._deadlines: list[tuple[float, int, InFlightRequest]] = []
         self.throttled_until = -math.inf
-        self.is_held = False
         # `throttled_until`, or infinity while held: one comparison for each request.
         self._blocked_until = -math.inf
-        self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
         self._idle_since_held: float | None = None
         self.last_one_way: InFlightRequest | None = None
@@ -213,6 +223,11 @@ class InFlightRequests:
         return (
             len(self.queued) + len(self._awaiting_response) + len(self.one_way) + len(self._ahead)
         )
+
+    @property
+    def is_held(self) -> bool:
+        """True between `hold` and `release`."""
+        return self._blocked_until == math.inf
 
     def next_write_at(self, now: float) -> float:
         """Return when a queued request can be written; infinity if none can yet."""
@@ -231,10 +246,14 @@ class InFlightRequests:
         """Queue a request with `next_correlation_id`.
 
         Raises:
-            QueueFull: Too many requests are waiting.
+            KafkaError: Too many requests are waiting.
         """
-        if len(self.queued) >= self._max_queued:
-            raise QueueFull
+        if len(self.queued) >= MAX_QUEUED:
+            raise KafkaError(
+                f"{MAX_QUEUED} requests are already waiting for this connection",
+                api=request.api,
+                retriable=True,
+            )
         self.queued.append(request)
         self._register_deadline(request)
 
@@ -332,7 +351,10 @@ class InFlightRequests:
             raise ProtocolError(self._mismatch_text(correlation_id))
         request = self._awaiting_response.popleft()
         wanted = request.state is _SENT
-        request.apply(_ANSWERED)
+        if wanted:
+            request.state = _DONE  # by far the most frequent transition
+        else:
+            request.apply(_ANSWERED)
         # The heap refers to the response, which may be a fetch of many MiB.
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].state >= _ABANDONED:
@@ -360,22 +382,19 @@ class InFlightRequests:
     def hold(self) -> None:
         """Write only what is submitted ahead, until `release`. That is no traffic of callers."""
         if not self.is_held:
-            self.is_held = True
             self._idle_since_held = None if len(self) else self._idle_since
             self._blocked_until = math.inf
 
     def release(self) -> None:
         """Write again what is queued."""
         if self.is_held:
-            self.is_held = False
             self._blocked_until = self.throttled_until
             if self._idle_since_held is not None and not len(self):
                 self._idle_since = self._idle_since_held
 
     def close_when_idle(self) -> None:
         """Close the connection once no request is queued or in flight."""
-        self._max_idle_s = 0.0
-        self.closes_when_idle = True
+        self.max_idle_s = 0.0
 
     def next_deadline(self, now: float) -> float:
         """Return when `check_deadlines` must be called next."""
@@ -386,9 +405,9 @@ class InFlightRequests:
             if requests:
                 earliest = min(earliest, requests[0].disconnect_at)
         if not len(self):
-            return min(earliest, self._idle_since + self._max_idle_s)
+            return min(earliest, self._idle_since + self.max_idle_s)
         # Completing a request does not move the timer, so check again after at most the idle time.
-        return earliest if self.closes_when_idle else min(earliest, now + self._max_idle_s)
+        return min(earliest, now + self.max_idle_s) if self.max_idle_s else earliest
 
     def check_deadlines(self, now: float) -> DeadlineResult:
         """Expire requests, and report whether the connection must be closed."""
@@ -407,7 +426,7 @@ class InFlightRequests:
             # mutation: silent-broker-never-times-out
             if requests and requests[0].disconnect_at <= now:
                 silent = requests[0]
-        idle = not len(self) and now >= self._idle_since + self._max_idle_s
+        idle = not len(self) and now >= self._idle_since + self.max_idle_s
         return DeadlineResult(expired, silent, idle)
 
     def sent_requests(self) -> list[InFlightRequest]:

@@ -28,17 +28,6 @@ class ConnectionMetrics:
         self.connections_open += 1
         self.connections_made += 1
 
-    def record_response(self, latency_s: float) -> None:
-        """Count a response.
-
-        Args:
-            latency_s: Seconds since the request was written to the socket.
-        """
-        self.responses += 1
-        self.latency_sum_s += latency_s
-        if latency_s > self.latency_max_s:  # noqa: PLR1730 - several times faster than `max`
-            self.latency_max_s = latency_s
-
     def record_closed(self, *, lost: bool) -> None:
         """Count the end of a connection.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from aiokafkawire.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ConnectionLost,
+    KafkaError,
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import (
@@ -39,6 +41,9 @@ REAUTHENTICATE_AFTER = (0.85, 0.95)
 """Part of a session's life after which to authenticate again: between these, at random."""
 
 T = TypeVar("T")
+
+TOKEN_LENGTH = struct.Struct(">i")
+"""Precedes a SASL token that is sent without a request (SaslHandshake v0)."""
 
 MAX_KERBEROS_THREADS = 8
 """Calls of Kerberos at a time, including abandoned ones that wait for a KDC."""
@@ -146,9 +151,9 @@ class SecureHandshake(Handshake):
             request, token = SaslAuthenticateRequest(auth_bytes=token), None
             try:
                 if not mechanism.is_answered:
-                    channel.send_token(request)
+                    channel.send_frame(_token_frame(request))
                     return
-                answer = await channel.exchange_token(request)
+                answer = await _exchange_token(channel, request)
             except ConnectionLost as error:
                 raise AuthenticationFailed(
                     f"{mechanism.name}: the broker closed the connection during the"
@@ -212,6 +217,28 @@ class SecureHandshake(Handshake):
             f" ({error.strerror or type(error).__name__}): the listener does not speak TLS (check"
             f" security_protocol {self._protocol!r} and the port), or the broker is shutting down"
         )
+
+
+async def _exchange_token(channel: Channel, message: SaslAuthenticateRequest) -> bytes:
+    """Send the token of a request without the request, and return the token of the broker.
+
+    Raises:
+        ConnectionLost: The connection was closed.
+    """
+    reader = channel.stream.reader
+    # A token has no header, and may be empty.
+    usual_min_bytes, reader.min_frame_bytes = reader.min_frame_bytes, 0
+    try:
+        token: bytes = await channel.request_ahead(message, 0, frame=_token_frame(message))
+    except KafkaError as error:
+        raise ConnectionLost(error.reason, broker=channel.name) from error
+    finally:
+        reader.min_frame_bytes = usual_min_bytes
+    return token
+
+
+def _token_frame(message: SaslAuthenticateRequest) -> bytes:
+    return TOKEN_LENGTH.pack(len(message.auth_bytes)) + message.auth_bytes
 
 
 def _refusal(response: SaslAuthenticateResponse, mechanism: ClientMechanism) -> Exception:

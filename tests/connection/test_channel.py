@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel
+from aiokafkawire.connection import LARGE_REQUEST_BYTES, Channel, in_flight_requests
 from aiokafkawire.errors import (
     ClientClosed,
     ConnectionLost,
@@ -87,9 +87,9 @@ async def test_submit_writes_immediately_and_the_reader_calls_back():
                 done.set()
 
         def submit() -> None:
-            before = channel._metrics.requests
+            before = channel._observer.metrics.requests
             request = channel.submit(HEARTBEAT, VERSION, deadline=soon())
-            assert channel._metrics.requests == before + 1
+            assert channel._observer.metrics.requests == before + 1
             request.set_done_callback(answered)
 
         submit()
@@ -120,7 +120,7 @@ async def test_requests_behind_a_partial_write_keep_their_order():
             channel.submit(request, 9, deadline=soon(), expect_response=False)
         last = channel.submit(HEARTBEAT, VERSION, deadline=soon())
         # Part of the first is gone, and the rest is the writer's.
-        assert channel._metrics.requests == 1
+        assert channel._observer.metrics.requests == 1
         go_on.set()
         assert (await last.wait()).error_code == 5
     assert sizes[0] > size
@@ -452,9 +452,10 @@ async def test_a_request_that_cannot_be_encoded_affects_no_other():
         assert (await heartbeat(channel)).error_code == 0
 
 
-async def test_a_full_queue_rejects_requests():
+async def test_a_full_queue_rejects_requests(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(in_flight_requests, "MAX_QUEUED", 0)
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
-        channel._in_flight._max_in_flight = channel._in_flight._max_queued = 0
+        channel._in_flight._max_in_flight = 0
         with pytest.raises(KafkaError, match="already waiting for this connection") as caught:
             await heartbeat(channel)
         assert caught.value.retriable

@@ -10,42 +10,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.connection import in_flight_requests
 from aiokafkawire.connection.in_flight_requests import (
     STALE_HEAP_ENTRIES,
     TRANSITIONS,
+    ChannelLimits,
     InFlightRequest,
     InFlightRequests,
-    QueueFull,
     RequestEvent,
     RequestState,
 )
-from aiokafkawire.errors import ProtocolError
+from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.runtime.transitions import InvalidTransition
-from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire import ApiKey
 
 
-def machine(max_in_flight: int = 5, max_queued: int = 100, max_idle_s: float = 540.0):
+def machine(max_in_flight: int = 5, max_idle_s: float = 540.0):
     return InFlightRequests(
         0.0,
-        max_in_flight=max_in_flight,
-        request_timeout_s=30.0,
-        max_idle_s=max_idle_s,
-        max_queued=max_queued,
+        ChannelLimits(
+            max_in_flight, request_timeout_s=30.0, max_idle_s=max_idle_s, max_frame_bytes=1
+        ),
     )
 
 
 def make(
     in_flight: InFlightRequests, api: str, deadline: float, expects_response: bool = True
 ) -> InFlightRequest:
-    return InFlightRequest(
+    request = InFlightRequest(
         in_flight.next_correlation_id,
         deadline,
+        ApiKey.HEARTBEAT,
         4,
         [b"frame"],
-        api=api,
-        response_class=HeartbeatResponse,
         expects_response=expects_response,
     )
+    request.api = api
+    return request
 
 
 def submit(
@@ -156,11 +157,12 @@ def test_more_than_the_slots_wait_in_the_queue():
     assert calls.take_writable(1.0) == made[2:]
 
 
-def test_the_queue_is_bounded():
-    calls = machine(max_queued=2)
+def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(in_flight_requests, "MAX_QUEUED", 2)
+    calls = machine()
     submit(calls, "a", 1.0, True)
     submit(calls, "b", 1.0, True)
-    with pytest.raises(QueueFull):
+    with pytest.raises(KafkaError, match="2 requests are already waiting"):
         submit(calls, "c", 1.0, True)
 
 

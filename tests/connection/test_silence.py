@@ -9,18 +9,23 @@ import pytest
 
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connection_kinds import ConnectionKind
-from aiokafkawire.connection.in_flight_requests import InFlightRequest, InFlightRequests
+from aiokafkawire.connection.in_flight_requests import (
+    ChannelLimits,
+    InFlightRequest,
+    InFlightRequests,
+)
 from aiokafkawire.connection.silence import LATE_CHECK_S, SilenceDetector
-from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire import ApiKey
 
 
 class Connection:
     """Requests of one connection, without a connection."""
 
-    def __init__(self, api: str = "Produce") -> None:
-        self._api = api
+    def __init__(self, api_key: ApiKey = ApiKey.PRODUCE) -> None:
+        self._api_key = api_key
         self._in_flight: InFlightRequests = InFlightRequests(
-            0.0, max_in_flight=5, request_timeout_s=30.0, max_idle_s=600.0
+            0.0,
+            ChannelLimits(5, request_timeout_s=30.0, max_idle_s=600.0, max_frame_bytes=1),
         )
 
     @property
@@ -29,12 +34,7 @@ class Connection:
 
     def send(self, now: float) -> None:
         request = InFlightRequest(
-            self._in_flight.next_correlation_id,
-            now + 30.0,
-            4,
-            [b"frame"],
-            api=self._api,
-            response_class=HeartbeatResponse,
+            self._in_flight.next_correlation_id, now + 30.0, self._api_key, 4, [b"frame"]
         )
         assert self._in_flight.submit_and_take(request, now)
 
@@ -89,7 +89,7 @@ def test_each_response_ends_a_silence(produce: Connection):
 
 
 def test_a_joining_member_does_not_count():
-    join = Connection("JoinGroup")
+    join = Connection(ApiKey.JOIN_GROUP)
     watched = Watched(JOIN=join)
     join.send(0.0)
     for now in range(0, 60, 2):
@@ -97,7 +97,7 @@ def test_a_joining_member_does_not_count():
 
 
 def test_a_fetch_may_wait():
-    fetch = Connection("Fetch")
+    fetch = Connection(ApiKey.FETCH)
     watched = Watched(20.0, FETCH=fetch)
     fetch.send(0.0)
     for now in range(0, 25, 2):
@@ -117,7 +117,7 @@ def test_a_blocked_event_loop_is_not_a_silence(produce: Connection):
 
 
 def test_the_longest_silence_counts(produce: Connection):
-    general: Any = Connection("Metadata")
+    general: Any = Connection(ApiKey.METADATA)
     watched = Watched(PRODUCE=produce, GENERAL=general)
     general.send(0.0)
     produce.send(1.0)
