@@ -11,6 +11,7 @@ from aiokafkawire.producer.accumulator_config import AccumulatorConfig, Producer
 from aiokafkawire.producer.attempt_result import AttemptResult
 from aiokafkawire.producer.batch import Batch, BatchState
 from aiokafkawire.producer.batch_future import BatchAppended, BatchFailed, BatchFuture, BatchSplit
+from aiokafkawire.producer.buffer_pool import BufferPool
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import Completed, PartitionQueue
 from aiokafkawire.producer.partitioner import choose_sticky_partition
@@ -27,9 +28,6 @@ from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_IDLE_TOPICS", "Accumulator")
 
-RESERVATION_DIVISOR = 512
-"""A batch reserves at most this fraction of the buffer at a time, unless one record needs more."""
-
 MAX_IDLE_TOPICS = 10_000
 """Idle topics whose sequence numbers are kept; see `Accumulator.deactivate_idle_topics`."""
 
@@ -41,11 +39,8 @@ LeaderLookup = Callable[[TopicPartition], NodeId | None]
 class Accumulator:
     """The producer's buffer: a queue of batches for each partition.
 
-    Records occupy at most `buffer_memory_bytes` (keys, values and headers with their overhead)
-    until their batch completes. There is one queue for each partition that was written to, of the
-    topics in use and of up to `MAX_IDLE_TOPICS` idle ones. An open batch reserves memory for
-    several records at once. It releases what it did not use when it closes, or when another record
-    finds no room.
+    There is one queue for each partition that was written to, of the topics in use and of up to
+    `MAX_IDLE_TOPICS` idle ones.
 
     What follows from a call is left in `wakeups`, `ready`, `any_completed` and `take_failure`.
     `Sender.perform` acts on it, and has to be called after each call that may change them.
@@ -71,14 +66,7 @@ class Accumulator:
         self.totals = ProducerTotals()
         self.unreported_failures = UnreportedFailures(disabled=config.transactional)
         self.yield_budget = YieldBudget()
-        self.used_bytes = 0
-        self._reservation_bytes = min(
-            config.queue.batch_size_bytes, config.buffer_memory_bytes // RESERVATION_DIVISOR
-        )
-        self._buffer_bytes = config.buffer_memory_bytes
-        self._body_bytes = config.queue.batch_size_bytes - BATCH_OVERHEAD_BYTES
-        # Open batches that may have reserved more than they use.
-        self._reserving: dict[Batch, None] = {}
+        self.pool = BufferPool(config.buffer_memory_bytes, config.queue.batch_size_bytes)
         self.incomplete: dict[BatchFuture, None] = {}
         self.flushes_in_progress = 0
         self.abort_error: TransactionAborted | None = None
@@ -97,13 +85,6 @@ class Accumulator:
 
     # --- append ---
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Return whether a record fits into the buffer; release unused reservations if needed."""
-        if self._reserving and self.used_bytes > self._buffer_bytes - size_bytes:
-            self.release_unused()
-        # mutation: buffer-unbounded
-        return self.used_bytes + size_bytes <= self._buffer_bytes
-
     def append(
         self,
         queue: PartitionQueue,
@@ -119,7 +100,7 @@ class Accumulator:
     ) -> Delivery | None:
         """Append a record to the open batch of its partition, or to a new one.
 
-        The caller has checked `has_room`.
+        The caller has checked `BufferPool.has_room`.
 
         Args:
             has_user_timestamp: The application gave `timestamp_ms`.
@@ -129,7 +110,7 @@ class Accumulator:
         """
         batch, index, first = queue.open, None, False
         if batch is not None:
-            builder = self._builder_with_space(batch, size_bytes)
+            builder = self.pool.reserve(queue, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
             if index is None:
                 self.close_batch(queue)
@@ -137,17 +118,19 @@ class Accumulator:
                     return None
         if batch is None or index is None:
             first = not queue.waiting
-            batch, builder = self._begin_batch(queue, now)
-            self._reserve(batch, builder, size_bytes)
+            batch = self._begin_batch(queue, now)
+            builder = self.pool.reserve(queue, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
             assert index is not None
         delivery = Delivery(batch.future, index, timestamp_ms)
         if has_user_timestamp:
             batch.future.has_user_timestamp = True
-        if builder.body_bytes >= self._body_bytes:
+        if builder.body_bytes >= self.pool.max_body_bytes:
             self.close_batch(queue)
         elif self.flushes_in_progress:
-            self.release_unused()
+            self.pool.release_unused()
+        else:
+            queue.builder = builder
         if first:  # No other batch is before it.
             node = queue.leader
             self._active.setdefault(node, {})[queue] = None
@@ -171,13 +154,14 @@ class Accumulator:
     ) -> Batch | None:
         """Return a batch of one record, as if it was appended, closed and drained.
 
-        The caller has checked `has_room`, and sends the batch. Returns None, without any effect, if
+        The caller has checked `BufferPool.has_room`, and sends the batch. Returns None, without any
+        effect, if
         the record has to wait or fills a batch.
         """
         node = queue.leader
         if node is None or node in self._active:
             return None
-        if size_bytes >= self._body_bytes or not queue.can_send_immediately(now):
+        if size_bytes >= self.pool.max_body_bytes or not queue.can_send_immediately(now):
             return None
         topic, partition = queue.topic_partition
         queues = self.topics[topic]
@@ -189,7 +173,7 @@ class Accumulator:
         expires_at = now + self.config.queue.delivery_timeout_s
         batch = Batch(future, records, (order,), now, expires_at)
         batch.reserved_bytes = body_bytes = records.size_bytes - BATCH_OVERHEAD_BYTES
-        self.used_bytes += body_bytes
+        self.pool.used_bytes += body_bytes
         queues.last_used_at = self._drained_at[node] = now
         self.incomplete[future] = None
         queue.mark_sent(batch)
@@ -200,45 +184,7 @@ class Accumulator:
         totals.batch_bytes_sent += records.size_bytes
         return batch
 
-    def _builder_with_space(self, batch: Batch, size_bytes: int) -> BatchBuilder:
-        """Return the builder of an open batch, with memory reserved for one more record."""
-        builder = batch.builder
-        assert builder is not None
-        missing_bytes = builder.body_bytes + size_bytes - batch.reserved_bytes
-        if missing_bytes > 0:
-            self._reserve(batch, builder, missing_bytes)
-        return builder
-
-    def _reserve(self, batch: Batch, builder: BatchBuilder, missing_bytes: int) -> None:
-        """Reserve the memory that a batch lacks, and more for later records if available."""
-        used = self.used_bytes
-        additional_bytes = max(
-            missing_bytes, min(self._reservation_bytes, self._buffer_bytes - used)
-        )
-        self.used_bytes = used + additional_bytes
-        batch.reserved_bytes = reserved = batch.reserved_bytes + additional_bytes
-        self._reserving[batch] = None
-        builder.limit_bytes = min(self._body_bytes, reserved)
-        builder.is_full = False
-
-    def release_unused(self) -> None:
-        """Release the memory that open batches have reserved and do not use.
-
-        Afterwards `RecordBuffer.put` refuses every record, so that the next ones pass `append`.
-        """
-        while self._reserving:
-            batch, _ = self._reserving.popitem()
-            if batch.builder is not None:
-                self._release_reservation(batch, batch.builder.body_bytes)
-                batch.builder.limit_bytes = min(self._body_bytes, batch.builder.body_bytes)
-
-    def _release_reservation(self, batch: Batch, body_bytes: int) -> None:
-        unused = batch.reserved_bytes - body_bytes
-        if unused > 0:
-            batch.reserved_bytes = body_bytes
-            self.used_bytes -= unused
-
-    def _begin_batch(self, queue: PartitionQueue, now: float) -> tuple[Batch, BatchBuilder]:
+    def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
         config = self.config
         queue_config = config.queue
         builder = BatchBuilder(
@@ -260,7 +206,7 @@ class Accumulator:
         )
         queue.add_open_batch(batch, now)
         self.incomplete[future] = None
-        return batch, builder
+        return batch
 
     def _wake(self, node: NodeId | None, at: float) -> None:
         known = self.wakeups.get(node)
@@ -320,8 +266,7 @@ class Accumulator:
         body_bytes = batch.builder.body_bytes
         batch.close()
         queue.open = queue.builder = None
-        self._reserving.pop(batch, None)
-        self._release_reservation(batch, body_bytes)
+        self.pool.close(queue, batch, body_bytes)
         topic = self.topics[batch.future.topic]
         if topic.sticky_queue is queue:
             topic.update_sticky(body_bytes)
@@ -331,9 +276,8 @@ class Accumulator:
         for batch in batches:
             future = batch.future
             del self.incomplete[future]
-            self._reserving.pop(batch, None)
             # mutation: failed-batches-keep-buffer-space
-            self.used_bytes -= batch.reserved_bytes
+            self.pool.used_bytes -= batch.reserved_bytes
             outcome = future.value
             assert outcome is not None
             if type(outcome) is BatchAppended:
@@ -354,7 +298,7 @@ class Accumulator:
     def begin_flush(self) -> None:
         """Send batches without linger until the matching `end_flush`; calls may overlap."""
         self.flushes_in_progress += 1
-        self.release_unused()
+        self.pool.release_unused()
         self.ready.update(dict.fromkeys(node for node in self._active if node is not None))
 
     def end_flush(self) -> None:

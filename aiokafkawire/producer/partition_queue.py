@@ -73,6 +73,8 @@ class PartitionQueue:
     Attributes:
         sequences: Assigns sequence numbers; None without idempotence.
         open: The batch that takes records, if any.
+        builder: The builder of the open batch, while it takes records without a check of the
+            producer: no other caller waits for room, none flushes, and the producer is not closed.
         waiting: Closed batches to send, and last the open one, in the batches' order.
         in_flight: Batches that were sent and have no response yet, in the batches' order.
         expired_in_flight: Batches that expired before their response; at most `max_in_flight`.
@@ -89,7 +91,7 @@ class PartitionQueue:
         self.sequences = sequences
         self.leader: NodeId | None = None
         self.open: Batch | None = None
-        self.builder: BatchBuilder | None = None  # of the open batch
+        self.builder: BatchBuilder | None = None
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.expired_in_flight: set[Batch] = set()
@@ -103,7 +105,6 @@ class PartitionQueue:
         if self.sequences is not None and now - self._acked_at > PRODUCER_ID_EXPIRATION_S:
             self.sequences.producer_id_expired()
         self.open = batch
-        self.builder = batch.builder
         self.waiting.append(batch)
 
     def head(self) -> Batch | None:

@@ -62,8 +62,7 @@ class RecordAppender:
         checked yet, the partition is not known, there is no room, or the call comes from another
         event loop.
 
-        A batch that is open needs no check of `Sender.failure`, waiting callers or a flush: each of
-        these calls `Accumulator.release_unused`, after which `RecordBuffer.put` returns None.
+        A queue with a `builder` needs no check of `Sender.failure`, waiting callers or a flush.
         """
         if self._loop._thread_id != self._current_loop_id():
             return None
@@ -95,7 +94,9 @@ class RecordAppender:
 
     def _begin_batch_fast(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
         """Begin a batch with a record of `append_fast`, or send the record alone."""
-        if type(value) is not bytes or not (key is None or type(key) is bytes):
+        if queue.open is not None or type(value) is not bytes:
+            return None
+        if key is not None and type(key) is not bytes:
             return None
         size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
         accumulator = self._accumulator
@@ -104,7 +105,7 @@ class RecordAppender:
             or self._sender.failure is not None
             or size + BATCH_OVERHEAD_BYTES > self.max_bytes
             or self._buffer_waiters.has_waiters
-            or not accumulator.has_room(size)
+            or not accumulator.pool.has_room(size)
         ):
             return None
         now_ms, now = self._wall_ns() // 1_000_000, self._now()
@@ -170,7 +171,7 @@ class RecordAppender:
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = self._topics.get(topic) or self._sender.reactivate_topic(topic)
-        if queues is None or not accumulator.has_room(size):
+        if queues is None or not accumulator.pool.has_room(size):
             return None
         if not waited and self._buffer_waiters.has_waiters:
             return None
@@ -243,7 +244,7 @@ class RecordAppender:
         self._accumulator.begin_flush()
         self._sender.perform()
         try:
-            await self._buffer_waiters.wait(lambda: self._accumulator.has_room(size), deadline)
+            await self._buffer_waiters.wait(lambda: self._accumulator.pool.has_room(size), deadline)
         finally:
             self._accumulator.end_flush()
         self._check_same_transaction(transaction)
@@ -304,15 +305,13 @@ class RecordAppender:
             queue = queues.sticky_queue
         else:
             queue = queues.by_partition.get(columns.partition)
-        batch = None if queue is None else queue.open
-        if batch is None:
+        builder = None if queue is None else queue.builder
+        if builder is None:
             return 0
-        builder = batch.builder
-        assert builder is not None
         now_ms, first = self._wall_ns() // 1_000_000, builder.count
         taken = builder.put_many(now_ms, columns.keys, columns.values, start, stop) - start
         if taken:
-            deliveries.add(Delivery(batch.future, first, now_ms), taken)
+            deliveries.add(Delivery(builder.future, first, now_ms), taken)
         return taken
 
     async def checkpoint(self) -> None:

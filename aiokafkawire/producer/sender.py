@@ -116,7 +116,7 @@ class Sender:
         """Reject new records with `error`; buffered records are still sent."""
         if self.failure is None:
             self.failure = error
-        self.accumulator.release_unused()
+        self.accumulator.pool.release_unused()
         self.buffer_waiters.close(error)
 
     def abort_all(self, error: KafkaError) -> None:
@@ -206,7 +206,7 @@ class Sender:
         producer_id_state = accumulator.producer_id_state
         return {
             "buffer_size_bytes": accumulator.config.buffer_memory_bytes,
-            "buffer_used_bytes": accumulator.used_bytes,
+            "buffer_used_bytes": accumulator.pool.used_bytes,
             "callers_waiting": len(self.buffer_waiters),
             "topics_in_use": len(accumulator.topics),
             "batches_unfinished": len(accumulator.incomplete),

@@ -186,7 +186,7 @@ class Producing(RuleBasedStateMachine):
         self.no_record_twice_and_all_in_order()
         for tp, deliveries in self.deliveries.items():
             self._check_outcomes([cluster.logs[tp], *cluster.deleted[tp]], deliveries)
-        assert cluster.accumulator.used_bytes == 0
+        assert cluster.accumulator.pool.used_bytes == 0
 
     def _check_outcomes(self, logs: list[PartitionLog], deliveries: list) -> None:
         for value, delivery in deliveries:
@@ -347,12 +347,12 @@ def test_records_wait_for_a_leader():
 
 def test_memory_is_used_and_released():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1, buffer_memory_bytes=10)
-    assert cluster.accumulator.has_room(10)
+    assert cluster.accumulator.pool.has_room(10)
     cluster.append(0, b"123456")
-    assert not cluster.accumulator.has_room(5)
-    assert cluster.accumulator.has_room(4)
+    assert not cluster.accumulator.pool.has_room(5)
+    assert cluster.accumulator.pool.has_room(4)
     cluster.settle_all()
-    assert cluster.accumulator.used_bytes == 0
+    assert cluster.accumulator.pool.used_bytes == 0
 
 
 def test_a_batch_reserves_memory_and_releases_what_it_did_not_use():
@@ -361,27 +361,26 @@ def test_a_batch_reserves_memory_and_releases_what_it_did_not_use():
     )
     accumulator = cluster.accumulator
     cluster.append(0, b"123456")
-    assert accumulator.used_bytes == 600
+    assert accumulator.pool.used_bytes == 600
     cluster.append(0, b"123456")
-    assert accumulator.used_bytes == 600
+    assert accumulator.pool.used_bytes == 600
     # A record without space gets the memory that other batches have reserved.
-    assert accumulator.has_room(511_900)
-    used = accumulator.used_bytes
+    assert accumulator.pool.has_room(511_900)
+    used = accumulator.pool.used_bytes
     assert 12 < used < 100
-    builder = cluster.topic.by_partition[0].builder
-    assert builder.put(1, None, b"123456") is None
+    assert cluster.topic.by_partition[0].builder is None
     # No batch reserves memory during a flush.
     accumulator.begin_flush()
     cluster.append(1, b"123456")
-    assert accumulator.used_bytes < used + 20
+    assert accumulator.pool.used_bytes < used + 20
     accumulator.end_flush()
     cluster.append(1, b"123456")
-    assert accumulator.used_bytes > 600
+    assert accumulator.pool.used_bytes > 600
     cluster.now = 1.0
     cluster.drain(1)
-    assert accumulator.used_bytes < 100
+    assert accumulator.pool.used_bytes < 100
     cluster.settle_all()
-    assert accumulator.used_bytes == 0
+    assert accumulator.pool.used_bytes == 0
 
 
 def test_records_of_the_fast_path_stay_within_the_batch_reservation():
@@ -391,12 +390,12 @@ def test_records_of_the_fast_path_stay_within_the_batch_reservation():
     cluster.append(0, b"1" * 30)
     queue = cluster.topic.by_partition[0]
     while queue.builder.put(1, None, b"1" * 30) is not None:
-        assert queue.builder.body_bytes <= cluster.accumulator.used_bytes <= 200
+        assert queue.builder.body_bytes <= cluster.accumulator.pool.used_bytes <= 200
     before = queue.builder.count
     assert before > 2
     cluster.append(0, b"1" * 30)
     assert queue.builder.count == before + 1
-    assert 200 < cluster.accumulator.used_bytes <= 400
+    assert 200 < cluster.accumulator.pool.used_bytes <= 400
 
 
 def test_a_record_without_key_switches_the_partition_when_the_batch_is_full():
@@ -581,7 +580,7 @@ def test_a_late_response_for_a_removed_topic_is_ignored():
     assert cluster.accumulator.has_expired_in_flight
     assert cluster.accumulator.deactivate_idle_topics(cluster.now) == ["t"]
     cluster.reply(request)
-    assert cluster.accumulator.used_bytes == 0
+    assert cluster.accumulator.pool.used_bytes == 0
     cluster.accumulator.reactivate_topic("t")
     assert not cluster.accumulator.has_expired_in_flight
 

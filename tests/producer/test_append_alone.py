@@ -136,7 +136,7 @@ def full_state(cluster: Cluster) -> object:
     return (
         queues,
         under_way,
-        accumulator.used_bytes,
+        accumulator.pool.used_bytes,
         accumulator.totals,
         len(accumulator.incomplete),
         accumulator.unreported_failures.count,

@@ -502,7 +502,7 @@ def test_a_batch_that_is_too_large_is_split_until_it_fits(large):
     assert log(large) == list(range(21))
     assert [d.result().offset for d in deliveries] == list(range(1, 21))
     assert epoch(large) == 0
-    assert large.accumulator.used_bytes == 0
+    assert large.accumulator.pool.used_bytes == 0
 
 
 def test_a_batch_behind_a_split_one_waits_for_all_its_parts(large):
@@ -573,7 +573,7 @@ def check_that_it_continues(code, idempotent, lost_before):
     assert third.result().offset == len(cluster.logs[PARTITION].values) - 1, code
     assert first.done, code
     assert second.done, code
-    assert cluster.accumulator.used_bytes == 0, code
+    assert cluster.accumulator.pool.used_bytes == 0, code
     outcome = _outcome(first)
     assert outcome in _expected(code, idempotent, lost_before), code
 
@@ -625,7 +625,7 @@ def test_abort_distinguishes_sent_from_unsent_batches(cluster):
     with pytest.raises(ClientClosed) as caught:
         kept.result()
     assert (caught.value.topic, caught.value.partition) == PARTITION
-    assert cluster.accumulator.used_bytes == 0
+    assert cluster.accumulator.pool.used_bytes == 0
 
 
 def test_one_request_in_flight_keeps_the_order_without_idempotence():

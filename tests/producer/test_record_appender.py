@@ -139,14 +139,14 @@ async def test_the_fast_path_uses_the_same_memory(
             assert first is None  # The general path chooses the partition.
             first = producer.send_nowait("t", b"v" * 30)
         assert first is not None
-        taken = accumulator.used_bytes
+        taken = accumulator.pool.used_bytes
         second = appender.append_fast("t", b"w" * 30, key, partition)
         assert second is not None
-        assert accumulator.used_bytes == taken
-        accumulator.release_unused()
-        assert 60 < accumulator.used_bytes < 100 < taken
+        assert accumulator.pool.used_bytes == taken
+        accumulator.pool.release_unused()
+        assert 60 < accumulator.pool.used_bytes < 100 < taken
         await producer.flush()
-        assert accumulator.used_bytes == 0
+        assert accumulator.pool.used_bytes == 0
         metadata = [await first, await second]
     assert [one.offset for one in metadata] == [0, 1]
     assert len({one.partition for one in metadata}) == 1
@@ -191,9 +191,9 @@ async def test_other_records_need_the_general_path(
     ) as producer:
         await producer.send("t", b"v", partition=0)
         session = producer._lifecycle.session
-        before = session.sender.accumulator.used_bytes
+        before = session.sender.accumulator.pool.used_bytes
         assert session.appender.append_fast("t", value, key, partition) is None
-        assert session.sender.accumulator.used_bytes == before
+        assert session.sender.accumulator.pool.used_bytes == before
 
 
 async def test_the_fast_path_is_closed_while_a_caller_waits_or_the_producer_closes(
