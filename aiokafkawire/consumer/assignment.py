@@ -10,7 +10,8 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .counters import ConsumerCounters
 from .fetch_buffer import FetchBuffer
-from .partition import AssignedPartition, ErrorPending
+from .partition import AssignedPartition
+from .partition_states import ErrorPending
 
 __all__ = ("ConsumerAssignment", "offsets_to_commit")
 

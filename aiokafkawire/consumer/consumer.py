@@ -43,7 +43,8 @@ from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 from .fetch_buffer import RecordCursor, UnprocessedRange
-from .partition import AssignedPartition, OffsetSpec, ResetOffset, Seek, SeekToCommitted
+from .partition import AssignedPartition
+from .partition_states import OffsetSpec, ResetOffset, Seek, SeekToCommitted
 from .session import ConsumerSession
 from .subscription import (
     ManualAssignment,
@@ -165,7 +166,8 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         if session is None:
             await self._lifecycle.stop(_close_session, NEVER)
             return None
-        if session.group is not None and session.group.rebalance.is_callback_task(current_task()):
+        group = session.group
+        if group is not None and group.rebalance.callbacks.is_callback_task(current_task()):
             raise IllegalState(
                 "a rebalance listener cannot stop its consumer, because stop() waits for the"
                 " listener to return; raise an exception in the listener, and stop the consumer"
@@ -722,14 +724,14 @@ class Consumer(BaseClient[ConsumerSession], absent=CONSUMER_HINTS):
         """Return the high watermark as of the last fetch: the offset after the last replicated
         record. None before the first fetch.
         """
-        return self._owned_partition(self._running, partition).high_watermark
+        return self._owned_partition(self._running, partition).watermarks.high
 
     def last_stable_offset(self, partition: AnyPartition) -> int | None:
         """Return the last stable offset as of the last fetch: all transactions before it are over.
 
         None before the first fetch, and from brokers before 0.11.
         """
-        return self._owned_partition(self._running, partition).last_stable_offset
+        return self._owned_partition(self._running, partition).watermarks.last_stable
 
     async def ping(
         self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None

@@ -12,7 +12,8 @@ from aiokafkawire.types import TopicPartition
 from .assignment import ConsumerAssignment
 from .fetch_buffer import MAX_CALLERS, TAKE_BYTES, FetchBuffer, RecordCursor
 from .notifier import Notifier
-from .partition import AssignedPartition, CorruptionFound, Fetching
+from .partition import AssignedPartition
+from .partition_states import CorruptionFound, Fetching
 
 __all__ = ("RecordDelivery",)
 

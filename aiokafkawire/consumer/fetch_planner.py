@@ -11,7 +11,8 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .fetch_buffer import FetchBuffer
-from .partition import AssignedPartition, Fetching
+from .partition import AssignedPartition
+from .partition_states import Fetching
 
 __all__ = (
     "FULL_PARTITION_HOLD_S",

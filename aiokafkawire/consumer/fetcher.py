@@ -41,14 +41,13 @@ from .fetch_planner import FetchLimits, FetchPlan, FetchPlanner, PartitionFetch
 from .fetch_sender import FetchSender
 from .fetch_session import Accepted, FetchSession, Rejected, ResponseLost
 from .notifier import Notifier
-from .partition import (
-    AssignedPartition,
+from .partition import AssignedPartition, PreferredReadReplica, Watermarks
+from .partition_states import (
     CorruptionFound,
     EpochEndFetched,
     Fetching,
     PartitionFailed,
     PositionOutOfRange,
-    PreferredReadReplica,
 )
 
 __all__ = ("Fetcher",)
@@ -95,6 +94,7 @@ class Fetcher:
         self._runtime = runtime
         self._supervisor = supervisor
         self._config = config
+        self._isolation = isolation_level(config)
         self._assignment = assignment
         self._notifier = notifier
         self._changes = notifier.to_fetch
@@ -245,7 +245,11 @@ class Fetcher:
         fetched_range: FetchedRange,
     ) -> None:
         partition = part.partition
-        self._update_watermarks(partition, data)
+        high = data.high_watermark if data.high_watermark >= 0 else None
+        stable = data.last_stable_offset if data.last_stable_offset >= 0 else None
+        committed_only = self._isolation is IsolationLevel.READ_COMMITTED
+        end = stable if committed_only and stable is not None else high
+        partition.watermarks = Watermarks(high, stable, end)
         follower = data.preferred_read_replica
         if follower >= 0 and follower != node:
             until = self._runtime.clock.now() + self._config.metadata_max_age_ms / 1000
@@ -260,7 +264,20 @@ class Fetcher:
         ):
             return
         partition.max_bytes = None
-        batches = self._decode(part, data, partition.high_watermark)
+        batches = decode_fetch(
+            *partition.tp,
+            records,
+            part.offset,
+            check_crcs=self._config.check_crcs,
+            isolation=self._isolation,
+            aborted=[
+                (aborted.producer_id, aborted.first_offset)
+                for aborted in data.aborted_transactions or ()
+            ],
+            max_decompressed_bytes=self._config.max_decompressed_bytes,
+            high_watermark=high,
+            max_inline_bytes=INLINE_BYTES,
+        )
         if fetched_range.end <= part.offset:
             self._fail_without_progress(part, batches)
             return
@@ -268,36 +285,6 @@ class Fetcher:
         self._assignment.on_records_fetched(partition)
         self._assignment.counters.bytes_fetched += len(records)
         self._notifier.notify_all()
-
-    def _update_watermarks(self, partition: AssignedPartition, data: FetchPartitionData) -> None:
-        """Store the high watermark and last stable offset; -1 means unknown."""
-        high, stable = data.high_watermark, data.last_stable_offset
-        partition.high_watermark = high if high >= 0 else None
-        partition.last_stable_offset = stable if stable >= 0 else None
-        committed_only = isolation_level(self._config) is IsolationLevel.READ_COMMITTED
-        partition.readable_end = (
-            partition.last_stable_offset
-            if committed_only and stable >= 0
-            else partition.high_watermark
-        )
-
-    def _decode(
-        self, part: PartitionFetch, data: FetchPartitionData, high_watermark: int | None
-    ) -> FetchedBatches:
-        return decode_fetch(
-            *part.partition.tp,
-            data.records,
-            part.offset,
-            check_crcs=self._config.check_crcs,
-            isolation=isolation_level(self._config),
-            aborted=[
-                (aborted.producer_id, aborted.first_offset)
-                for aborted in data.aborted_transactions or ()
-            ],
-            max_decompressed_bytes=self._config.max_decompressed_bytes,
-            high_watermark=high_watermark,
-            max_inline_bytes=INLINE_BYTES,
-        )
 
     def _fail_without_progress(self, part: PartitionFetch, batches: FetchedBatches) -> None:
         """Fail a partition whose response has no record to advance to; else it would loop."""

@@ -14,6 +14,7 @@ from aiokafkawire.runtime import Runtime, Supervisor, checkpoint
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
+from .auto_commit import AutoCommit
 from .delivery import RecordDelivery
 from .notifier import Notifier
 from .rebalance import RebalanceHandler
@@ -25,6 +26,7 @@ class GroupSession:
     """A group member, its rebalance handler and its offset manager.
 
     Attributes:
+        auto_commit: Commits at intervals, with `enable_auto_commit`.
         manual: Partitions are assigned manually, so that the consumer must not be a member.
         manual_commits: Commits in flight of partitions that were assigned manually. The consumer
             joins after them.
@@ -67,6 +69,18 @@ class GroupSession:
         )
         self.member = GroupMember(
             cluster, runtime, supervisor, config, assignors=assignors, owner=self.rebalance
+        )
+        self.auto_commit = (
+            AutoCommit(
+                cluster,
+                runtime.clock,
+                supervisor,
+                config,
+                assignment=assignment,
+                offsets=self.offsets,
+            )
+            if config.enable_auto_commit
+            else None
         )
         self.manual = False
         self.manual_commits = 0

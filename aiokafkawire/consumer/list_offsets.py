@@ -105,11 +105,9 @@ class OffsetLister:
         offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         remaining = dict(timestamps)
         errors: dict[TopicPartition, KafkaError] = {}
-        attempt = 0
-        missing_rounds, seen_version = 0, self._cluster.metadata.version
+        attempt, missing_rounds, seen_version = 0, 0, self._cluster.metadata.version
         while remaining:
             attempt += 1
-            failed: dict[TopicPartition, KafkaError] = {}
             try:
                 for topic in dict.fromkeys(tp.topic for tp in remaining):
                     await self._cluster.topic_metadata(topic, deadline)
@@ -133,23 +131,30 @@ class OffsetLister:
                 and not self._cluster.config.allow_auto_create_topics
             ):
                 raise next(iter(missing.values()))
-            for node, tps in by_leader(self._cluster.metadata, remaining).items():
-                listed = await self.list_from_node(
-                    node, {tp: remaining[tp] for tp in tps}, deadline
-                )
-                offsets |= listed.found
-                failed |= listed.failed
+            found, failed = await self._ask_leaders(remaining, deadline)
+            offsets |= found
             for tp, error in failed.items():
+                if not error.retriable:
+                    raise error
                 # The last attempt may have had no time left: an earlier error says more.
                 if tp not in errors or not isinstance(error, RequestTimedOut):
                     errors[tp] = error
             remaining = {tp: timestamp for tp, timestamp in remaining.items() if tp not in offsets}
-            for error in failed.values():
-                if not error.retriable:
-                    raise error
             if remaining:
                 await self._pause(attempt, next(iter(remaining)), errors, deadline)
         return {tp: offsets[tp] for tp in timestamps}
+
+    async def _ask_leaders(
+        self, timestamps: Mapping[TopicPartition, int], deadline: float
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, KafkaError]]:
+        """Send a request to each leader. Return the offsets found, and the errors."""
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        failed: dict[TopicPartition, KafkaError] = {}
+        for node, tps in by_leader(self._cluster.metadata, timestamps).items():
+            listed = await self.list_from_node(node, {tp: timestamps[tp] for tp in tps}, deadline)
+            found |= listed.found
+            failed |= listed.failed
+        return found, failed
 
     async def _pause(
         self,

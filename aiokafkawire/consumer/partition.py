@@ -1,7 +1,6 @@
 """One assigned partition: its position, and how the position is found and validated.
 
-A state machine without I/O. An event that carries a response names the state that requested it
-(`requested_in`), so that a response that arrives after a seek or reset is ignored.
+A state machine without I/O; `partition_states` has its states and events.
 
 A position has the leader epoch of the record before it. When the leader changes, the new leader is
 asked where that epoch ends in its log (KIP-320) before more records are fetched or delivered.
@@ -11,12 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum, IntEnum
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
-from aiokafkawire.config import reset_duration_ms
 from aiokafkawire.errors import (
     BrokerError,
     KafkaError,
@@ -30,63 +27,38 @@ from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, OffsetAndMetadata, Topic
 from aiokafkawire.wire.error_codes import ErrorCode
 
 from .fetch_buffer import FetchBuffer
-
-__all__ = (
-    "TRANSITIONS",
-    "AssignedPartition",
-    "AwaitingCommitted",
-    "BeforeNow",
-    "CommittedOffsetFetched",
-    "CorruptionFound",
-    "EpochEndFetched",
-    "ErrorPending",
-    "ErrorReported",
-    "Fetching",
-    "Halted",
-    "LeaderChanged",
-    "LookupFailed",
-    "OffsetListed",
-    "OffsetSpec",
-    "PartitionFailed",
-    "PositionOutOfRange",
-    "PreferredReadReplica",
-    "ResetOffset",
-    "ResetReason",
-    "Resetting",
-    "Seek",
-    "SeekToCommitted",
-    "TopicRecreated",
-    "Validating",
-    "reset_target",
+from .partition_states import (
+    AwaitingCommitted,
+    CommittedOffsetFetched,
+    CorruptionFound,
+    EpochEndFetched,
+    ErrorPending,
+    ErrorReported,
+    Event,
+    Fetching,
+    Halted,
+    LeaderChanged,
+    LookupFailed,
+    OffsetListed,
+    OffsetSpec,
+    PartitionFailed,
+    PositionOutOfRange,
+    ResetOffset,
+    ResetReason,
+    Resetting,
+    Seek,
+    SeekToCommitted,
+    State,
+    TopicRecreated,
+    Validating,
+    reset_target,
 )
+
+__all__ = ("TRANSITIONS", "AssignedPartition", "PreferredReadReplica", "Watermarks")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 NO_OFFSET = -1
-
-
-class OffsetSpec(IntEnum):
-    """The end and the beginning of a log, as timestamps in ListOffsets."""
-
-    LATEST = -1
-    EARLIEST = -2
-
-
-@dataclass(frozen=True, slots=True)
-class BeforeNow:
-    """A timestamp relative to the time of the ListOffsets request."""
-
-    milliseconds: int
-
-
-class ResetReason(Enum):
-    """Reason for looking up a position by time or end of the log."""
-
-    SEEK = "seek"
-    NOT_COMMITTED = "no committed offset"
-    OUT_OF_RANGE = "offset out of range"
-    TRUNCATED = "log truncated"
-    RECREATED = "topic recreated"
 
 
 class PreferredReadReplica(NamedTuple):
@@ -96,192 +68,21 @@ class PreferredReadReplica(NamedTuple):
     until: float
 
 
-def reset_target(policy: str) -> OffsetSpec | BeforeNow | None:
-    """Return the position to which `auto_offset_reset` resets; None for "none"."""
-    duration_ms = reset_duration_ms(policy)
-    if duration_ms is not None:
-        return BeforeNow(duration_ms)
-    return {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}.get(policy)
+class Watermarks(NamedTuple):
+    """The ends of a log as of the last fetch; None where the broker did not say.
 
-
-# --- states -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AwaitingCommitted:
-    """The group's committed offset is needed; it is requested from `not_before` on."""
-
-    not_before: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resetting:
-    """The offset of a timestamp (milliseconds) or of an `OffsetSpec` is needed."""
-
-    timestamp: int | BeforeNow
-    not_before: float = 0.0
-    reason: ResetReason = ResetReason.SEEK
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Validating:
-    """The position is compared with the log of `leader` (KIP-320); no records are delivered.
-
-    `failures` counts failed attempts.
+    Attributes:
+        high: The high watermark.
+        last_stable: The last stable offset.
+        readable_end: The one of these two at which the log ends for this consumer.
     """
 
-    buffer: FetchBuffer
-    leader: LeaderAndEpoch
-    not_before: float = 0.0
-    failures: int = 0
+    high: int | None
+    last_stable: int | None
+    readable_end: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fetching:
-    """Records are fetched. The position is validated against `leader`, if one is known."""
-
-    buffer: FetchBuffer
-    leader: LeaderAndEpoch | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ErrorPending:
-    """A broker returned an error that the application must see, such as a missing permission.
-
-    It is raised once; after that the partition goes on in `resume_state`.
-    """
-
-    error: KafkaError
-    resume_state: AwaitingCommitted | Resetting | Validating | Fetching
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Halted:
-    """Reading stopped until the next seek; each call of the application raises `error`.
-
-    `buffer` has the last position, if there was one.
-    """
-
-    error: KafkaError
-    buffer: FetchBuffer | None = None
-
-
-State = AwaitingCommitted | Resetting | Validating | Fetching | ErrorPending | Halted
-
-
-# --- events -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffsetFetched:
-    """The committed offset is `offset`; None if there is none."""
-
-    requested_in: State
-    offset: OffsetAndMetadata | None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetListed:
-    """The leader returned an offset; None if no record is that young. Then the end is used."""
-
-    requested_in: State
-    offset: int | None
-    leader_epoch: int = NO_LEADER_EPOCH
-    leader: LeaderAndEpoch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LookupFailed:
-    """A lookup failed. It is repeated at `retry_at`, if the error is retriable."""
-
-    requested_in: State
-    error: KafkaError
-    retry_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
-    leader: LeaderAndEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class EpochEndFetched:
-    """The leader returned where the epoch of the fetch offset ends in its log (KIP-320).
-
-    `leader_epoch` is the largest epoch in the log up to the requested one. Both are -1 if there is
-    none.
-    """
-
-    requested_in: State
-    leader_epoch: int
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seek:
-    offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class ResetOffset:
-    timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeekToCommitted:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class PositionOutOfRange:
-    """A fetch failed with OFFSET_OUT_OF_RANGE."""
-
-    requested_in: State
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True)
-class CorruptionFound:
-    """Fetched data cannot be decoded."""
-
-    requested_in: State
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFailed:
-    """A broker returned an error for the partition that the application must see."""
-
-    requested_in: State
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorReported:
-    """The pending error was raised in the application."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecreated:
-    """The topic was deleted and created again: old offsets are invalid."""
-
-
-Event = (
-    CommittedOffsetFetched
-    | OffsetListed
-    | LookupFailed
-    | LeaderChanged
-    | EpochEndFetched
-    | Seek
-    | ResetOffset
-    | SeekToCommitted
-    | PositionOutOfRange
-    | CorruptionFound
-    | PartitionFailed
-    | ErrorReported
-    | TopicRecreated
-)
+UNKNOWN_WATERMARKS = Watermarks(None, None, None)
 
 
 class AssignedPartition:
@@ -292,9 +93,7 @@ class AssignedPartition:
         excluded: The last call for records was limited to other partitions.
         pending_revocation: Nothing is fetched or delivered any more, but offsets may be committed.
         committed: The last offset that the coordinator has acknowledged.
-        high_watermark: As of the last fetch.
-        last_stable_offset: As of the last fetch.
-        readable_end: The one of these two at which the log ends for this consumer.
+        watermarks: The ends of the log as of the last fetch.
         not_before: Time of the next fetch, after `failures` in a row.
         failures: Failed fetches in a row.
         max_bytes: Fetch size for a message larger than `max_partition_fetch_bytes`.
@@ -309,17 +108,15 @@ class AssignedPartition:
         "excluded",
         "failures",
         "fields",
-        "high_watermark",
-        "last_stable_offset",
         "max_bytes",
         "not_before",
         "paused",
         "pending_revocation",
         "policy",
         "preferred_replica",
-        "readable_end",
         "state",
         "tp",
+        "watermarks",
     )
 
     def __init__(
@@ -339,9 +136,7 @@ class AssignedPartition:
         self._delivered_range: tuple[int, int] | None = None  # from earlier buffers
         self._failed: dict[AssignedPartition, None] | None = None
         self.committed_offset: int | None = None
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        self.readable_end: int | None = None
+        self.watermarks = UNKNOWN_WATERMARKS
         self.not_before = 0.0
         self.failures = 0
         self.max_bytes: int | None = None
@@ -414,7 +209,7 @@ class AssignedPartition:
     @property
     def lag(self) -> int | None:
         """Distance of the position from the end as of the last fetch, if both are known."""
-        position, end = self.position, self.readable_end
+        position, end = self.position, self.watermarks.readable_end
         return None if position is None or end is None else max(end - position, 0)
 
     @property

@@ -6,7 +6,7 @@ Validates positions against the leaders' logs, too (OffsetForLeaderEpoch).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from aiokafkawire.cluster.cluster import Cluster
@@ -18,13 +18,13 @@ from aiokafkawire.runtime import Runtime, Supervisor, in_slices
 from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
-from .leader_retry import LeaderRetry
+from .leader_retry import LeaderlessPartitions
 from .list_offsets import OffsetLister
-from .missing_topics import MissingPartitions
 from .notifier import Notifier
-from .offset_for_leader_epoch import EpochEnd, EpochQuery, fetch_epoch_ends
-from .partition import (
-    AssignedPartition,
+from .offset_for_leader_epoch import EpochQuery, fetch_epoch_ends
+from .partition import AssignedPartition
+from .partition_results import PartitionResults, by_leader
+from .partition_states import (
     AwaitingCommitted,
     BeforeNow,
     CommittedOffsetFetched,
@@ -38,7 +38,6 @@ from .partition import (
     State,
     Validating,
 )
-from .partition_results import PartitionResults, by_leader
 from .start_position_log import StartPositionLog
 
 __all__ = ("CommittedOffsets", "PositionResolver")
@@ -98,15 +97,14 @@ class PositionResolver:
         self._committed_offsets = committed_offsets
         self._lister = lister
         self._notifier = notifier
-        self._changes = notifier.to_resolve
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
         self._retry_at = 0.0
         self._in_flight: dict[State, None] = {}
         self._waiting: dict[AssignedPartition, None] = {}
-        self._leaderless: dict[AssignedPartition, None] = {}
-        self._leader_retry = LeaderRetry(config.retry_backoff_ms / 1000)
-        self._missing_partitions = MissingPartitions(config.default_api_timeout_ms / 1000)
+        self._leaderless = LeaderlessPartitions(
+            assignment, config.retry_backoff_ms / 1000, config.default_api_timeout_ms / 1000
+        )
         self._rate_limit = RateLimit()
         self.log = StartPositionLog(supervisor.name, supervisor.fields, policy)
 
@@ -119,29 +117,30 @@ class PositionResolver:
             metadata = self._cluster.metadata
             if metadata is not seen_metadata:
                 seen_metadata = metadata
-                self._changes.check_all = True
+                self._notifier.to_resolve.check_all = True
             for due in await self._due_lookups(metadata):
                 async for partitions in in_slices(due, MAX_PARTITIONS_PER_REQUEST):
                     self._start_lookups(partitions)
-            self._find_leaders(metadata, self._runtime.clock.now())
+            for tp in self._leaderless.overdue(metadata, self._runtime.clock.now()):
+                self._fail_missing(tp)
+            if self._leaderless.should_request(self._runtime.clock.now(), self._runtime.rng):
+                self._cluster.request_update()
             later = [_not_before(partition.state) for partition in self._waiting]
-            await self._changes.changed.wait(
-                min([*later, self._leader_retry.next_at, self._missing_partitions.next_at])
-            )
+            await self._notifier.to_resolve.changed.wait(min([*later, self._leaderless.next_at]))
 
     async def _due_lookups(self, metadata: MetadataSnapshot) -> list[list[AssignedPartition]]:
         """Return the partitions to look up now, grouped by the broker to ask.
 
         Partitions are checked in slices; their states may change between slices.
         """
-        if self._changes.check_all:
-            self._changes.check_all = False
-            self._changes.partitions.update(dict.fromkeys(self._assignment.values()))
+        if self._notifier.to_resolve.check_all:
+            self._notifier.to_resolve.check_all = False
+            self._notifier.to_resolve.partitions.update(dict.fromkeys(self._assignment.values()))
         now = self._runtime.clock.now()
         due_now = [partition for partition in self._waiting if _not_before(partition.state) <= now]
-        self._changes.partitions.update(dict.fromkeys(due_now))
+        self._notifier.to_resolve.partitions.update(dict.fromkeys(due_now))
         due: dict[NodeId | None, list[AssignedPartition]] = {}
-        async for partitions in in_slices(self._changes.take()):
+        async for partitions in in_slices(self._notifier.to_resolve.take()):
             now = self._runtime.clock.now()
             for partition in partitions:
                 self._waiting.pop(partition, None)
@@ -150,7 +149,7 @@ class PositionResolver:
                 leader = metadata.leader(partition.tp)
                 # A rebalance callback may ask for the position of a partition being revoked.
                 if leader is None:
-                    self._leaderless[partition] = None
+                    self._leaderless.add(partition)
                 elif not partition.pending_revocation:
                     partition.update_leader(leader)
                 state = partition.state
@@ -187,29 +186,6 @@ class PositionResolver:
             partition for partition in to_look_up if isinstance(partition.state, Validating)
         ]
         self._validate(validating, self._runtime.clock.now())
-
-    def _find_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
-        """Request metadata for partitions without a known leader; fail those that do not exist."""
-        absent: list[TopicPartition] = []
-        leaderless = False
-        for partition in list(self._leaderless):
-            tp = partition.tp
-            if self._assignment.get(tp) is not partition or metadata.leader(tp) is not None:
-                del self._leaderless[partition]
-                continue
-            if partition.pending_revocation:
-                continue
-            topic = metadata.topics.get(tp.topic)
-            # A topic not in the metadata yet was requested when it was added to the cluster client.
-            leaderless |= topic is not None or tp.topic in metadata.errors
-            if topic is not None and tp.partition not in topic.partitions:
-                absent.append(tp)
-        for tp in self._missing_partitions.overdue(absent, now):
-            self._fail_missing(tp)
-        if not leaderless:
-            self._leader_retry.reset()
-        elif self._leader_retry.should_request(now, self._runtime.rng):
-            self._cluster.request_update()
 
     def _fail_missing(self, tp: TopicPartition) -> None:
         partition = self._assignment.get(tp)
@@ -286,21 +262,19 @@ class PositionResolver:
             if isinstance(state, Resetting)
         }
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
-        states = {partition.tp: state for partition, state in lookups.items()}
-
-        async def resolve_blocking() -> dict[TopicPartition, Event]:
+        events: dict[TopicPartition, Event] = {}
+        try:
             listed = await self._lister.list_from_node(node, timestamps, self._deadline())
+            states = {partition.tp: state for partition, state in lookups.items()}
             events = self._failure_events(states, listed)
             for tp, offset in listed.found.items():
-                if offset is None:
-                    events[tp] = OffsetListed(states[tp], None)
-                else:
-                    events[tp] = OffsetListed(
-                        states[tp], offset.offset, offset.leader_epoch, leaders[tp]
-                    )
-            return events
-
-        await self._apply_result_of(lookups, resolve_blocking())
+                events[tp] = (
+                    OffsetListed(states[tp], None)
+                    if offset is None
+                    else OffsetListed(states[tp], offset.offset, offset.leader_epoch, leaders[tp])
+                )
+        finally:
+            self._apply_events(lookups, events)
 
     # --- validation ---
 
@@ -319,7 +293,7 @@ class PositionResolver:
                 delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
                 error = KafkaError("the metadata has an older leader epoch", retriable=True)
                 partition.handle(LookupFailed(state, error, now + delay_s))
-                self._changes.add([partition])
+                self._notifier.to_resolve.add([partition])
             else:
                 by_node.setdefault(leader.node, []).append(partition)
         for node, node_partitions in by_node.items():
@@ -336,18 +310,15 @@ class PositionResolver:
             for partition, state in lookups.items()
             if isinstance(state, Validating)
         }
-        states = {partition.tp: state for partition, state in lookups.items()}
-
-        async def resolve_blocking() -> dict[TopicPartition, Event]:
-            ends: PartitionResults[EpochEnd] = await fetch_epoch_ends(
-                self._cluster, node, queries, self._deadline()
-            )
+        events: dict[TopicPartition, Event] = {}
+        try:
+            ends = await fetch_epoch_ends(self._cluster, node, queries, self._deadline())
+            states = {partition.tp: state for partition, state in lookups.items()}
             events = self._failure_events(states, ends)
             for tp, end in ends.found.items():
                 events[tp] = EpochEndFetched(states[tp], end.epoch, end.end_offset)
-            return events
-
-        await self._apply_result_of(lookups, resolve_blocking())
+        finally:
+            self._apply_events(lookups, events)
 
     # --- requests and their results ---
 
@@ -370,15 +341,6 @@ class PositionResolver:
             tp: LookupFailed(states[tp], error, retry_at) for tp, error in results.failed.items()
         }
 
-    async def _apply_result_of(
-        self, lookups: Lookups, resolve_blocking: Awaitable[dict[TopicPartition, Event]]
-    ) -> None:
-        events: dict[TopicPartition, Event] = {}
-        try:
-            events = await resolve_blocking
-        finally:
-            self._apply_events(lookups, events)
-
     def _apply_events(self, lookups: Lookups, events: dict[TopicPartition, Event]) -> None:
         for partition, state in lookups.items():
             self._in_flight.pop(state, None)
@@ -387,7 +349,7 @@ class PositionResolver:
                 partition.handle(event)
         self.log.log_lookup(lookups, events, self._runtime.clock.now())
         self._notifier.positions_changed(lookups)
-        self._changes.add(lookups)
+        self._notifier.to_resolve.add(lookups)
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000

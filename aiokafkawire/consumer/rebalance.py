@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
-
-import anyio
+from collections.abc import Collection, Iterable, Sequence
 
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION, Generation
-from aiokafkawire.logs import RateLimit, count_partitions, list_partitions, log_fields
+from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import (
     NEVER,
     Runtime,
     Supervisor,
-    current_task,
     in_slices,
-    is_failure_of_callback,
 )
 from aiokafkawire.types import TopicPartition
 
 from .assignment import ConsumerAssignment, offsets_to_commit
 from .delivery import RecordDelivery
+from .listener_callbacks import ListenerCallbacks
 from .notifier import Notifier
-from .partition import AssignedPartition, AwaitingCommitted
+from .partition import AssignedPartition
+from .partition_states import AwaitingCommitted
 from .subscription import RebalanceListener
 
 __all__ = ("RebalanceHandler",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
-MAX_CALLBACKS = 1_000
-"""The most callbacks that wait for the one before them."""
-
 REVOKED = "the partition was revoked in a rebalance"
-
-Callback = Callable[[Collection[TopicPartition]], object]
-"""A method of a listener; its result is awaited if it is awaitable."""
-
-
-class CallbackSlot(NamedTuple):
-    """A callback's place in the order: it starts when `previous` is set, and sets `done`."""
-
-    previous: anyio.Event | None
-    done: anyio.Event
 
 
 class RebalanceHandler:
     """Adds and removes the partitions that the group assigns (a `PartitionOwner`).
 
     Attributes:
+        callbacks: Runs the methods of the listener.
         listener: The application's listener.
         close_deadline: Deadline of the last commit while the consumer closes.
         lost_uncommitted: Partitions lost while delivered records were uncommitted, and why; raised
@@ -80,19 +64,15 @@ class RebalanceHandler:
         self._offsets = offsets
         self._delivery = delivery
         self._notifier = notifier
-        self._rate_limit = RateLimit()
+        self.callbacks = ListenerCallbacks(
+            runtime.clock, supervisor, config, delivery=delivery, notifier=notifier
+        )
         self._owned: dict[TopicPartition, AssignedPartition] = {}
         self._being_revoked: frozenset[TopicPartition] = frozenset()
-        self._last_callback: anyio.Event | None = None
-        self._callback_task: object = None
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
         self.lost_uncommitted: dict[TopicPartition, str] = {}
         self.released_uncommitted: dict[TopicPartition, str] = {}
-
-    def is_callback_task(self, task: object) -> bool:
-        """Return whether this task runs a callback."""
-        return task is self._callback_task
 
     # --- PartitionOwner ---
 
@@ -117,7 +97,7 @@ class RebalanceHandler:
             self._assignment.add(partition)
         self._notifier.state_changed()
         if self.listener is not None:
-            self._schedule_callback(self.listener.on_partitions_assigned, partitions)
+            self.callbacks.schedule(self.listener.on_partitions_assigned, partitions)
 
     def limit_to_topics(self, topics: Collection[str]) -> None:
         """Stop delivery of topics no longer subscribed, until their partitions are revoked.
@@ -145,9 +125,7 @@ class RebalanceHandler:
         """
         revoked = self._find_owned(partitions)
         if self.listener is not None:
-            await self._run_callback(
-                self.listener.on_partitions_revoked, partitions, self._reserve_slot()
-            )
+            await self.callbacks.run(self.listener.on_partitions_revoked, partitions)
         # mutation: no-commit-on-revocation
         await self.commit_processed(self._still_owned(revoked))
         partitions = [partition.tp for partition in self._still_owned(revoked)]
@@ -178,7 +156,7 @@ class RebalanceHandler:
             extra=log_fields(self._supervisor.fields, partitions=len(partitions)),
         )
         if self.listener is not None:
-            self._schedule_callback(self.listener.on_partitions_lost, partitions)
+            self.callbacks.schedule(self.listener.on_partitions_lost, partitions)
         self._notifier.state_changed()
 
     def _log_revoked(
@@ -265,100 +243,3 @@ class RebalanceHandler:
     def _is_owned(self, partition: AssignedPartition) -> bool:
         tp = partition.tp
         return self._owned.get(tp) is partition or self._assignment.get(tp) is partition
-
-    # --- callbacks ---
-
-    def _schedule_callback(
-        self, callback: Callback, partitions: Collection[TopicPartition]
-    ) -> None:
-        if not self._supervisor.is_running:
-            return
-        if self._delivery.pending_callbacks >= MAX_CALLBACKS:
-            failure = KafkaError(
-                f"the rebalance listener is {MAX_CALLBACKS:,} calls behind:"
-                f" {getattr(callback, '__name__', callback)} is not called for"
-                f" {len(partitions)} partitions"
-            )
-            logger.log(
-                self._rate_limit.level(logging.ERROR, None, self._clock.now()),
-                "Group %s: %s",
-                self._config.group_id,
-                failure,
-                extra=log_fields(self._supervisor.fields, error=failure),
-            )
-            self._notifier.raise_in_next_call(failure)
-            return
-        # The slot is reserved here, because tasks may not start in the order of `spawn`.
-        self._supervisor.spawn(
-            self._run_callback,
-            callback,
-            partitions,
-            self._reserve_slot(),
-            name="rebalance-callback",
-        )
-
-    def _reserve_slot(self) -> CallbackSlot:
-        self._delivery.pending_callbacks += 1
-        slot = CallbackSlot(self._last_callback, anyio.Event())
-        self._last_callback = slot.done
-        return slot
-
-    async def _run_callback(
-        self, callback: Callback, partitions: Collection[TopicPartition], slot: CallbackSlot
-    ) -> None:
-        """Run a callback after the one before it. Its error is raised in the application's call."""
-        name = getattr(callback, "__name__", "the rebalance callback")
-        try:
-            if slot.previous is not None:
-                await slot.previous.wait()
-            error = await self._invoke(name, callback, partitions)
-            if error is not None:
-                logger.info(
-                    "Group %s: %s raised %r; the next call raises it",
-                    self._config.group_id,
-                    name,
-                    error,
-                    extra=log_fields(self._supervisor.fields, error=error),
-                )
-                self._notifier.raise_in_next_call(error)
-        finally:
-            slot.done.set()
-            self._delivery.pending_callbacks -= 1
-            self._notifier.state_changed()
-
-    async def _invoke(
-        self, name: str, callback: Callback, partitions: Collection[TopicPartition]
-    ) -> Exception | None:
-        """Run a callback up to its deadline, and return its error.
-
-        A cancellation of a task that the callback awaits counts as an error of the callback, as
-        does any `BaseException` that does not end the program: neither may end the rebalance.
-        """
-        timeout_s = self._config.rebalance_callback_timeout_ms / 1000
-        self._callback_task = current_task()
-        try:
-            with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
-                result = callback(list(partitions))
-                if inspect.isawaitable(result):
-                    await result
-        except Exception as error:
-            return error
-        except BaseException as error:
-            if not is_failure_of_callback(error):
-                raise
-            failed = KafkaError(f"{name} raised {type(error).__name__}: {error}")
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                failed = KafkaError(f"{name} raised a cancellation of a task that it awaited")
-            failed.__cause__ = error
-            return failed
-        finally:
-            self._callback_task = None
-        if scope.cancelled_caught:
-            logger.warning(
-                "Group %s: %s was cancelled after %g s (rebalance_callback_timeout_ms)",
-                self._config.group_id,
-                name,
-                timeout_s,
-                extra=dict(self._supervisor.fields),
-            )
-        return None

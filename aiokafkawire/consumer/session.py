@@ -13,14 +13,14 @@ from aiokafkawire.runtime import Runtime, Session, Supervisor, copy_error, get_l
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .assignment import ConsumerAssignment
-from .auto_commit import AutoCommit
 from .delivery import RecordDelivery
 from .fetch_messages import isolation_level
 from .fetcher import Fetcher
 from .group_session import GroupSession
 from .list_offsets import OffsetLister
 from .notifier import Notifier
-from .partition import AssignedPartition, Validating
+from .partition import AssignedPartition
+from .partition_states import Validating
 from .position_resolver import PositionResolver
 from .topic_subscription import TopicSubscription
 
@@ -48,10 +48,10 @@ class ConsumerSession(Session):
         self.lister = OffsetLister(self.cluster, runtime, isolation_level(config))
         self.checkpoint = get_loop_checkpoint()
         self._supervisor = supervisor
-        self.group: GroupSession | None = None
-        self._auto_commit: AutoCommit | None = None
-        if config.group_id is not None:
-            self.group = GroupSession(
+        self.group = (
+            None
+            if config.group_id is None
+            else GroupSession(
                 self.cluster,
                 runtime,
                 supervisor,
@@ -61,15 +61,7 @@ class ConsumerSession(Session):
                 delivery=self.delivery,
                 notifier=self.notifier,
             )
-            if config.enable_auto_commit:
-                self._auto_commit = AutoCommit(
-                    self.cluster,
-                    runtime.clock,
-                    supervisor,
-                    config,
-                    assignment=self.assignment,
-                    offsets=self.group.offsets,
-                )
+        )
         self.topics = TopicSubscription(
             self.cluster,
             runtime.clock,
@@ -78,7 +70,6 @@ class ConsumerSession(Session):
             delivery=self.delivery,
             notifier=self.notifier,
             group=self.group,
-            auto_commit=self._auto_commit,
             auto_offset_reset=config.auto_offset_reset,
         )
         self.fetcher = Fetcher(
@@ -112,8 +103,8 @@ class ConsumerSession(Session):
         if self.group is not None:
             self._supervisor.spawn(self.group.member.run, name="membership")
             self._supervisor.spawn(self.group.offsets.run, name="commits")
-        if self._auto_commit is not None:
-            self._supervisor.spawn(self._auto_commit.run, name="auto-commit")
+            if self.group.auto_commit is not None:
+                self._supervisor.spawn(self.group.auto_commit.run, name="auto-commit")
 
     @property
     def has_pending_commits(self) -> bool:
@@ -124,7 +115,7 @@ class ConsumerSession(Session):
             return True
         if self.group.manual_commits or self.group.offsets.has_waiters:
             return True
-        return self._auto_commit is not None and any(
+        return self.group.auto_commit is not None and any(
             partition.offset_to_commit() is not None for partition in self.assignment.values()
         )
 
@@ -144,7 +135,7 @@ class ConsumerSession(Session):
         clock, rebalance = self.runtime.clock, group.rebalance
         allowed_s = deadline - clock.now()
         rebalance.close_deadline = deadline
-        if group.manual and self._auto_commit is not None:
+        if group.manual and group.auto_commit is not None:
             await group.wait_until_left(deadline)
             await rebalance.commit_processed(self.assignment.values())
         while not await group.member.close(deadline) and self.in_callback:

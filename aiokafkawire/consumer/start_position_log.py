@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from aiokafkawire.logs import RateLimit, count_partitions, list_offsets, log_fields
 from aiokafkawire.types import TopicPartition
 
-from .partition import (
-    AssignedPartition,
+from .partition import AssignedPartition
+from .partition_states import (
     AwaitingCommitted,
     BeforeNow,
     Fetching,
@@ -21,7 +21,7 @@ from .partition import (
 )
 
 if TYPE_CHECKING:
-    from .partition import Event, State
+    from .partition_states import Event, State
 
 __all__ = ("StartPositionLog",)
 

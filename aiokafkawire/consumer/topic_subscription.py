@@ -16,8 +16,8 @@ from .delivery import RecordDelivery
 from .group_session import GroupSession
 from .missing_topics import MissingTopics
 from .notifier import Notifier
-from .partition import (
-    AssignedPartition,
+from .partition import AssignedPartition
+from .partition_states import (
     AwaitingCommitted,
     CommittedOffsetFetched,
     OffsetSpec,
@@ -48,7 +48,7 @@ class TopicSubscription:
         delivery: Is stopped by a new subscription.
         notifier: Is notified of changes.
         group: The group, if there is one.
-        auto_commit: Commits partitions that are no longer assigned manually.
+        auto_offset_reset: The option of this name.
 
     Attributes:
         subscription: The current subscription.
@@ -64,7 +64,6 @@ class TopicSubscription:
         delivery: RecordDelivery,
         notifier: Notifier,
         group: GroupSession | None,
-        auto_commit: AutoCommit | None,
         auto_offset_reset: str,
     ) -> None:
         self.subscription: Subscription = NoSubscription()
@@ -75,7 +74,6 @@ class TopicSubscription:
         self._delivery = delivery
         self._notifier = notifier
         self._group = group
-        self._auto_commit = auto_commit
         self._auto_offset_reset = auto_offset_reset
         self._missing_topics = MissingTopics(cluster.config.default_api_timeout_ms / 1000)
 
@@ -126,16 +124,13 @@ class TopicSubscription:
 
     def _remove(self, partitions: Collection[AssignedPartition]) -> None:
         """Remove manually assigned partitions, and commit their processed records."""
-        if self._group is not None and self._auto_commit is not None:
-            offsets = self._auto_commit.uncommitted(partitions)
+        group = self._group
+        if group is not None and group.auto_commit is not None:
+            offsets = group.auto_commit.uncommitted(partitions)
             if offsets:
-                self._group.manual_commits += 1
+                group.manual_commits += 1
                 self._supervisor.spawn(
-                    self._commit_before_joining,
-                    self._group,
-                    self._auto_commit,
-                    offsets,
-                    name="commit",
+                    self._commit_before_joining, group, group.auto_commit, offsets, name="commit"
                 )
         self._assignment.remove(partitions)
 

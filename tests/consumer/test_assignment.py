@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import Fetching
 from aiokafkawire.types import TopicPartition
 
 from .record_data import P0, P1

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from aiokafkawire.consumer.counters import MAX_LAGS, ConsumerCounters
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Fetching
+from aiokafkawire.consumer.partition import AssignedPartition, Watermarks
+from aiokafkawire.consumer.partition_states import AwaitingCommitted, Fetching
 from aiokafkawire.records import find_fetched_range
 from aiokafkawire.types import TopicPartition
 
@@ -31,7 +32,7 @@ def test_metrics_have_lag_and_buffers_of_the_partitions() -> None:
     data = log(4, start=5)
     buffer.add(fetched(data, 5), len(data), find_fetched_range(data, 5))
     reading = AssignedPartition(P0, "earliest", Fetching(buffer))
-    reading.readable_end = 11
+    reading.watermarks = Watermarks(None, None, 11)
     waiting = AssignedPartition(P1, "earliest", AwaitingCommitted())
     waiting.paused = True
     numbers = ConsumerCounters().snapshot([reading, waiting])
@@ -42,7 +43,7 @@ def test_metrics_have_lag_and_buffers_of_the_partitions() -> None:
 
 def lagging(tp: TopicPartition, lag: int) -> AssignedPartition:
     partition = AssignedPartition(tp, "earliest", Fetching(FetchBuffer(5)))
-    partition.readable_end = 5 + lag
+    partition.watermarks = Watermarks(None, None, 5 + lag)
     return partition
 
 

@@ -10,13 +10,8 @@ from aiokafkawire.consumer.assignment import ConsumerAssignment, offsets_to_comm
 from aiokafkawire.consumer.delivery import RecordDelivery
 from aiokafkawire.consumer.fetch_buffer import CURSOR_RECORDS, FetchBuffer, RecordCursor
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.consumer.partition import (
-    AssignedPartition,
-    CorruptionFound,
-    Fetching,
-    Halted,
-    Seek,
-)
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import CorruptionFound, Fetching, Halted, Seek
 from aiokafkawire.errors import CorruptRecord, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, find_fetched_range
 from aiokafkawire.records.uncompressed_runs import BATCH_COST_BYTES

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FULL_PARTITION_HOLD_S, FetchLimits, FetchPlanner
-from aiokafkawire.consumer.partition import (
-    AssignedPartition,
+from aiokafkawire.consumer.partition import AssignedPartition, PreferredReadReplica
+from aiokafkawire.consumer.partition_states import (
     EpochEndFetched,
     Fetching,
-    PreferredReadReplica,
     Resetting,
     Seek,
     Validating,

@@ -16,7 +16,8 @@ from aiokafkawire.broker import Answer, Broker, Drop
 from aiokafkawire.consumer import fetch_session as f
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import PartitionFetch
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import Fetching
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 

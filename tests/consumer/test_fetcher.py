@@ -19,7 +19,8 @@ from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_messages import SHORT_FETCH_WAIT_MS, fetch_request, match_response
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching, PositionOutOfRange
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import Fetching, PositionOutOfRange
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecord, RecordTooLarge
 from aiokafkawire.records import fetched_range
 from aiokafkawire.records.batch import batch_crc

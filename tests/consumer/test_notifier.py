@@ -7,7 +7,8 @@ import pytest
 
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import Fetching
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.runtime import RealRuntime, Supervisor
 

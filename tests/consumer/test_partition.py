@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
-from aiokafkawire.consumer import partition as p
+from aiokafkawire.consumer import partition_states as p
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
+from aiokafkawire.consumer.partition import (
+    TRANSITIONS,
+    AssignedPartition,
+    PreferredReadReplica,
+    Watermarks,
+)
 from aiokafkawire.errors import (
     BrokerError,
     ConnectionLost,
@@ -85,8 +91,8 @@ EXPECTED = {
 }
 
 
-def partition(state: Any, policy: str = "earliest") -> p.AssignedPartition:
-    return p.AssignedPartition(P0, policy, state)
+def partition(state: Any, policy: str = "earliest") -> AssignedPartition:
+    return AssignedPartition(P0, policy, state)
 
 
 @pytest.mark.parametrize("state_name", STATES)
@@ -96,7 +102,7 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
     one = partition(state)
     expected = EXPECTED[state_name].get(event_name)
     if expected is None:
-        assert (type(state), type(EVENTS[event_name](state))) not in p.TRANSITIONS
+        assert (type(state), type(EVENTS[event_name](state))) not in TRANSITIONS
         with pytest.raises(InvalidTransition):
             one.handle(EVENTS[event_name](state))
         return
@@ -110,7 +116,7 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
 
 
 def test_the_table_has_no_other_rows() -> None:
-    rows = {(state.__name__, event.__name__) for state, event in p.TRANSITIONS}
+    rows = {(state.__name__, event.__name__) for state, event in TRANSITIONS}
     assert rows == {(state, event) for state, row in EXPECTED.items() for event in row}
 
 
@@ -171,7 +177,7 @@ def test_a_failed_lookup_is_repeated_or_raised_and_then_repeated(state_name: str
 
 def read_by(
     leader: LeaderAndEpoch | None, policy: str = "earliest", *, given: int = 4
-) -> p.AssignedPartition:
+) -> AssignedPartition:
     """Return a partition with offsets 0 to 3 of epoch 1, and 4 and 5 of epoch 2.
 
     The first `given` records are delivered.
@@ -189,7 +195,7 @@ def test_a_new_leader_starts_a_validation() -> None:
     one.update_leader(None)
     one.update_leader(OLD)
     assert isinstance(one.state, p.Fetching)
-    one.not_before, one.preferred_replica = 9.0, p.PreferredReadReplica(2, 99.0)
+    one.not_before, one.preferred_replica = 9.0, PreferredReadReplica(2, 99.0)
     one.update_leader(NEW)
     assert isinstance(one.state, p.Validating)
     assert (one.readable_buffer, one.position, one.not_before, one.preferred_replica) == (
@@ -379,7 +385,7 @@ def test_lag_needs_the_position_and_the_end() -> None:
     assert one.lag is None
     one.handle(p.Seek(3))
     assert one.lag is None
-    one.readable_end = 10
+    one.watermarks = Watermarks(None, None, 10)
     assert one.lag == 7
     one.handle(p.Seek(12))
     assert one.lag == 0
@@ -462,7 +468,7 @@ def test_no_sequence_of_events_leaves_a_position_from_a_stale_response(data: st.
         asked = data.draw(st.sampled_from(states))
         event = EVENTS[name](asked)
         late = hasattr(event, "requested_in") and asked is not one.state
-        if not late and (type(one.state), type(event)) not in p.TRANSITIONS:
+        if not late and (type(one.state), type(event)) not in TRANSITIONS:
             continue
         if name == "Seek":
             sought = 5

@@ -23,8 +23,8 @@ from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.consumer.fetcher import Fetcher
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.consumer.partition import (
-    AssignedPartition,
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import (
     EpochEndFetched,
     Fetching,
     LookupFailed,

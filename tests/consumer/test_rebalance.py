@@ -11,12 +11,13 @@ import anyio
 import pytest
 
 from aiokafkawire.config import ConsumerConfig, make_config
-from aiokafkawire.consumer import RebalanceListener, rebalance
+from aiokafkawire.consumer import RebalanceListener, listener_callbacks
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.delivery import RecordDelivery
 from aiokafkawire.consumer.fetch_buffer import RecordCursor, UnprocessedRange
 from aiokafkawire.consumer.notifier import Notifier
-from aiokafkawire.consumer.partition import AssignedPartition, AwaitingCommitted, Seek
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import AwaitingCommitted, Seek
 from aiokafkawire.consumer.rebalance import RebalanceHandler
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.group.states import Generation
@@ -346,7 +347,7 @@ async def test_the_last_commit_is_not_behind_a_manual_commit() -> None:
 async def test_a_listener_that_is_far_behind_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rebalance, "MAX_CALLBACKS", 2)
+    monkeypatch.setattr(listener_callbacks, "MAX_CALLBACKS", 2)
     async with owner() as it:
         notes = it.rebalance.listener = Notes()
         it.rebalance.assign((P0,))

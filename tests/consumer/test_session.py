@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
 from aiokafkawire.config import ConsumerConfig, make_config
-from aiokafkawire.consumer.partition import OffsetSpec, Resetting
+from aiokafkawire.consumer.partition_states import OffsetSpec, Resetting
 from aiokafkawire.consumer.session import ConsumerSession
 from aiokafkawire.consumer.subscription import ManualAssignment, NoSubscription, SubscribedTopics
 from aiokafkawire.consumer.topic_subscription import TopicSubscription
@@ -342,8 +342,8 @@ async def test_a_failed_auto_commit_says_what_follows(
                 raise error
 
             group.offsets.wait_acknowledged = fail  # type: ignore[method-assign]
-            assert session._auto_commit is not None
-            await session._auto_commit.wait_acknowledged([1], 1)
+            assert group.auto_commit is not None
+            await group.auto_commit.wait_acknowledged([1], 1)
             del group.offsets.wait_acknowledged
     text = f"Group g: auto-commit failed: {error.reason}; {what_follows}"
     assert caplog.messages.count(text) == 1

@@ -6,7 +6,8 @@ import pytest
 
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.consumer.partition import AssignedPartition, Fetching
+from aiokafkawire.consumer.partition import AssignedPartition
+from aiokafkawire.consumer.partition_states import Fetching
 from aiokafkawire.consumer.validation import (
     MAX_INT64,
     parse_commit_argument,
