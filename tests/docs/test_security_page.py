@@ -15,8 +15,7 @@ TABLE = PAGE.partition("| Text of the error |")[2].partition("\n\n")[0]
 
 SOURCES = [
     *(ROOT / "aiokafkawire" / "security").glob("*.py"),
-    ROOT / "aiokafkawire" / "connection" / "channel.py",
-    ROOT / "aiokafkawire" / "connection" / "secure_handshake.py",
+    *(ROOT / "aiokafkawire" / "connection").glob("*.py"),
 ]
 # Literals that follow each other are one text.
 CODE = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in SOURCES)
