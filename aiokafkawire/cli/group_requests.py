@@ -11,6 +11,7 @@ from aiokafkawire.cli.client_session import ClientSession, response_error
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.tables import pluralize
 from aiokafkawire.cluster import ToCoordinator
+from aiokafkawire.cluster.all_nodes import request_all_nodes
 from aiokafkawire.connection import VersionedRequest
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
@@ -109,8 +110,8 @@ class GroupDescription:
 
 async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[KafkaError]]:
     """Return the groups of all brokers sorted by name, and the errors of brokers that failed."""
-    responses = await session.cluster.request_all_nodes(
-        ListGroupsRequest(), deadline=session.deadline
+    responses = await request_all_nodes(
+        session.cluster, ListGroupsRequest(), deadline=session.deadline
     )
     groups: dict[str, ListedGroup] = {}
     failed: list[KafkaError] = []

@@ -20,6 +20,7 @@ from aiokafkawire.cli.consume_plan import format_partitions
 from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.cluster import CoordinatorType, ToCoordinator
+from aiokafkawire.cluster.all_nodes import request_all_nodes
 from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -148,7 +149,7 @@ async def list_transactions(
     Empty `states` mean all states.
     """
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
-    responses = await session.cluster.request_all_nodes(request, deadline=session.deadline)
+    responses = await request_all_nodes(session.cluster, request, deadline=session.deadline)
     transactions: list[TransactionListing] = []
     failed: list[KafkaError] = []
     for node_id, response in responses.items():

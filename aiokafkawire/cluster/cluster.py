@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any, TypeVar
 
-import anyio
-
 from aiokafkawire.cluster.bootstrap import with_previous_reason
 from aiokafkawire.cluster.broker_clients import BrokerClients
 from aiokafkawire.cluster.coordinators import (
@@ -16,7 +14,9 @@ from aiokafkawire.cluster.coordinators import (
 )
 from aiokafkawire.cluster.metadata import MetadataSnapshot, MetadataUpdate, TopicMetadata
 from aiokafkawire.cluster.metadata_updater import MetadataUpdater
+from aiokafkawire.cluster.metadata_waits import wait_controller, wait_nodes, wait_topic
 from aiokafkawire.cluster.ping import Pinger
+from aiokafkawire.cluster.retry_backoff import RetryBackoff
 from aiokafkawire.cluster.routing import (
     CoordinatorType,
     Route,
@@ -25,7 +25,6 @@ from aiokafkawire.cluster.routing import (
     ToCoordinator,
     ToNode,
     least_loaded_node,
-    not_ready_code,
     routing_error_code,
 )
 from aiokafkawire.config import ClientConfig
@@ -46,17 +45,13 @@ from aiokafkawire.errors import (
     KafkaError,
     NoBrokerAvailable,
     RequestTimedOut,
-    UnknownTopic,
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import Future, Runtime, Supervisor
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 
-__all__ = ("MAX_UNKNOWN_TOPIC_RESPONSES", "Cluster")
-
-MAX_UNKNOWN_TOPIC_RESPONSES = 3
-"""UNKNOWN_TOPIC_OR_PARTITION responses until `UnknownTopic`, without automatic topic creation."""
+__all__ = ("Cluster",)
 
 _ROUTE_FAILURES = (ConnectionFailed, ConnectionLost, RequestTimedOut)
 """Errors after which the broker of a route is looked up again."""
@@ -91,7 +86,9 @@ class Cluster:
             config, runtime, supervisor, self._broker_clients, self._metadata_updater
         )
         self._coordinators = CoordinatorCache(supervisor.fields)
-        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.retry_backoff = RetryBackoff(
+            Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms), runtime
+        )
 
     async def start(self, deadline: float) -> None:
         """Fetch the first metadata from the bootstrap addresses.
@@ -194,63 +191,18 @@ class Cluster:
             topic = self.metadata.topics.get(name)
             if topic is None or not topic.partitions:
                 self._metadata_updater.request_update(names, urgent=bool(new_topics))
-                topic = await self._wait_topic(name, deadline)
+                topic = await wait_topic(
+                    self._metadata_updater,
+                    name,
+                    deadline,
+                    auto_create=self.config.allow_auto_create_topics,
+                )
         except BaseException:
             topic_references.remove(names)
             raise
         if not keep:
             topic_references.remove(names)
         return topic
-
-    async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
-        version = self.metadata.version
-        unknown_responses = 0
-        while await self._metadata_updater.wait_update(version, deadline, fail_early=True):
-            metadata = self.metadata
-            version = metadata.version
-            topic = metadata.topics.get(name)
-            if topic is not None and topic.partitions:
-                return topic
-            code = metadata.errors.get(name)
-            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                unknown_responses += 1
-                if (
-                    not self.config.allow_auto_create_topics
-                    and unknown_responses >= MAX_UNKNOWN_TOPIC_RESPONSES
-                ):
-                    raise UnknownTopic(
-                        f"topic {name!r} does not exist, and allow_auto_create_topics is off",
-                        topic=name,
-                    )
-            elif code is not None and not (error := self._topic_error(name, code)).retriable:
-                raise error
-            self._metadata_updater.request_update((name,))
-        raise self._topic_timeout(name)
-
-    def _topic_error(self, name: str, code: int) -> KafkaError:
-        return error_for(code, api="Metadata", broker=self._metadata_updater.source, topic=name)
-
-    def _topic_timeout(self, name: str) -> KafkaError:
-        code = self.metadata.errors.get(name)
-        failure = self._metadata_updater.last_failure
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return UnknownTopic(
-                f"topic {name!r} does not exist, and no broker created it before the deadline (is"
-                " auto.create.topics.enable off?)",
-                topic=name,
-            )
-        if code is not None:
-            return UnknownTopic(
-                f"topic {name!r} was not ready before the deadline: {error_for(code).reason}",
-                topic=name,
-            )
-        why = f": {failure.reason}" if failure is not None else ""
-        return RequestTimedOut(
-            f"no broker returned metadata of topic {name!r} before the deadline{why}",
-            sent=False,
-            topic=name,
-            api="Metadata",
-        )
 
     def update_leader(
         self,
@@ -265,6 +217,14 @@ class Cluster:
         self._metadata_updater.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
 
     # --- nodes ---
+
+    async def wait_nodes(self, deadline: float) -> None:
+        """Wait for the first metadata, if the client started without `connect_on_start`.
+
+        Raises:
+            NoBrokerAvailable: No broker could be reached before the deadline.
+        """
+        await wait_nodes(self._metadata_updater, deadline)
 
     def broker_client(self, node_id: NodeId) -> BrokerClient:
         """Return the client of a node.
@@ -321,13 +281,12 @@ class Cluster:
             )
             if reason:
                 error.reason += f" ({reason})"
-            await self._backoff_or_raise(attempt, deadline, error)
+            await self.retry_backoff.wait_or_raise(attempt, deadline, error)
 
     def coordinator_versions(self, route: ToCoordinator) -> NodeApiVersions | None:
         """Return the API versions of a coordinator; None unless it is known and connected."""
-        node_id = self._coordinators.get(route)
-        known = node_id is not None and node_id in self.metadata.nodes
-        return self.broker_client(node_id).api_versions if known and node_id is not None else None
+        client = self._known_client(route)
+        return None if client is None else client.api_versions
 
     def finalized_feature_level(self, feature: str) -> int | None:
         """Return the finalized level of a cluster feature (KIP-584); None before a connection."""
@@ -437,7 +396,7 @@ class Cluster:
                     return response, client.name
                 api = APIS[ApiKey(message.api_key)].name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
-            await self._backoff_or_raise(attempt, deadline, error)
+            await self.retry_backoff.wait_or_raise(attempt, deadline, error)
 
     def submit(
         self,
@@ -451,13 +410,8 @@ class Cluster:
     ) -> bool:
         """Make the one attempt of `request_with_broker(..., retry=False)` if it need not wait.
 
-        Args:
-            message: The request.
-            to: Route to the broker.
-            deadline: Time at which the request fails with `RequestTimedOut`.
-            on_done: Called with the response or the error, and the name of the broker.
-            min_version: Lowest version that can carry the request.
-            max_version: Highest version that can carry the request.
+        Takes the arguments of `request`, and `on_done`, which is called with the response or the
+        error, and the name of the broker.
 
         Returns:
             False if the broker is unknown, not connected or throttles. Nothing is sent then.
@@ -501,43 +455,6 @@ class Cluster:
             self._invalidate_route(to)
         return code
 
-    async def request_all_nodes(
-        self, message: Request[R] | VersionedRequest[R], *, deadline: float
-    ) -> dict[NodeId, R | KafkaError]:
-        """Send a request to all nodes concurrently; return the response or error of each.
-
-        A node whose coordinator is not ready yet is retried until the deadline.
-
-        Raises:
-            NoBrokerAvailable: No node is known at the deadline.
-        """
-        results: dict[NodeId, R | KafkaError] = {}
-
-        async def send(node_id: NodeId) -> None:
-            attempt = 0
-            try:
-                while True:
-                    attempt += 1
-                    response, broker = await self.request_with_broker(
-                        message, to=ToNode(node_id), deadline=deadline
-                    )
-                    code = not_ready_code(response)
-                    if code is None:
-                        results[node_id] = response
-                        return
-                    api = APIS[ApiKey(message.api_key)].name
-                    error = error_for(code, api=api, broker=broker, attempt=attempt)
-                    await self._backoff_or_raise(attempt, deadline, error)
-            except KafkaError as error:
-                results[node_id] = error
-
-        await self._wait_nodes(deadline)
-        nodes = sorted(self.metadata.nodes)
-        async with anyio.create_task_group() as group:
-            for node_id in nodes:
-                group.start_soon(send, node_id)
-        return {node_id: results[node_id] for node_id in nodes}
-
     # --- routing ---
 
     def _known_client(
@@ -570,28 +487,9 @@ class Cluster:
             case ToCoordinator(key, kind):
                 await self.find_coordinator(key, kind, deadline=deadline)
             case ToController():
-                await self._wait_controller(deadline)
+                await wait_controller(self._metadata_updater, deadline)
             case _:
-                await self._wait_nodes(deadline)
-
-    async def _wait_nodes(self, deadline: float) -> None:
-        """Wait for the first metadata; only needed after a start without `connect_on_start`."""
-        while not self.metadata.nodes:
-            if not await self._metadata_updater.wait_update(
-                self.metadata.version, deadline, fail_early=True
-            ):
-                failure = self._metadata_updater.last_failure
-                why = f": {failure.reason}" if failure is not None else ""
-                raise NoBrokerAvailable(f"no broker could be reached before the deadline{why}")
-
-    async def _wait_controller(self, deadline: float) -> None:
-        while self.metadata.controller_id not in self.metadata.nodes:
-            version = self.metadata.version
-            self._metadata_updater.request_update()
-            if not await self._metadata_updater.wait_update(version, deadline, fail_early=True):
-                raise RequestTimedOut(
-                    "the cluster had no controller before the deadline", sent=False
-                )
+                await self.wait_nodes(deadline)
 
     def _invalidate_route(self, to: Route) -> None:
         """Forget the coordinator of a failed route, and refresh the metadata."""
@@ -599,13 +497,3 @@ class Cluster:
         if isinstance(to, ToCoordinator):
             self._coordinators.forget(to)
         self._metadata_updater.request_update()
-
-    async def _backoff_or_raise(self, attempt: int, deadline: float, error: KafkaError) -> None:
-        """Wait for the retry backoff; raise `error` if it is final or the deadline comes first."""
-        if not error.retriable:
-            raise error
-        clock = self._runtime.clock
-        retry_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
-        if retry_at >= deadline:
-            raise error
-        await clock.sleep_until(retry_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -75,7 +75,8 @@ _COORDINATOR_CODES = _NOT_READY_CODES | {ErrorCode.NOT_COORDINATOR}
 
 # Fields of responses whose elements have an error code each.
 _NESTED_FIELDS = ("topics", "responses", "groups", "partitions", "members", "coordinators")
-_NESTED_FIELDS_OF: dict[type[Any], tuple[str, ...]] = {}  # bounded by the number of structs
+# Per struct: whether it has an error code, and its nested fields. Bounded by their number.
+_FIELDS_OF: dict[type[Any], tuple[bool, tuple[str, ...]]] = {}
 
 
 class NodeLoad(NamedTuple):
@@ -110,9 +111,21 @@ def least_loaded_node(loads: Sequence[NodeLoad], now: float, rng: random.Random)
     return rng.choice([load.node_id for load in loads if rank(load) == best])
 
 
-def error_codes(response: Response) -> Iterator[int]:
-    """Yield every error code in a response, top-level and nested."""
-    yield from _codes([response])
+def error_codes(message: Any) -> Iterator[int]:
+    """Yield every error code in a response or a part of it, top-level and nested."""
+    kind = type(message)
+    fields = _FIELDS_OF.get(kind)
+    if fields is None:
+        nested = tuple(name for name in _NESTED_FIELDS if hasattr(kind, name))
+        fields = _FIELDS_OF[kind] = hasattr(kind, "error_code"), nested
+    has_code, names = fields
+    if has_code and message.error_code:
+        yield message.error_code
+    for name in names:
+        items = getattr(message, name, None)
+        if isinstance(items, list):
+            for item in items:
+                yield from error_codes(item)
 
 
 def routing_error_code(response: Response, route: Route) -> int | None:
@@ -127,34 +140,9 @@ def routing_error_code(response: Response, route: Route) -> int | None:
             codes = _COORDINATOR_CODES
         case _:
             return None
-    return _first(response, codes)
+    return next((code for code in error_codes(response) if code in codes), None)
 
 
 def not_ready_code(response: Response) -> int | None:
     """Return the error code that says that a coordinator is not ready yet; None without one."""
-    return _first(response, _NOT_READY_CODES)
-
-
-def _first(response: Response, codes: Collection[int]) -> int | None:
-    return next((code for code in error_codes(response) if code in codes), None)
-
-
-def _codes(items: Iterable[Any]) -> Iterator[int]:
-    for item in items:
-        code = getattr(item, "error_code", 0)
-        if code:
-            yield code
-        for name in _nested_in(type(item)):
-            nested = getattr(item, name, None)
-            if isinstance(nested, list):
-                yield from _codes(nested)
-
-
-def _nested_in(kind: type[Any]) -> tuple[str, ...]:
-    """Return the fields of `_NESTED_FIELDS` that a struct has, cached: most structs have none."""
-    names = _NESTED_FIELDS_OF.get(kind)
-    if names is None:
-        names = _NESTED_FIELDS_OF[kind] = tuple(
-            name for name in _NESTED_FIELDS if hasattr(kind, name)
-        )
-    return names
+    return next((code for code in error_codes(response) if code in _NOT_READY_CODES), None)

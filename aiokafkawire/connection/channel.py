@@ -452,10 +452,10 @@ class Channel:
             request.set_result(result)
             return
         try:
-            _, response = decode_response(request.response_class, request.version, frame)
+            _, response = decode_response(request.api.response, request.version, frame)
         except KafkaError as error:
-            error.broker, error.api = self.name, request.api
-            add_version_advice(error, request.response_class, request.version)
+            error.broker, error.api = self.name, request.api.name
+            add_version_advice(error, request.api.response, request.version)
             self._fail_request(request, error)
             raise
         except BaseException as defect:

@@ -94,11 +94,16 @@ class ChannelLimits:
     max_frame_bytes: int
 
 
+class _ApiInfo(NamedTuple):
+    name: str
+    response: type[Response]
+
+
 @cache
-def _api_info(api_key: int) -> tuple[str, type[Response]]:
-    """Return the name and the response class of an API."""
+def _api_info(api_key: int) -> _ApiInfo:
+    """Return the name and the response class of an API; `Api.response` is slower."""
     api = APIS[ApiKey(api_key)]
-    return api.name, api.response
+    return _ApiInfo(api.name, api.response)
 
 
 class InFlightRequest(Future[Any]):
@@ -108,6 +113,7 @@ class InFlightRequest(Future[Any]):
     there is no `match_response`, it is the decoded response.
 
     Attributes:
+        api: Name and response class of the API.
         deadline: When its caller stops waiting.
         disconnect_at: When the connection is closed if this is still the oldest request that is
             unanswered or being written.
@@ -124,7 +130,6 @@ class InFlightRequest(Future[Any]):
         "disconnect_at",
         "expects_response",
         "match_response",
-        "response_class",
         "sent_at",
         "size_bytes",
         "state",
@@ -148,7 +153,7 @@ class InFlightRequest(Future[Any]):
         self.deadline = deadline
         self.disconnect_at = self.sent_at = math.inf
         self.state = _QUEUED
-        self.api, self.response_class = _api_info(api_key)
+        self.api = _api_info(api_key)
         self.version = version
         self.buffers = buffers
         self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
@@ -251,7 +256,7 @@ class InFlightRequests:
         if len(self.queued) >= MAX_QUEUED:
             raise KafkaError(
                 f"{MAX_QUEUED} requests are already waiting for this connection",
-                api=request.api,
+                api=request.api.name,
                 retriable=True,
             )
         self.queued.append(request)

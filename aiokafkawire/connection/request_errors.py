@@ -22,7 +22,7 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 
 def error_of_request(request: InFlightRequest, error: KafkaError, broker: str) -> KafkaError:
     """Return the error of one request when `error` closes the connection."""
-    api = request.api
+    api = request.api.name
     if isinstance(error, ConnectionLost) or (not request.sent and isinstance(error, ProtocolError)):
         # mutation: written-request-counts-as-unsent
         lost = ConnectionLost(error.reason, sent=request.sent, broker=broker, api=api)
@@ -46,15 +46,15 @@ def timeout_error(
         reason = f"not sent before the deadline: throttled by the broker for {left:.1f} s more"
     else:
         reason = "not sent before the deadline: earlier requests are unanswered"
-    return RequestTimedOut(reason, sent=request.sent, broker=broker, api=request.api)
+    return RequestTimedOut(reason, sent=request.sent, broker=broker, api=request.api.name)
 
 
 def unresponsive_error(request: InFlightRequest) -> ConnectionLost:
     """Return the error for a connection whose oldest request got no response in time."""
     what = "no response to {} in time" if request.expects_response else "{} cannot be written"
     return ConnectionLost(
-        f"{what.format(request.api)}: the broker is stopped or overloaded, or the network drops"
-        " packets"
+        f"{what.format(request.api.name)}: the broker is stopped or overloaded, or the network"
+        " drops packets"
     )
 
 
@@ -87,7 +87,7 @@ def disconnect_error(
         reason += " in the middle of a response"
     elif largest is None and (last := in_flight.last_one_way) is not None:
         reason += (
-            f"; the last request, {last.api} of {last.size_bytes} bytes, expected no response:"
+            f"; the last request, {last.api.name} of {last.size_bytes} bytes, expected no response:"
             " a broker disconnects if such a request fails"
         )
     error = ConnectionLost(reason, broker=broker)

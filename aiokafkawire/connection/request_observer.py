@@ -91,11 +91,11 @@ class RequestObserver:
             "Throttled by broker %s for %.3f s (quota for %s): no requests to it until then",
             self._broker,
             throttle_s,
-            request.api,
+            request.api.name,
             extra=log_fields(
                 self._fields,
                 broker=self._broker,
-                api=request.api,
+                api=request.api.name,
                 throttle_ms=round(throttle_s * 1_000),
             ),
         )
@@ -104,7 +104,7 @@ class RequestObserver:
         trace_logger.log(
             TRACE,
             "%s v%d to broker %s, correlation id %d: %s",
-            request.api,
+            request.api.name,
             request.version,
             self._broker,
             request.correlation_id,
@@ -116,7 +116,7 @@ class RequestObserver:
         return log_fields(
             self._fields,
             broker=self._broker,
-            api=request.api,
+            api=request.api.name,
             api_version=request.version,
             correlation_id=request.correlation_id,
             latency_ms=None if latency_s is None else round(latency_s * 1_000, 3),

@@ -85,5 +85,5 @@ class SilenceDetector:
             if kind is ConnectionKind.FETCH:
                 limit_s += self._max_wait_s
             if now - since >= limit_s and since < self.since:
-                self.since, self.api = since, request.api
+                self.since, self.api = since, request.api.name
         self._checked_at = now

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES, Cluster
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata_waits import MAX_UNKNOWN_TOPIC_RESPONSES
 from aiokafkawire.cluster.routing import ToNode
 from aiokafkawire.connection import Backoff, VersionedRequest
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic

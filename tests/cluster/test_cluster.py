@@ -18,7 +18,8 @@ from aiokafkawire.cluster import (
     ToCoordinator,
     ToNode,
 )
-from aiokafkawire.cluster.cluster import MAX_UNKNOWN_TOPIC_RESPONSES
+from aiokafkawire.cluster.all_nodes import request_all_nodes
+from aiokafkawire.cluster.metadata_waits import MAX_UNKNOWN_TOPIC_RESPONSES
 from aiokafkawire.connection import Handshake
 from aiokafkawire.errors import (
     AuthenticationFailed,
@@ -121,7 +122,7 @@ async def test_without_connecting_on_start_requests_wait_for_the_nodes():
         async with cluster_client(**options) as cluster:
             await cluster.start(soon())
             assert cluster.metadata.nodes == {}
-            assert sorted(await cluster.request_all_nodes(LIST, deadline=soon())) == [1, 2]
+            assert sorted(await request_all_nodes(cluster, LIST, deadline=soon())) == [1, 2]
         async with cluster_client(**options) as cluster:
             await cluster.start(soon())
             assert await cluster.request(LIST, to=ToAnyNode(), deadline=soon())
@@ -132,7 +133,7 @@ async def test_without_connecting_on_start_requests_wait_for_the_nodes():
             with pytest.raises(NoBrokerAvailable, match="refused"):
                 await cluster.request(LIST, to=ToAnyNode(), deadline=soon(0.2))
         with pytest.raises(NoBrokerAvailable, match="refused"):
-            await cluster.request_all_nodes(LIST, deadline=soon(0.2))
+            await request_all_nodes(cluster, LIST, deadline=soon(0.2))
 
 
 async def list_groups(_: Any, __: Any) -> Response | None:
@@ -697,7 +698,7 @@ async def test_request_all_nodes_returns_responses_and_errors():
         await cluster.start(soon())
         for number in (1, 3):
             scripted.nodes[number].answers[ApiKey.LIST_GROUPS] = listed
-        answers = await cluster.request_all_nodes(LIST, deadline=soon(0.3))
+        answers = await request_all_nodes(cluster, LIST, deadline=soon(0.3))
         assert list(answers) == [1, 2, 3]
         assert isinstance(answers[2], KafkaError)
         assert "closed the connection" in answers[2].reason
@@ -717,11 +718,11 @@ async def test_request_all_nodes_retries_a_loading_coordinator():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.LIST_GROUPS] = loading
-        answer = (await cluster.request_all_nodes(LIST, deadline=soon()))[1]
+        answer = (await request_all_nodes(cluster, LIST, deadline=soon()))[1]
         assert isinstance(answer, ListGroupsResponse)
         assert (answer.error_code, len(asked)) == (0, 3)
         asked.clear()
-        failure = (await cluster.request_all_nodes(LIST, deadline=anyio.current_time()))[1]
+        failure = (await request_all_nodes(cluster, LIST, deadline=anyio.current_time()))[1]
         assert isinstance(failure, KafkaError)
 
 

@@ -35,9 +35,9 @@ def machine(max_in_flight: int = 5, max_idle_s: float = 540.0):
 
 
 def make(
-    in_flight: InFlightRequests, api: str, deadline: float, expects_response: bool = True
+    in_flight: InFlightRequests, deadline: float, expects_response: bool = True
 ) -> InFlightRequest:
-    request = InFlightRequest(
+    return InFlightRequest(
         in_flight.next_correlation_id,
         deadline,
         ApiKey.HEARTBEAT,
@@ -45,27 +45,23 @@ def make(
         [b"frame"],
         expects_response=expects_response,
     )
-    request.api = api
-    return request
 
 
-def submit(
-    in_flight: InFlightRequests, api: str, deadline: float, expects_response: bool
-) -> InFlightRequest:
-    request = make(in_flight, api, deadline, expects_response)
+def submit(in_flight: InFlightRequests, deadline: float, expects_response: bool) -> InFlightRequest:
+    request = make(in_flight, deadline, expects_response)
     in_flight.submit(request)
     return request
 
 
 def submit_and_take(
-    in_flight: InFlightRequests, api: str, deadline: float, now: float
+    in_flight: InFlightRequests, deadline: float, now: float
 ) -> InFlightRequest | None:
-    request = make(in_flight, api, deadline)
+    request = make(in_flight, deadline)
     return request if in_flight.submit_and_take(request, now) else None
 
 
 def sent(in_flight: InFlightRequests, count: int, deadline: float = 10.0) -> list[InFlightRequest]:
-    made = [submit(in_flight, f"call {number}", deadline, True) for number in range(count)]
+    made = [submit(in_flight, deadline, True) for number in range(count)]
     assert in_flight.take_writable(0.0) == made
     assert in_flight.mark_written(0.0) == []
     return made
@@ -82,9 +78,9 @@ def test_responses_arrive_in_the_order_of_requests():
 
 def test_submit_and_take_equals_submit_and_take_writable():
     calls, others = machine(), machine()
-    queued = submit(others, "call", 10.0, True)
+    queued = submit(others, 10.0, True)
     assert others.take_writable(1.0) == [queued]
-    begun = submit_and_take(calls, "call", 10.0, 1.0)
+    begun = submit_and_take(calls, 10.0, 1.0)
     assert begun is not None
     for name in InFlightRequest.__slots__:
         assert getattr(begun, name) == getattr(queued, name), name
@@ -98,13 +94,13 @@ def test_submit_and_take_equals_submit_and_take_writable():
 def test_submit_and_take_needs_an_empty_queue_a_slot_and_no_throttle():
     calls = machine(max_in_flight=1)
     calls.throttle(5.0)
-    assert submit_and_take(calls, "silent", 10.0, 4.9) is None
-    first = submit_and_take(calls, "first", 10.0, 5.0)
+    assert submit_and_take(calls, 10.0, 4.9) is None
+    first = submit_and_take(calls, 10.0, 5.0)
     assert first is not None
-    assert submit_and_take(calls, "no slot", 10.0, 5.0) is None
-    queued = submit(calls, "queued", 10.0, True)
+    assert submit_and_take(calls, 10.0, 5.0) is None
+    queued = submit(calls, 10.0, True)
     calls.complete_next(first.correlation_id, 6.0)
-    assert submit_and_take(calls, "behind another", 10.0, 6.0) is None
+    assert submit_and_take(calls, 10.0, 6.0) is None
     assert calls.take_writable(6.0) == [queued]
     assert len(calls) == 1
 
@@ -132,7 +128,7 @@ def test_a_repeated_response_is_a_protocol_error():
 
 def test_a_response_to_a_queued_request_is_a_protocol_error():
     calls = machine()
-    submit(calls, "queued", 10.0, True)
+    submit(calls, 10.0, True)
     with pytest.raises(ProtocolError):
         calls.complete_next(0, 1.0)
 
@@ -148,7 +144,7 @@ def test_correlation_ids_begin_again_after_the_highest():
 
 def test_more_than_the_slots_wait_in_the_queue():
     calls = machine(max_in_flight=2)
-    made = [submit(calls, f"call {number}", 10.0, True) for number in range(3)]
+    made = [submit(calls, 10.0, True) for number in range(3)]
     assert calls.take_writable(0.0) == made[:2]
     assert calls.next_write_at(0.0) == math.inf
     calls.complete_next(0, 1.0)
@@ -160,16 +156,16 @@ def test_more_than_the_slots_wait_in_the_queue():
 def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(in_flight_requests, "MAX_QUEUED", 2)
     calls = machine()
-    submit(calls, "a", 1.0, True)
-    submit(calls, "b", 1.0, True)
+    submit(calls, 1.0, True)
+    submit(calls, 1.0, True)
     with pytest.raises(KafkaError, match="2 requests are already waiting"):
-        submit(calls, "c", 1.0, True)
+        submit(calls, 1.0, True)
 
 
 def test_a_request_without_a_response_occupies_no_slot():
     calls = machine(max_in_flight=1)
-    one_way = [submit(calls, f"call {number}", 10.0, False) for number in range(3)]
-    asking = submit(calls, "asks", 10.0, True)
+    one_way = [submit(calls, 10.0, False) for number in range(3)]
+    asking = submit(calls, 10.0, True)
     assert calls.take_writable(0.0) == [*one_way, asking]
     assert calls.mark_written(0.0) == one_way
     assert all(call.state is RequestState.DONE for call in one_way)
@@ -179,7 +175,7 @@ def test_a_request_without_a_response_occupies_no_slot():
 def test_a_cancelled_request_occupies_its_slot_until_its_response():
     calls = machine(max_in_flight=1)
     (first,) = sent(calls, 1)
-    second = submit(calls, "second", 10.0, True)
+    second = submit(calls, 10.0, True)
     calls.cancel(first, 1.0)
     assert first.state is RequestState.ABANDONED
     assert calls.take_writable(1.0) == []
@@ -190,8 +186,8 @@ def test_a_cancelled_request_occupies_its_slot_until_its_response():
 def test_a_request_cancelled_in_the_queue_is_never_sent():
     calls = machine(max_in_flight=1)
     sent(calls, 1)
-    second = submit(calls, "second", 10.0, True)
-    third = submit(calls, "third", 10.0, True)
+    second = submit(calls, 10.0, True)
+    third = submit(calls, 10.0, True)
     calls.cancel(second, 1.0)
     assert not second.sent
     calls.complete_next(0, 2.0)
@@ -202,8 +198,8 @@ def test_a_request_cancelled_in_the_queue_is_never_sent():
 
 def test_each_deadline_is_reported_once():
     calls = machine(max_in_flight=1)
-    first = submit(calls, "first", 5.0, True)
-    second = submit(calls, "second", 3.0, True)
+    first = submit(calls, 5.0, True)
+    second = submit(calls, 3.0, True)
     calls.take_writable(0.0)
     assert calls.next_deadline(0.0) == 3.0
     assert calls.check_deadlines(3.0).expired == [second]
@@ -227,7 +223,7 @@ def test_the_oldest_unanswered_request_times_out_the_broker():
 
 def test_a_request_that_cannot_be_written_times_out_the_broker():
     calls = machine()
-    first = submit(calls, "first", 1.0, False)
+    first = submit(calls, 1.0, False)
     calls.take_writable(0.0)
     assert calls.check_deadlines(1.0).expired == [first]
     assert calls.next_deadline(1.0) == 30.0
@@ -244,8 +240,8 @@ def test_a_request_with_a_long_deadline_may_stay_unanswered_for_longer():
 
 def test_a_long_request_does_not_time_out_the_broker_for_later_ones():
     calls = machine()
-    parked = submit(calls, "parked", 300.0, True)
-    behind = submit(calls, "behind", 1.0, True)
+    parked = submit(calls, 300.0, True)
+    behind = submit(calls, 1.0, True)
     calls.take_writable(0.0)
     due = calls.check_deadlines(100.0)
     assert due.expired == [behind]
@@ -256,7 +252,7 @@ def test_a_long_request_does_not_time_out_the_broker_for_later_ones():
 def test_the_request_timeout_starts_when_the_request_is_written():
     calls = machine()
     calls.throttle(100.0)
-    call = submit(calls, "late", 110.0, True)
+    call = submit(calls, 110.0, True)
     assert calls.take_writable(100.0) == [call]
     assert call.disconnect_at == 130.0
 
@@ -265,7 +261,7 @@ def test_nothing_is_written_while_throttled():
     calls = machine()
     calls.throttle(5.0)
     calls.throttle(3.0)
-    call = submit(calls, "waits", 10.0, True)
+    call = submit(calls, 10.0, True)
     assert calls.take_writable(4.9) == []
     assert calls.next_write_at(4.9) == 5.0
     assert calls.take_writable(5.0) == [call]
@@ -274,7 +270,7 @@ def test_nothing_is_written_while_throttled():
 def test_throttling_does_not_extend_the_deadline():
     calls = machine()
     calls.throttle((2**31 - 1) / 1_000)
-    call = submit(calls, "waits", 10.0, True)
+    call = submit(calls, 10.0, True)
     assert calls.next_deadline(0.0) == 10.0
     assert calls.check_deadlines(10.0).expired == [call]
     assert len(calls) == 0
@@ -283,7 +279,7 @@ def test_throttling_does_not_extend_the_deadline():
 def test_an_unused_connection_is_idle_after_a_while():
     calls = machine(max_idle_s=540.0)
     assert calls.next_deadline(0.0) == 540.0
-    call = submit(calls, "a", 5_000.0, True)
+    call = submit(calls, 5_000.0, True)
     calls.take_writable(500.0)
     assert calls.next_deadline(500.0) == 1_040.0
     assert not calls.check_deadlines(600.0).is_idle
@@ -304,8 +300,8 @@ def test_a_retiring_connection_is_idle_after_its_last_request():
 def test_close_returns_all_requests_with_waiting_callers():
     calls = machine(max_in_flight=2)
     first, second = sent(calls, 2)
-    one_way_behind = submit(calls, "one way", 10.0, False)
-    third = submit(calls, "third", 10.0, True)
+    one_way_behind = submit(calls, 10.0, False)
+    third = submit(calls, 10.0, True)
     calls.cancel(first, 0.0)
     taken = calls.take_writable(0.0)
     assert taken == [one_way_behind]
@@ -318,7 +314,7 @@ def test_close_returns_all_requests_with_waiting_callers():
 def test_finished_requests_do_not_fill_the_deadline_heap():
     calls = machine()
     for now in range(1_000):
-        call = submit(calls, "quick", now + 3_600.0, True)
+        call = submit(calls, now + 3_600.0, True)
         calls.take_writable(float(now))
         calls.complete_next(call.correlation_id, float(now))
     assert len(calls._deadlines) <= STALE_HEAP_ENTRIES + 3
@@ -331,8 +327,8 @@ def test_a_completed_request_is_garbage_collected():
     calls = machine()
     carried = Answer()
     reference = weakref.ref(carried)
-    submit(calls, "first", 10.0, True)
-    second = submit(calls, "second", 10.0, True)
+    submit(calls, 10.0, True)
+    second = submit(calls, 10.0, True)
     calls.take_writable(0.0)
     first, _ = calls.complete_next(0, 1.0)
     first.set_result(carried)
@@ -344,7 +340,7 @@ def test_a_completed_request_is_garbage_collected():
 def test_done_is_a_final_state():
     assert {state for state, _ in TRANSITIONS} == set(RequestState) - {RequestState.DONE}
     assert {event for _, event in TRANSITIONS} == set(RequestEvent)
-    request = make(machine(), "x", 1.0)
+    request = make(machine(), 1.0)
     request.state = RequestState.DONE
     for event in RequestEvent:
         with pytest.raises(InvalidTransition):
@@ -374,7 +370,7 @@ def test_no_order_of_events_loses_a_request(steps: list[str], pick):
     for step in steps:
         now = float(next(clock))
         if step in {"submit", "one way"}:
-            call = submit(calls, "x", now + pick.randrange(1, 20), step == "submit")
+            call = submit(calls, now + pick.randrange(1, 20), step == "submit")
             live[call.correlation_id] = call
         elif step == "take":
             calls.take_writable(now)
