@@ -20,12 +20,13 @@ class ConsumerAssignment:
     """The assigned partitions, by topic and number.
 
     The cost of a call grows with the partitions that have records (`_with_data`, in delivery order)
-    or an error (`_failed`), not with all assigned partitions.
+    or an error (`failed`), not with all assigned partitions.
 
     Attributes:
         whole_topics: All partitions of the subscribed topics are read: there is neither a group nor
             a manual assignment.
         counters: Counters for `metrics`.
+        failed: Partitions with an error to raise.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class ConsumerAssignment:
         self.counters = ConsumerCounters()
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
         self._with_data: dict[AssignedPartition, None] = {}
-        self._failed: dict[AssignedPartition, None] = {}
+        self.failed: dict[AssignedPartition, None] = {}
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -67,14 +68,13 @@ class ConsumerAssignment:
         if replaced is not None:
             self.remove([replaced])
         self._partitions[partition.tp] = partition
-        partition.track_failure_in(self._failed)
-        self.on_records_fetched(partition)
+        partition.track_failure_in(self.failed)
+        if partition.buffer is not None and not partition.buffer.is_empty:
+            self._with_data[partition] = None
 
     def on_records_fetched(self, partition: AssignedPartition) -> None:
         """Note that a fetch has returned records, unless the partition was removed meanwhile."""
-        if self._partitions.get(partition.tp) is not partition:
-            return
-        if partition.buffer is not None and not partition.buffer.is_empty:
+        if self._partitions.get(partition.tp) is partition:
             self._with_data.setdefault(partition)
 
     def remove(self, partitions: Iterable[AssignedPartition]) -> None:
@@ -96,10 +96,10 @@ class ConsumerAssignment:
 
         The same pending error of several partitions of a topic is returned once.
         """
-        for partition in list(self._failed):
+        for partition in list(self.failed):
             error = partition.take_error()
             if error is not None:
-                for other in list(self._failed):
+                for other in list(self.failed):
                     if other.tp.topic == partition.tp.topic and _has_same_error(other, error):
                         other.take_error()
                 return error

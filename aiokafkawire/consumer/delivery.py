@@ -88,7 +88,8 @@ class RecordDelivery:
                     self.offloaded = buffer.suspended_batches.offloaded
                     break
         finally:
-            self._fetch_again(drained)
+            if drained or self._notifier.to_fetch.waits_for_room:
+                self._notifier.to_fetch.add(drained)
         return None
 
     def take(
@@ -148,7 +149,8 @@ class RecordDelivery:
                     break
             self._assignment.counters.records_consumed += max_records - left
         finally:
-            self._fetch_again(drained)
+            if drained or self._notifier.to_fetch.waits_for_room:
+                self._notifier.to_fetch.add(drained)
         return taken
 
     async def continue_decoding(self) -> bool:
@@ -191,11 +193,6 @@ class RecordDelivery:
         self._excluding = only is not None
         for partition in self._assignment.values():
             partition.excluded = only is not None and partition.tp not in only
-
-    def _fetch_again(self, drained: list[AssignedPartition]) -> None:
-        """Wake the fetcher if the buffers may have room now."""
-        if drained or self._notifier.to_fetch.waits_for_room:
-            self._notifier.to_fetch.add(drained)
 
     # --- processed records ---
 

@@ -258,9 +258,9 @@ class FetchBuffer(BatchQueue):
 
     def _advance(self, next_offset: int, leader_epoch: int) -> None:
         self._position, self._leader_epoch = next_offset, leader_epoch
-        if self._decoded is None and not self._chunks:
+        if self._decoded is None and not self._chunks and self.fetch_offset > next_offset:
             # Compaction has removed the offsets up to here.
-            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
+            self._position, self._leader_epoch = self.fetch_offset, self.last_fetched_epoch
 
     def _skip_to(self, offset: int, leader_epoch: int) -> None:
         if offset > self._position:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -115,22 +115,6 @@ class FetchPlanner:
         self.deferred: dict[AssignedPartition, None] = {}
         self.buffers_full = False
 
-    def plan(
-        self,
-        partitions: Collection[AssignedPartition],
-        leader_of: LeaderOf,
-        now: float,
-        nodes: Container[NodeId] = (),
-    ) -> list[FetchPlan]:
-        """Update exactly these partitions, and return the fetches to start."""
-        owned = dict.fromkeys(partitions)
-        for partition in self.planned_partitions():
-            if partition not in owned:
-                self.forget(partition)
-        for partition in partitions:
-            self.update(partition, leader_of, now, nodes)
-        return self.start_fetches(partitions, leader_of, now)
-
     def update(
         self,
         partition: AssignedPartition,
@@ -161,11 +145,24 @@ class FetchPlanner:
         if partition.preferred_replica is not None:
             self.followers[partition] = None
         before = self._node_of.get(partition)
-        if before != node and self._is_in_flight(state, node):
+        if before != node and any(
+            state in plan.states for at, plan in self._in_flight.items() if at != node
+        ):
+            # The fetch from the other broker ends first.
             self.deferred[partition] = None
             self._exclude(partition)
             return
-        part = self._part(partition, state, leader, node)
+        buffer = state.buffer
+        part = PartitionFetch(
+            partition,
+            state,
+            buffer,
+            offset=buffer.fetch_offset,
+            leader_epoch=leader.epoch,
+            max_bytes=partition.max_bytes or self._limits.partition_bytes,
+            last_fetched_epoch=buffer.last_fetched_epoch,
+            from_follower=node != leader.node,
+        )
         if before == node and self._parts[node][partition] == part:
             return
         self._exclude(partition)
@@ -183,10 +180,6 @@ class FetchPlanner:
     def planned_partitions(self) -> list[AssignedPartition]:
         """Return the partitions to fetch, now or later."""
         return [*(self._node_of | self.backing_off | self.deferred)]
-
-    def _is_in_flight(self, state: Fetching, node: NodeId) -> bool:
-        """Return whether a fetch of this state is in flight to another broker."""
-        return any(state in plan.states for at, plan in self._in_flight.items() if at != node)
 
     def _exclude(self, partition: AssignedPartition) -> None:
         node = self._node_of.pop(partition, None)
@@ -261,25 +254,13 @@ class FetchPlanner:
         """Fetch at this position again."""
         self._unverified.discard(state)
 
-    def _part(
-        self, partition: AssignedPartition, state: Fetching, leader: LeaderAndEpoch, node: NodeId
-    ) -> PartitionFetch:
-        buffer = state.buffer
-        return PartitionFetch(
-            partition,
-            state,
-            buffer,
-            offset=buffer.fetch_offset,
-            leader_epoch=leader.epoch,
-            max_bytes=partition.max_bytes or self._limits.partition_bytes,
-            last_fetched_epoch=buffer.last_fetched_epoch,
-            from_follower=node != leader.node,
-        )
-
     def _start_fetch(self, node: NodeId, short_wait: bool) -> FetchPlan:
         plan = self._cached_plans.get(node)
         if plan is None:
-            parts = _oversized_alone(tuple(self._parts[node].values()))
+            parts = tuple(self._parts[node].values())
+            # A partition with a larger fetch size is fetched alone.
+            oversized = next((part for part in parts if part.partition.max_bytes is not None), None)
+            parts = parts if oversized is None else (oversized,)
             plan = FetchPlan(node, parts, states=frozenset(part.state for part in parts))
             self._cached_plans[node] = plan
         plan = self._in_flight[node] = plan._replace(short_wait=short_wait)
@@ -327,11 +308,3 @@ def _fetch_node(
         partition.preferred_replica = None
         return leader.node
     return preferred_replica.node
-
-
-def _oversized_alone(parts: tuple[PartitionFetch, ...]) -> tuple[PartitionFetch, ...]:
-    """Return only the first partition with a larger fetch size, if there is one."""
-    for part in parts:
-        if part.partition.max_bytes is not None:
-            return (part,)
-    return parts

@@ -206,7 +206,8 @@ class Fetcher:
                     part.partition.preferred_replica = None
                     self._changes.partitions[part.partition] = None
         finally:
-            self._log_session(plan.node, outcome)
+            if not isinstance(outcome, Accepted):
+                self._log_session(plan.node, outcome)
             session.handle(outcome)
             self._planner.finished(plan, backoff_until)
             self._changes.changed.set()
@@ -410,9 +411,9 @@ class Fetcher:
                 )
             self._cluster.request_update()
 
-    def _log_session(self, node: NodeId, event: Accepted | Rejected | ResponseLost) -> None:
+    def _log_session(self, node: NodeId, event: Rejected | ResponseLost) -> None:
         """Log a fetch session that the consumer did not close itself."""
-        if isinstance(event, Accepted) or not logger.isEnabledFor(logging.DEBUG):
+        if not logger.isEnabledFor(logging.DEBUG):
             return
         reason = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
         logger.debug(

@@ -117,6 +117,8 @@ class Notifier:
 
     def request_finished(self, failure: KafkaError | None) -> None:
         """Note that a broker responded (None), or the error of a request."""
+        if failure is None and self.outage.failure is None:
+            return
         text = self.outage.record(failure, self._clock.now())
         if text is not None:
             extra = log_fields(self._supervisor.fields, error=failure)

@@ -206,7 +206,8 @@ class ConsumerSession(Session):
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.mark_error_reported()
             raise copy_error(error)
-        self.raise_partition_error()
+        if self.assignment.failed:
+            self.raise_partition_error()
         self.topics.raise_error()
 
     def raise_partition_error(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
+
+from aiokafkawire.consumer.fetch_planner import FetchPlan, FetchPlanner, LeaderOf
 from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.records import FetchedBatches, assign_offsets, decode_fetch, iter_batches
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import NodeId, TopicPartition
 from tests.broker.raw_client import batch
 
 P0 = TopicPartition("orders", 0)
@@ -30,3 +33,22 @@ def mark_delivered(partition: AssignedPartition, first: int, next_offset: int) -
     """Mark these offsets as delivered to the application."""
     low, high = partition.delivered_range or (first, next_offset)
     partition._delivered_range = min(low, first), max(high, next_offset)
+
+
+class Planner(FetchPlanner):
+    """A planner that is given all partitions each time."""
+
+    def plan(
+        self,
+        partitions: Collection[AssignedPartition],
+        leader_of: LeaderOf,
+        now: float,
+        nodes: Container[NodeId] = (),
+    ) -> list[FetchPlan]:
+        """Update exactly these partitions, and return the fetches to start."""
+        for partition in self.planned_partitions():
+            if partition not in partitions:
+                self.forget(partition)
+        for partition in partitions:
+            self.update(partition, leader_of, now, nodes)
+        return self.start_fetches(partitions, leader_of, now)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.consumer.fetch_planner import FULL_PARTITION_HOLD_S, FetchLimits, FetchPlanner
+from aiokafkawire.consumer.fetch_planner import FULL_PARTITION_HOLD_S, FetchLimits
 from aiokafkawire.consumer.partition import AssignedPartition, PreferredReadReplica
 from aiokafkawire.consumer.partition_states import (
     EpochEndFetched,
@@ -21,7 +21,7 @@ from aiokafkawire.records import FetchedRange
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 
-from .record_data import P0, P1, fetched, log
+from .record_data import P0, P1, Planner, fetched, log
 
 LIMITS = FetchLimits(buffer_bytes=5_000, partition_bytes=1_000)
 
@@ -49,7 +49,7 @@ def leaders(**nodes: int | None) -> Any:
 
 
 def test_one_request_per_broker_fetches_all_its_partitions() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(P0, 5), partition(P1, 6), partition(TopicPartition("orders", 2))]
     plans = planner.plan(owned, leaders(p0=1, p1=2, p2=1), 0.0)
     assert [(plan.node, len(plan.parts)) for plan in plans] == [(1, 2), (2, 1)]
@@ -61,7 +61,7 @@ def test_one_request_per_broker_fetches_all_its_partitions() -> None:
 
 
 def test_a_partition_with_a_new_leader_does_not_wait_for_the_old_one() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     (old,) = planner.plan([one], leaders(p0=1), 0.0)
     assert planner.plan([one], leaders(p0=1), 0.0) == []
@@ -76,7 +76,7 @@ def test_a_partition_with_a_new_leader_does_not_wait_for_the_old_one() -> None:
 
 
 def test_partitions_that_are_not_fetched() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     paused, revoked, later, full = (partition(TopicPartition("orders", n)) for n in range(4))
     paused.paused = True
     revoked.pending_revocation = True
@@ -90,7 +90,7 @@ def test_partitions_that_are_not_fetched() -> None:
 
 
 def test_a_suspended_position_is_not_fetched_until_resume() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
     state = plan.parts[0].state
@@ -102,7 +102,7 @@ def test_a_suspended_position_is_not_fetched_until_resume() -> None:
 
 
 def test_a_backoff_that_ends_while_others_are_updated_is_not_lost() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     one.not_before = 1.5
     planner.update(one, leaders(), 1.0)
@@ -114,14 +114,14 @@ def test_a_backoff_that_ends_while_others_are_updated_is_not_lost() -> None:
 
 
 def test_one_chunk_is_fetched_ahead() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     fill(one, 999)
     assert planner.plan([one], leaders(), 0.0)[0].parts[0].offset == 1
 
 
 def test_a_full_partition_delays_its_broker_and_is_then_left_out() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     full, other = partition(P0), partition(P1)
     owned = [full, other]
     fill(full, 1_000)
@@ -140,7 +140,7 @@ def test_a_full_partition_delays_its_broker_and_is_then_left_out() -> None:
 
 def test_a_full_partition_that_is_paused_or_led_elsewhere_delays_no_fetch() -> None:
     for nodes in ({}, {"p0": 2}):
-        planner = FetchPlanner(LIMITS)
+        planner = Planner(LIMITS)
         full, other = partition(P0), partition(P1)
         fill(full, 1_000)
         full.paused = not nodes
@@ -149,7 +149,7 @@ def test_a_full_partition_that_is_paused_or_led_elsewhere_delays_no_fetch() -> N
 
 
 def test_all_buffers_together_are_limited() -> None:
-    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    planner = Planner(FetchLimits(1_500, 1_000))
     owned = [partition(P0), partition(P1), partition(TopicPartition("orders", 2))]
     fill(owned[0], 800)
     fill(owned[1], 700)
@@ -157,7 +157,7 @@ def test_all_buffers_together_are_limited() -> None:
 
 
 def test_a_partition_without_a_leader_waits_for_one() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     assert planner.plan([one], leaders(p0=None), 0.0) == []
     assert planner.plan([one], leaders(), 0.0)
@@ -165,7 +165,7 @@ def test_a_partition_without_a_leader_waits_for_one() -> None:
 
 @pytest.mark.parametrize("how", ["paused", "excluded"])
 def test_paused_and_excluded_partitions_do_not_block_others(how: str) -> None:
-    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    planner = Planner(FetchLimits(1_500, 1_000))
     unread, other = partition(P0), partition(P1)
     fill(unread, 1_500)
     assert planner.plan([unread, other], leaders(p0=2), 0.0) == []
@@ -175,7 +175,7 @@ def test_paused_and_excluded_partitions_do_not_block_others(how: str) -> None:
 
 
 def test_the_leader_epoch_of_the_last_fetched_record_is_sent() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 9), LeaderAndEpoch(1, 9)))
     (plan,) = planner.plan([one], leaders(), 0.0)
     assert plan.parts[0].last_fetched_epoch == 9
@@ -186,7 +186,7 @@ def test_the_leader_epoch_of_the_last_fetched_record_is_sent() -> None:
 
 
 def test_a_position_with_an_epoch_is_validated_before_a_new_leader_is_fetched_from() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = AssignedPartition(P0, "earliest", Fetching(FetchBuffer(5, 3)))
     assert planner.plan([one], leaders(), 0.0) == []
     state = one.state
@@ -197,7 +197,7 @@ def test_a_position_with_an_epoch_is_validated_before_a_new_leader_is_fetched_fr
 
 
 def test_a_preferred_read_replica_is_fetched_from_until_it_expires_or_is_gone() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one, other = partition(P0), partition(P1)
     for each in (one, other):
         each.update_leader(LeaderAndEpoch(1, 9))
@@ -215,7 +215,7 @@ def test_a_preferred_read_replica_is_fetched_from_until_it_expires_or_is_gone() 
 
 
 def test_a_leader_change_ends_the_preferred_read_replica() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     one.update_leader(LeaderAndEpoch(1, 9))
     one.preferred_replica = PreferredReadReplica(2, until=10.0)
@@ -225,7 +225,7 @@ def test_a_leader_change_ends_the_preferred_read_replica() -> None:
 
 
 def test_removed_partitions_are_forgotten() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(TopicPartition("orders", number)) for number in range(100)]
     owned[1].not_before = 5.0
     (plan,) = planner.plan(owned, leaders(), 0.0)
@@ -236,7 +236,7 @@ def test_removed_partitions_are_forgotten() -> None:
 
 
 def test_a_failed_broker_backs_off() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(P0)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
     planner.finished(plan, backoff_until=2.0)
@@ -246,7 +246,7 @@ def test_a_failed_broker_backs_off() -> None:
 
 
 def test_partitions_with_data_move_to_the_end_of_the_request() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(P0), partition(P1)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
     assert [part.partition.tp for part in plan.parts] == [P0, P1]
@@ -257,7 +257,7 @@ def test_partitions_with_data_move_to_the_end_of_the_request() -> None:
 
 
 def test_a_partition_with_a_larger_fetch_size_is_fetched_alone() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(P0), partition(P1)]
     owned[1].max_bytes = 70_000
     (plan,) = planner.plan(owned, leaders(), 0.0)
@@ -265,7 +265,7 @@ def test_a_partition_with_a_larger_fetch_size_is_fetched_alone() -> None:
 
 
 def test_a_response_is_current_unless_the_partition_changed() -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     one = partition(P0)
     (plan,) = planner.plan([one], leaders(), 0.0)
     (part,) = plan.parts
@@ -281,7 +281,7 @@ def test_a_response_is_current_unless_the_partition_changed() -> None:
 
 @given(st.data())
 def test_limits_hold_in_any_sequence_of_events(data: st.DataObject) -> None:
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     owned = [partition(TopicPartition("orders", number)) for number in range(5)]
     under_way: list[Any] = []
     now = 0.0
@@ -332,7 +332,7 @@ def led_by(nodes: int, partitions: int) -> tuple[list[AssignedPartition], Any]:
 
 def test_an_empty_response_checks_no_partition() -> None:
     owned, leader_of = led_by(4, 40)
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     plans = {plan.node: plan for plan in planner.plan(owned, leader_of, 0.0)}
     planner.finished(plans[2])
     looked_at = []
@@ -356,7 +356,7 @@ def test_an_empty_response_checks_no_partition() -> None:
 
 def test_full_partitions_and_limits_apply_to_start_fetches() -> None:
     owned, leader_of = led_by(2, 4)
-    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    planner = Planner(FetchLimits(1_500, 1_000))
     for plan in planner.plan(owned, leader_of, 0.0):
         planner.finished(plan)
     fill(owned[0], 1_000)
@@ -373,7 +373,7 @@ def test_full_partitions_and_limits_apply_to_start_fetches() -> None:
 
 def test_a_position_is_not_fetched_from_two_brokers_at_once() -> None:
     owned, leader_of = led_by(2, 4)
-    planner = FetchPlanner(LIMITS)
+    planner = Planner(LIMITS)
     nodes = {1, 2, 3}
     first, _ = planner.plan(owned, leader_of, 0.0, nodes)
     owned[0].preferred_replica = PreferredReadReplica(3, 5.0)

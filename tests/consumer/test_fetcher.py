@@ -17,7 +17,7 @@ from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer import fetcher
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_messages import SHORT_FETCH_WAIT_MS, fetch_request, match_response
-from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
+from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import Fetching, PositionOutOfRange
@@ -35,16 +35,14 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
-from .record_data import P0, P1, log
+from .record_data import P0, P1, Planner, log
 
 TOPIC_ID = UUID(int=5)
 
 
 def plan() -> FetchPlan:
     owned = [AssignedPartition(tp, "earliest", Fetching(FetchBuffer(3))) for tp in (P0, P1)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(
-        owned, lambda tp: LeaderAndEpoch(1, 4), 0.0
-    )
+    (found,) = Planner(FetchLimits(1_000, 500)).plan(owned, lambda tp: LeaderAndEpoch(1, 4), 0.0)
     return found
 
 
@@ -72,7 +70,7 @@ def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     config = make_config(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
     state = Fetching(FetchBuffer(3, leader_epoch=4), LeaderAndEpoch(1, 4))
     positions = [AssignedPartition(P0, "earliest", state)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(
+    (found,) = Planner(FetchLimits(1_000, 500)).plan(
         positions, lambda tp: LeaderAndEpoch(1, 4), 0.0
     )
     request = fetch_request(session_request(found), config, version)

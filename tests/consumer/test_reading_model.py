@@ -20,7 +20,7 @@ from aiokafkawire.cluster.metadata import LeaderAndEpoch
 from aiokafkawire.config import ConsumerConfig, make_config
 from aiokafkawire.consumer.assignment import ConsumerAssignment
 from aiokafkawire.consumer.fetch_buffer import FetchBuffer
-from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan, FetchPlanner
+from aiokafkawire.consumer.fetch_planner import FetchLimits, FetchPlan
 from aiokafkawire.consumer.fetcher import Fetcher
 from aiokafkawire.consumer.notifier import Notifier
 from aiokafkawire.consumer.partition import AssignedPartition
@@ -46,7 +46,7 @@ from aiokafkawire.wire.messages.fetch import (
 )
 from tests.broker.raw_client import batch
 
-from .record_data import P0
+from .record_data import P0, Planner
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ class World:
         self.log = Log()
         self.now = 0.0
         self.partition = AssignedPartition(P0, policy, Fetching(FetchBuffer(0)))
-        self.planner = FetchPlanner(FetchLimits(10_000, 500))
+        self.planner = Planner(FetchLimits(10_000, 500))
         self.leader = LeaderAndEpoch(1, 1)
         self.fetches: list[tuple[FetchPlan, FetchResponse | None]] = []
         self.queries: list[tuple[Any, EpochEndFetched | OffsetListed | LookupFailed | None]] = []
