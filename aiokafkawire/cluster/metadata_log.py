@@ -1,4 +1,4 @@
-"""Log lines about the cluster's metadata: connected, and what changed."""
+"""Log lines about the cluster's metadata: connected, changed, unreachable."""
 
 from __future__ import annotations
 
@@ -6,65 +6,123 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from aiokafkawire.cluster.metadata import MetadataSnapshot, NodeInfo
+from aiokafkawire.cluster.metadata import MetadataSnapshot, MetadataUpdate, NodeInfo
+from aiokafkawire.cluster.refresh_schedule import MissingTopicLog
+from aiokafkawire.errors import KafkaError, NoBrokerAvailable
 from aiokafkawire.logs import list_names, list_partitions, log_fields
 from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import error_for
 
-__all__ = ("cluster_id_warning", "log_change")
+__all__ = ("MetadataLog",)
 
 logger = logging.getLogger("aiokafkawire.cluster")
+
+MAX_REMEMBERED_WARNINGS = 1_000
+"""Warnings about metadata that are remembered, so that each is logged once."""
 
 K = TypeVar("K")
 
 
-def log_change(
-    log_prefix: str,
-    fields: Mapping[str, object],
-    before: MetadataSnapshot,
-    after: MetadataSnapshot,
-    topics: Collection[str] | None,
-) -> None:
-    """Log the first snapshot at INFO, and what changes afterwards at DEBUG.
+class MetadataLog:
+    """Log lines of one client about its metadata.
 
     Args:
-        log_prefix: Name of the client.
+        prefix: Name of the client.
         fields: Fields of the client.
-        before: The snapshot that is replaced.
-        after: The new snapshot.
-        topics: The topics that may have changed; None for all.
     """
-    if not before.nodes:
-        _log_connected(log_prefix, fields, after)
-    if logger.isEnabledFor(logging.DEBUG):
-        changes = _changes(before, after, topics)
-        if changes:
-            logger.debug(
-                "%s: metadata %d: %s",
-                log_prefix,
-                after.version,
-                "; ".join(changes),
-                extra=log_fields(fields, cluster_id=after.cluster_id),
+
+    def __init__(self, prefix: str, fields: Mapping[str, object]) -> None:
+        self.prefix = prefix
+        self.fields = fields
+        self._warnings: set[str] = set()
+        self._missing_topics = MissingTopicLog()
+
+    def warn(self, before: MetadataSnapshot, update: MetadataUpdate) -> None:
+        """Log the warnings of an update. Each refresh repeats them: log each once."""
+        for warning in (*update.warnings, *_cluster_id_warning(before, update.snapshot)):
+            if warning not in self._warnings:
+                if len(self._warnings) >= MAX_REMEMBERED_WARNINGS:
+                    self._warnings.clear()
+                self._warnings.add(warning)
+                logger.warning("%s: metadata: %s", self.prefix, warning, extra=dict(self.fields))
+
+    def changed(self, before: MetadataSnapshot, update: MetadataUpdate) -> None:
+        """Log the first snapshot at INFO, and what changes afterwards at DEBUG."""
+        after = update.snapshot
+        if not before.nodes:
+            controller = "unknown" if after.controller_id < 0 else str(after.controller_id)
+            logger.info(
+                "%s: connected to cluster %s: %s, controller %s",
+                self.prefix,
+                after.cluster_id or "without an id",
+                _brokers(after.nodes),
+                controller,
+                extra=log_fields(self.fields, cluster_id=after.cluster_id),
+            )
+        if logger.isEnabledFor(logging.DEBUG):
+            changes = _changes(before, after, update.topics)
+            if changes:
+                logger.debug(
+                    "%s: metadata %d: %s",
+                    self.prefix,
+                    after.version,
+                    "; ".join(changes),
+                    extra=log_fields(self.fields, cluster_id=after.cluster_id),
+                )
+
+    def start_failed(self, error: KafkaError) -> None:
+        """Log that no bootstrap address responds to a client that starts."""
+        logger.warning(
+            "%s: %s; retrying",
+            self.prefix,
+            error.reason,
+            extra=log_fields(self.fields, error=error),
+        )
+
+    def unreachable(self, error: KafkaError) -> None:
+        """Log that no broker can be reached."""
+        reasons = error.reasons if isinstance(error, NoBrokerAvailable) else ()
+        logger.warning(
+            "%s: no broker can be reached: %s; retrying",
+            self.prefix,
+            "; ".join(reasons) or error,
+            extra=log_fields(self.fields, error=error),
+        )
+
+    def reachable(self, outage_s: float) -> None:
+        """Log the end of an outage."""
+        logger.info(
+            "%s: brokers can be reached again after %.3f s",
+            self.prefix,
+            outage_s,
+            extra=log_fields(self.fields, outage_ms=round(outage_s * 1_000)),
+        )
+
+    def missing_topics(self, codes: Mapping[str, int], now: float) -> None:
+        """Log topics in use that are missing for a while: their names may be wrong.
+
+        Args:
+            codes: Error codes of topics in use.
+            now: Current time.
+        """
+        reasons = {name: error_for(code) for name, code in codes.items()}
+        missing = [name for name, reason in reasons.items() if reason.retriable]
+        for name in self._missing_topics.names_to_log(missing, now):
+            logger.warning(
+                "%s: topic %r does not exist or is not available: %s; retrying",
+                self.prefix,
+                name,
+                reasons[name].reason,
+                extra=log_fields(self.fields, error=reasons[name], topic=name),
             )
 
 
-def cluster_id_warning(before: MetadataSnapshot, after: MetadataSnapshot) -> tuple[str, ...]:
+def _cluster_id_warning(before: MetadataSnapshot, after: MetadataSnapshot) -> tuple[str, ...]:
     """Return a warning if the metadata is of another cluster than before."""
     ids = (before.cluster_id, after.cluster_id)
     if None in ids or before.cluster_id == after.cluster_id:
         return ()
     return (f"the cluster id changed from {ids[0]} to {ids[1]}: brokers are of two clusters",)
-
-
-def _log_connected(log_prefix: str, fields: Mapping[str, object], after: MetadataSnapshot) -> None:
-    controller = "unknown" if after.controller_id < 0 else str(after.controller_id)
-    logger.info(
-        "%s: connected to cluster %s: %s, controller %s",
-        log_prefix,
-        after.cluster_id or "without an id",
-        _brokers(after.nodes),
-        controller,
-        extra=log_fields(fields, cluster_id=after.cluster_id),
-    )
 
 
 def _brokers(nodes: Mapping[NodeId, NodeInfo]) -> str:

@@ -13,8 +13,8 @@ from aiokafkawire.cluster.bootstrap import (
 )
 from aiokafkawire.cluster.broker_clients import BrokerClients
 from aiokafkawire.cluster.metadata import EMPTY_SNAPSHOT, MetadataSnapshot, MetadataUpdate, NodeInfo
-from aiokafkawire.cluster.metadata_log import cluster_id_warning, log_change
-from aiokafkawire.cluster.refresh_schedule import MissingTopicLog, RefreshSchedule, TopicReferences
+from aiokafkawire.cluster.metadata_log import MetadataLog
+from aiokafkawire.cluster.refresh_schedule import RefreshSchedule, TopicReferences
 from aiokafkawire.cluster.routing import least_loaded_node
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
@@ -40,9 +40,6 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse
 __all__ = ("NEXT_NODE_AFTER_S", "MetadataUpdater")
 
 logger = logging.getLogger("aiokafkawire.cluster")
-
-MAX_REMEMBERED_WARNINGS = 1_000
-"""Warnings about metadata that are remembered, so that each is logged once."""
 
 NEXT_NODE_AFTER_S = 5.0
 """Time without a response after which a Metadata request goes to another node, if possible."""
@@ -80,13 +77,11 @@ class MetadataUpdater:
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
         self._config = config
-        self._log_prefix = config.client_id
-        self._fields: Mapping[str, object] = log_fields(client_id=config.client_id)
+        self._log = MetadataLog(config.client_id, log_fields(client_id=config.client_id))
         self._runtime = runtime
         self._broker_clients = brokers
-        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._schedule = RefreshSchedule(
-            backoff=self._backoff,
+            backoff=Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms),
             max_age_s=config.metadata_max_age_ms / 1_000,
             rebootstrap_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,
         )
@@ -95,8 +90,6 @@ class MetadataUpdater:
         self._listeners: list[Callable[[MetadataUpdate], None]] = []
         # Nodes whose last metadata request failed; all others are preferred.
         self._avoided: set[NodeId] = set()
-        self._logged_warnings: set[str] = set()
-        self._missing_topic_log = MissingTopicLog()
         self._responding_since = math.inf
         self._responded_at = -math.inf
 
@@ -109,7 +102,7 @@ class MetadataUpdater:
             NoBrokerAvailable: No address returned metadata before the deadline, or none of the
                 failures is retriable.
         """
-        self._log_prefix, self._fields = supervisor.name, supervisor.fields
+        self._log = MetadataLog(supervisor.name, supervisor.fields)
         attempt = 0
         failures: dict[Address, KafkaError] = {}
         logged: list[str] = []
@@ -122,17 +115,12 @@ class MetadataUpdater:
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
-                retry_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+                retry_at = clock.now() + self._schedule.backoff.delay(attempt, self._runtime.rng)
                 if not error.retriable or retry_at >= deadline:
                     raise
                 if error.reason not in logged and len(logged) < MAX_START_WARNINGS:
                     logged.append(error.reason)
-                    logger.warning(
-                        "%s: %s; retrying",
-                        self._log_prefix,
-                        error.reason,
-                        extra=log_fields(self._fields, error=error),
-                    )
+                    self._log.start_failed(error)
             # Outside the handler, so that the traceback of a Ctrl-C does not include the error.
             await clock.sleep_until(retry_at)
         self._responding_since = clock.now()
@@ -141,7 +129,7 @@ class MetadataUpdater:
 
     def start_in_background(self, supervisor: Supervisor) -> None:
         """Start the task that refreshes the metadata, beginning with the bootstrap addresses."""
-        self._log_prefix, self._fields = supervisor.name, supervisor.fields
+        self._log = MetadataLog(supervisor.name, supervisor.fields)
         self._spawn_tasks(supervisor)
 
     def _spawn_tasks(self, supervisor: Supervisor) -> None:
@@ -181,18 +169,10 @@ class MetadataUpdater:
 
     def apply(self, update: MetadataUpdate) -> None:
         """Replace the snapshot if it changed, and log warnings."""
-        for warning in (*update.warnings, *cluster_id_warning(self.metadata, update.snapshot)):
-            # Each refresh repeats the same warnings; log them once.
-            if warning not in self._logged_warnings:
-                if len(self._logged_warnings) >= MAX_REMEMBERED_WARNINGS:
-                    self._logged_warnings.clear()
-                self._logged_warnings.add(warning)
-                logger.warning(
-                    "%s: metadata: %s", self._log_prefix, warning, extra=dict(self._fields)
-                )
+        self._log.warn(self.metadata, update)
         if not update.changed:
             return
-        log_change(self._log_prefix, self._fields, self.metadata, update.snapshot, update.topics)
+        self._log.changed(self.metadata, update)
         self.metadata = update.snapshot
         self._broker_clients.keep(update.snapshot.nodes)
         self._notify_waiters()
@@ -202,10 +182,6 @@ class MetadataUpdater:
     def _notify_waiters(self) -> None:
         changed, self._changed = self._changed, Future()
         changed.set_result(None)
-
-    @property
-    def _may_create(self) -> bool:
-        return self._config.allow_auto_create_topics
 
     # --- the task ---
 
@@ -233,42 +209,32 @@ class MetadataUpdater:
         except KafkaError as error:
             self.last_failure = error
             self._responding_since = math.inf
-            extra = log_fields(self._fields, error=error)
-            logger.debug("%s: metadata refresh failed: %s", self._log_prefix, error, extra=extra)
+            extra = log_fields(self._log.fields, error=error)
+            logger.debug("%s: metadata refresh failed: %s", self._log.prefix, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
             # A refresh that closing interrupts is no outage.
             if not isinstance(error, ClientClosed) and self._schedule.outage_log_due(now()):
-                self._log_outage(error)
+                self._log.unreachable(error)
             if not error.retriable:
                 self._notify_waiters()
         else:
             self.last_failure = None
             outage_s = self._schedule.outage_s(now())
             if self._schedule.succeeded(now(), self._runtime.rng, partial=topics is not None):
-                logger.info(
-                    "%s: brokers can be reached again after %.3f s",
-                    self._log_prefix,
-                    outage_s,
-                    extra=log_fields(self._fields, outage_ms=round(outage_s * 1_000)),
-                )
+                self._log.reachable(outage_s)
             missing = self._incomplete_topics(
                 self.topic_references.topics() if topics is None else topics
             )
             if missing:
                 self._schedule.request(missing)
-            self._log_missing_topics()
+            in_use = self.topic_references
+            errors = self.metadata.errors
+            self._log.missing_topics(
+                {name: code for name, code in errors.items() if in_use.contains(name)}, now()
+            )
             self._responded_at = now()
             self._responding_since = min(self._responding_since, self._responded_at)
             self._broker_clients.log_unreachable(self._responding_since)
-
-    def _log_outage(self, error: KafkaError) -> None:
-        reasons = error.reasons if isinstance(error, NoBrokerAvailable) else ()
-        logger.warning(
-            "%s: no broker can be reached: %s; retrying",
-            self._log_prefix,
-            "; ".join(reasons) or error,
-            extra=log_fields(self._fields, error=error),
-        )
 
     async def _watch_brokers(self) -> None:
         """Log brokers that leave requests unanswered, long before these time out."""
@@ -298,26 +264,9 @@ class MetadataUpdater:
             return
         self._schedule.mark_unreachable(latest.since)
         if self._schedule.outage_log_due(now):
-            self._log_outage(latest.error)
+            self._log.unreachable(latest.error)
             # Its response is the end of the outage.
             self.request_update()
-
-    def _log_missing_topics(self) -> None:
-        """Log topics in use that are missing for a while: their names may be wrong."""
-        reasons = {
-            name: error_for(code)
-            for name, code in self.metadata.errors.items()
-            if self.topic_references.contains(name)
-        }
-        missing = [name for name, reason in reasons.items() if reason.retriable]
-        for name in self._missing_topic_log.names_to_log(missing, self._runtime.clock.now()):
-            logger.warning(
-                "%s: topic %r does not exist or is not available: %s; retrying",
-                self._log_prefix,
-                name,
-                reasons[name].reason,
-                extra=log_fields(self._fields, error=reasons[name], topic=name),
-            )
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
@@ -336,8 +285,8 @@ class MetadataUpdater:
                 raise
             logger.debug(
                 "%s: no known broker can be reached; trying the bootstrap addresses",
-                self._log_prefix,
-                extra=dict(self._fields),
+                self._log.prefix,
+                extra=dict(self._log.fields),
             )
             await self._refresh_from_bootstrap(self._deadline(), {})
 
@@ -363,9 +312,9 @@ class MetadataUpdater:
                     raise
                 logger.debug(
                     "%s: metadata request failed, trying another broker: %s",
-                    self._log_prefix,
+                    self._log.prefix,
                     error,
-                    extra=log_fields(self._fields, error=error),
+                    extra=log_fields(self._log.fields, error=error),
                 )
             else:
                 self._avoided.discard(node_id)
@@ -376,15 +325,15 @@ class MetadataUpdater:
     ) -> None:
         client = self._broker_clients.for_node(node)
         wanted = self.topic_references.topics_to_request() if topics is None else topics
-        request = metadata_request(wanted, allow_creation=self._may_create)
+        request = metadata_request(wanted, allow_creation=self._config.allow_auto_create_topics)
         response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info(
                 "%s: broker %s requires a rebootstrap (REBOOTSTRAP_REQUIRED); trying the bootstrap"
                 " addresses",
-                self._log_prefix,
+                self._log.prefix,
                 client.name,
-                extra=log_fields(self._fields, broker=client.name),
+                extra=log_fields(self._log.fields, broker=client.name),
             )
             await self._refresh_from_bootstrap(deadline, {})
         else:
@@ -415,7 +364,7 @@ class MetadataUpdater:
             address = Address(*server)
             client = self._broker_clients.for_address(address)
             wanted = self.topic_references.topics_to_request()
-            request = metadata_request(wanted, allow_creation=self._may_create)
+            request = metadata_request(wanted, allow_creation=self._config.allow_auto_create_topics)
             attempt_deadline = min(deadline, now() + min(connect_timeout_s, request_timeout_s))
             try:
                 await client.ready(ApiKey.METADATA, attempt_deadline)

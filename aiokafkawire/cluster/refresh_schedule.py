@@ -34,7 +34,7 @@ class RefreshSchedule:
     """
 
     def __init__(self, *, backoff: Backoff, max_age_s: float, rebootstrap_s: float) -> None:
-        self._backoff = backoff
+        self.backoff = backoff
         self._max_age_s = max_age_s
         self._rebootstrap_s = rebootstrap_s
         self._requested = False
@@ -118,10 +118,10 @@ class RefreshSchedule:
         return True
 
     def _ended(self, now: float, rng: random.Random) -> None:
-        reset = now - self._ended_at > BACKOFF_RESET_FACTOR * self._backoff.max_s
+        reset = now - self._ended_at > BACKOFF_RESET_FACTOR * self.backoff.max_s
         self._consecutive = 1 if reset else self._consecutive + 1
         self._ended_at = now
-        self._not_before = now + self._backoff.delay(self._consecutive, rng)
+        self._not_before = now + self.backoff.delay(self._consecutive, rng)
 
 
 class TopicReferences:
