@@ -249,7 +249,7 @@ class Cluster:
             RequestTimedOut: No coordinator was found before the deadline.
         """
         route = ToCoordinator(key, type)
-        known = self._coordinators.get(route)
+        known = self._coordinators.known.get(route)
         if known is not None and known in self.metadata.nodes:
             return known
         request, min_version = find_coordinator_request(route)
@@ -467,7 +467,7 @@ class Cluster:
             case ToNode(node_id):
                 return self.broker_client(node_id)
             case ToCoordinator():
-                node_id = self._coordinators.get(to)
+                node_id = self._coordinators.known.get(to)
             case ToController():
                 node_id = self.metadata.controller_id
             case ToAnyNode():

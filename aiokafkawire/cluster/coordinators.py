@@ -78,24 +78,21 @@ def read_find_coordinator(response: FindCoordinatorResponse, key: str) -> FoundC
 
 
 class CoordinatorCache:
-    """Coordinators that were found and have not failed since."""
+    """Coordinators that were found and have not failed since: `known`."""
 
     def __init__(self, fields: Mapping[str, object] = NO_FIELDS) -> None:
-        self._known: dict[ToCoordinator, NodeId] = {}
+        self.known: dict[ToCoordinator, NodeId] = {}
         self._fields = fields
 
-    def get(self, route: ToCoordinator) -> NodeId | None:
-        return self._known.get(route)
-
     def put(self, route: ToCoordinator, node_id: NodeId) -> None:
-        if self._known.pop(route, None) != node_id:
+        if self.known.pop(route, None) != node_id:
             self._log("Coordinator of %s %s: broker %d", route, node_id)
-        self._known[route] = node_id
-        if len(self._known) > MAX_COORDINATORS:
-            del self._known[next(iter(self._known))]
+        self.known[route] = node_id
+        if len(self.known) > MAX_COORDINATORS:
+            del self.known[next(iter(self.known))]
 
     def forget(self, route: ToCoordinator) -> None:
-        node_id = self._known.pop(route, None)
+        node_id = self.known.pop(route, None)
         if node_id is not None:
             self._log(
                 "Coordinator of %s %s: no longer broker %d; looking it up when needed",

@@ -170,18 +170,20 @@ class Channel:
             expects_response=expect_response,
         )
         # mutation: request-written-into-another
-        if (
-            expect_response
-            and not self.stream.is_writing
-            and in_flight.submit_and_take(request, now)
-        ):
-            request.buffers = NO_BUFFERS
-            try:
+        can_write = expect_response and not self.stream.is_writing
+        try:
+            if in_flight.submit(request, now, can_write=can_write):
+                request.buffers = NO_BUFFERS
                 self.stream.send(buffers, 1, request.size_bytes)
-            except OSError as error:
-                self._fail_transport(error)
-        else:
-            self._queue(request, now)
+            else:
+                self._write_now(now)
+                if in_flight.queued and not self.stream.is_writing:
+                    self.stream.wakeup.set()  # writing may only be possible later
+        except OSError as error:
+            self._fail_transport(error)
+        except KafkaError as error:
+            error.broker = self.name
+            raise
         # mutation: deadline-missed-by-sleeping-timer
         if deadline < self._timer.deadline:
             self._timer.reschedule(deadline)
@@ -194,17 +196,6 @@ class Channel:
             return ConnectionLost(failure.reason, sent=False, broker=self.name, api=api)
         reason = "the deadline had passed before the request was sent"
         return RequestTimedOut(reason, sent=False, broker=self.name, api=api)
-
-    def _queue(self, request: InFlightRequest, now: float) -> None:
-        """Queue a request that must wait or has no response."""
-        try:
-            self._in_flight.submit(request)
-        except KafkaError as error:
-            error.broker = self.name
-            raise
-        self._write_now(now)
-        if self._in_flight.queued and not self.stream.is_writing:
-            self.stream.wakeup.set()  # writing may only be possible later
 
     async def wait_response(self, request: InFlightRequest) -> Any:
         """Wait for the response to a request of `submit`.

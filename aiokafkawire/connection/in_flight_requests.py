@@ -247,20 +247,55 @@ class InFlightRequests:
         )
         return math.inf if full else now
 
-    def submit(self, request: InFlightRequest) -> None:
-        """Queue a request with `next_correlation_id`.
+    def submit(
+        self, request: InFlightRequest, now: float, *, can_write: bool = True, ahead: bool = False
+    ) -> bool:
+        """Take a request with `next_correlation_id` to be written now, or queue it.
+
+        Args:
+            request: The request.
+            now: Current time.
+            can_write: False to queue it: nothing can be written now, or it expects no response.
+            ahead: See `submit_ahead`.
+
+        Returns:
+            True if the caller must write the request.
 
         Raises:
             KafkaError: Too many requests are waiting.
         """
-        if len(self.queued) >= MAX_QUEUED:
-            raise KafkaError(
-                f"{MAX_QUEUED} requests are already waiting for this connection",
-                api=request.api.name,
-                retriable=True,
-            )
-        self.queued.append(request)
-        self._register_deadline(request)
+        waiting, taken = self._awaiting_response, False
+        # mutation: throttle-ignored
+        if (
+            not can_write
+            or self.queued
+            or len(waiting) >= self._max_in_flight
+            or now < self._blocked_until
+        ):
+            if ahead:
+                self._ahead.append(request)
+            elif len(self.queued) >= MAX_QUEUED:
+                raise KafkaError(
+                    f"{MAX_QUEUED} requests are already waiting for this connection",
+                    api=request.api.name,
+                    retriable=True,
+                )
+            else:
+                self.queued.append(request)
+        else:
+            # mutation: request-times-out-before-deadline
+            request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
+            request.state = _SENT
+            request.sent_at = now
+            waiting.append(request)
+            taken = True
+        number = request.correlation_id
+        # mutation: correlation-ids-reused
+        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
+        if len(self._deadlines) > STALE_HEAP_ENTRIES:
+            self._prune_deadlines()
+        heapq.heappush(self._deadlines, (request.deadline, number, request))
+        return taken
 
     def submit_ahead(self, request: InFlightRequest, now: float) -> None:
         """Queue a request before all others; `hold` and throttling do not delay it.
@@ -270,35 +305,7 @@ class InFlightRequests:
         in_flight = [earlier.disconnect_at for earlier in self.sent_requests()]
         request.deadline = max([now, *in_flight]) + self._request_timeout_s
         request.disconnect_at = request.deadline
-        self._ahead.append(request)
-        self._register_deadline(request)
-
-    def submit_and_take(self, request: InFlightRequest, now: float) -> bool:
-        """Submit and take a request that expects a response, if it can be written now.
-
-        Returns:
-            True if the request must be written. False if nothing was changed: it must be queued.
-        """
-        waiting = self._awaiting_response
-        # mutation: throttle-ignored
-        if self.queued or len(waiting) >= self._max_in_flight or now < self._blocked_until:
-            return False
-        # mutation: request-times-out-before-deadline
-        request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
-        request.state = _SENT
-        request.sent_at = now
-        waiting.append(request)
-        self._register_deadline(request)
-        return True
-
-    def _register_deadline(self, request: InFlightRequest) -> None:
-        """Register the deadline of a request, and advance the next correlation id."""
-        number = request.correlation_id
-        # mutation: correlation-ids-reused
-        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
-        if len(self._deadlines) > STALE_HEAP_ENTRIES:
-            self._prune_deadlines()
-        heapq.heappush(self._deadlines, (request.deadline, number, request))
+        self.submit(request, now, can_write=False, ahead=True)
 
     def take_writable(self, now: float) -> list[InFlightRequest]:
         """Remove and return the queued requests to write now, in order."""

@@ -61,15 +61,15 @@ def test_groups_and_transactional_ids_with_one_name_are_separate():
     cache = CoordinatorCache()
     cache.put(GROUP, 1)
     cache.put(TRANSACTION, 2)
-    assert (cache.get(GROUP), cache.get(TRANSACTION)) == (1, 2)
+    assert (cache.known.get(GROUP), cache.known.get(TRANSACTION)) == (1, 2)
     cache.forget(GROUP)
     cache.forget(GROUP)
-    assert (cache.get(GROUP), cache.get(TRANSACTION)) == (None, 2)
+    assert (cache.known.get(GROUP), cache.known.get(TRANSACTION)) == (None, 2)
 
 
 def test_the_cache_is_bounded():
     cache = CoordinatorCache()
     for number in range(MAX_COORDINATORS + 1):
         cache.put(ToCoordinator(str(number)), number)
-    assert cache.get(ToCoordinator("0")) is None
-    assert cache.get(ToCoordinator("1")) == 1
+    assert cache.known.get(ToCoordinator("0")) is None
+    assert cache.known.get(ToCoordinator("1")) == 1

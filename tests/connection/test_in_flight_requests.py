@@ -49,15 +49,13 @@ def make(
 
 def submit(in_flight: InFlightRequests, deadline: float, expects_response: bool) -> InFlightRequest:
     request = make(in_flight, deadline, expects_response)
-    in_flight.submit(request)
+    assert not in_flight.submit(request, 0.0, can_write=False)
     return request
 
 
-def submit_and_take(
-    in_flight: InFlightRequests, deadline: float, now: float
-) -> InFlightRequest | None:
+def submit_now(in_flight: InFlightRequests, deadline: float, now: float) -> InFlightRequest | None:
     request = make(in_flight, deadline)
-    return request if in_flight.submit_and_take(request, now) else None
+    return request if in_flight.submit(request, now) else None
 
 
 def sent(in_flight: InFlightRequests, count: int, deadline: float = 10.0) -> list[InFlightRequest]:
@@ -76,11 +74,11 @@ def test_responses_arrive_in_the_order_of_requests():
     assert first.state is second.state is RequestState.DONE
 
 
-def test_submit_and_take_equals_submit_and_take_writable():
+def test_a_request_taken_at_once_equals_one_that_was_queued():
     calls, others = machine(), machine()
     queued = submit(others, 10.0, True)
     assert others.take_writable(1.0) == [queued]
-    begun = submit_and_take(calls, 10.0, 1.0)
+    begun = submit_now(calls, 10.0, 1.0)
     assert begun is not None
     for name in InFlightRequest.__slots__:
         assert getattr(begun, name) == getattr(queued, name), name
@@ -91,18 +89,21 @@ def test_submit_and_take_equals_submit_and_take_writable():
     assert calls.complete_next(0, 11.0) == (begun, False)
 
 
-def test_submit_and_take_needs_an_empty_queue_a_slot_and_no_throttle():
+def test_a_request_is_queued_without_a_slot_while_throttled_and_behind_another():
+    throttled = machine()
+    throttled.throttle(5.0)
+    assert submit_now(throttled, 10.0, 4.9) is None
+    assert submit_now(throttled, 10.0, 5.0) is None  # behind the first
+    assert len(throttled.take_writable(5.0)) == 2
+    throttled.complete_next(0, 6.0)
     calls = machine(max_in_flight=1)
-    calls.throttle(5.0)
-    assert submit_and_take(calls, 10.0, 4.9) is None
-    first = submit_and_take(calls, 10.0, 5.0)
+    first = submit_now(calls, 10.0, 5.0)
     assert first is not None
-    assert submit_and_take(calls, 10.0, 5.0) is None
-    queued = submit(calls, 10.0, True)
+    assert submit_now(calls, 10.0, 5.0) is None
     calls.complete_next(first.correlation_id, 6.0)
-    assert submit_and_take(calls, 10.0, 6.0) is None
-    assert calls.take_writable(6.0) == [queued]
-    assert len(calls) == 1
+    assert submit_now(calls, 10.0, 6.0) is None
+    assert [request.correlation_id for request in calls.take_writable(6.0)] == [1]
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(

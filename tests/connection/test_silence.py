@@ -36,7 +36,7 @@ class Connection:
         request = InFlightRequest(
             self._in_flight.next_correlation_id, now + 30.0, self._api_key, 4, [b"frame"]
         )
-        assert self._in_flight.submit_and_take(request, now)
+        assert self._in_flight.submit(request, now)
 
     def answer(self, now: float) -> None:
         oldest = self._in_flight.sent_requests()[0]
