@@ -443,10 +443,10 @@ class Channel:
             request.set_result(result)
             return
         try:
-            _, response = decode_response(request.api.response, request.version, frame)
+            _, response = decode_response(request.api.response, request.api.version, frame)
         except KafkaError as error:
             error.broker, error.api = self.name, request.api.name
-            add_version_advice(error, request.api.response, request.version)
+            add_version_advice(error, request.api.response, request.api.version)
             self._fail_request(request, error)
             raise
         except BaseException as defect:
@@ -459,7 +459,7 @@ class Channel:
         request.set_result(response)
 
     def _apply_throttle(self, response: Response, request: InFlightRequest, now: float) -> None:
-        throttle_s = throttle_time_s(response, request.version)
+        throttle_s = throttle_time_s(response, request.api.version)
         if throttle_s:
             self._observer.on_throttled(request, throttle_s, now)
             self._in_flight.throttle(now + throttle_s)

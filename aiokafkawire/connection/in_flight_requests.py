@@ -94,16 +94,18 @@ class ChannelLimits:
     max_frame_bytes: int
 
 
-class _ApiInfo(NamedTuple):
+class RequestApi(NamedTuple):
+    """API and version of a request."""
+
     name: str
+    version: int
     response: type[Response]
 
 
 @cache
-def _api_info(api_key: int) -> _ApiInfo:
-    """Return the name and the response class of an API; `Api.response` is slower."""
+def _request_api(api_key: int, version: int) -> RequestApi:
     api = APIS[ApiKey(api_key)]
-    return _ApiInfo(api.name, api.response)
+    return RequestApi(api.name, version, api.response)
 
 
 class InFlightRequest(Future[Any]):
@@ -113,10 +115,8 @@ class InFlightRequest(Future[Any]):
     there is no `match_response`, it is the decoded response.
 
     Attributes:
-        api: Name and response class of the API.
+        api: API and version.
         deadline: When its caller stops waiting.
-        disconnect_at: When the connection is closed if this is still the oldest request that is
-            unanswered or being written.
         sent_at: When the request was written to the socket; infinity before.
         buffers: Its frame until it is written.
         size_bytes: Size of the frame.
@@ -127,13 +127,11 @@ class InFlightRequest(Future[Any]):
         "buffers",
         "correlation_id",
         "deadline",
-        "disconnect_at",
         "expects_response",
         "match_response",
         "sent_at",
         "size_bytes",
         "state",
-        "version",
     )
 
     def __init__(
@@ -151,10 +149,9 @@ class InFlightRequest(Future[Any]):
         self.done = False
         self.correlation_id = correlation_id
         self.deadline = deadline
-        self.disconnect_at = self.sent_at = math.inf
+        self.sent_at = math.inf
         self.state = _QUEUED
-        self.api = _api_info(api_key)
-        self.version = version
+        self.api = _request_api(api_key, version)
         self.buffers = buffers
         self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         self.match_response = match_response
@@ -283,8 +280,6 @@ class InFlightRequests:
             else:
                 self.queued.append(request)
         else:
-            # mutation: request-times-out-before-deadline
-            request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
             request.state = _SENT
             request.sent_at = now
             waiting.append(request)
@@ -302,9 +297,8 @@ class InFlightRequests:
 
         Its deadline is the request timeout, counted from the last deadline of a request in flight.
         """
-        in_flight = [earlier.disconnect_at for earlier in self.sent_requests()]
+        in_flight = map(self.disconnect_at, self.sent_requests())
         request.deadline = max([now, *in_flight]) + self._request_timeout_s
-        request.disconnect_at = request.deadline
         self.submit(request, now, can_write=False, ahead=True)
 
     def take_writable(self, now: float) -> list[InFlightRequest]:
@@ -326,8 +320,6 @@ class InFlightRequests:
                 self._awaiting_response.append(request)
             else:
                 self.one_way.append(request)
-            # mutation: queued-request-times-out-before-deadline
-            request.disconnect_at = max(request.deadline, now + self._request_timeout_s)
             self.queued.popleft()
             request.apply(_WRITTEN)
             request.sent_at = now
@@ -408,6 +400,15 @@ class InFlightRequests:
         """Close the connection once no request is queued or in flight."""
         self.max_idle_s = 0.0
 
+    def disconnect_at(self, request: InFlightRequest) -> float:
+        """Return when the connection is closed if a sent request is still the oldest.
+
+        That is, the oldest one that is unanswered or being written.
+        """
+        # mutation: request-times-out-before-deadline
+        # mutation: queued-request-times-out-before-deadline
+        return max(request.deadline, request.sent_at + self._request_timeout_s)
+
     def next_deadline(self, now: float) -> float:
         """Return when `check_deadlines` must be called next."""
         while self._deadlines and self._deadlines[0][2].state >= RequestState.ABANDONED:
@@ -415,7 +416,7 @@ class InFlightRequests:
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
         for requests in (self._awaiting_response, self.one_way):
             if requests:
-                earliest = min(earliest, requests[0].disconnect_at)
+                earliest = min(earliest, self.disconnect_at(requests[0]))
         if not len(self):
             return min(earliest, self._idle_since + self.max_idle_s)
         # Completing a request does not move the timer, so check again after at most the idle time.
@@ -436,7 +437,7 @@ class InFlightRequests:
         silent = None
         for requests in (self._awaiting_response, self.one_way):
             # mutation: silent-broker-never-times-out
-            if requests and requests[0].disconnect_at <= now:
+            if requests and self.disconnect_at(requests[0]) <= now:
                 silent = requests[0]
         idle = not len(self) and now >= self._idle_since + self.max_idle_s
         return DeadlineResult(expired, silent, idle)

@@ -255,7 +255,7 @@ def test_the_request_timeout_starts_when_the_request_is_written():
     calls.throttle(100.0)
     call = submit(calls, 110.0, True)
     assert calls.take_writable(100.0) == [call]
-    assert call.disconnect_at == 130.0
+    assert calls.disconnect_at(call) == 130.0
 
 
 def test_nothing_is_written_while_throttled():
