@@ -241,13 +241,14 @@ class FetchBuffer(BatchQueue):
             self.suspended_batches = None
             return self._decoded
         self._decoded = self.decode(max_records, max_bytes)
-        if self._decoded is None and not self._chunks:
-            self._skip_to(self.fetch_offset, self.last_fetched_epoch)
+        if self._decoded is None and not self._chunks and self.fetch_offset > self._position:
+            self._position, self._leader_epoch = self.fetch_offset, self.last_fetched_epoch
         return self._decoded
 
     def skip(self, batches: FetchedBatches) -> None:
         """Move the position behind batches without records for the application."""
-        self._skip_to(batches.position, batches.leader_epoch)
+        if batches.position > self._position:
+            self._position, self._leader_epoch = batches.position, batches.leader_epoch
 
     def _set_decoded(self, records: Records | None) -> None:
         self._decoded = records
@@ -261,10 +262,6 @@ class FetchBuffer(BatchQueue):
         if self._decoded is None and not self._chunks and self.fetch_offset > next_offset:
             # Compaction has removed the offsets up to here.
             self._position, self._leader_epoch = self.fetch_offset, self.last_fetched_epoch
-
-    def _skip_to(self, offset: int, leader_epoch: int) -> None:
-        if offset > self._position:
-            self._position, self._leader_epoch = offset, leader_epoch
 
     # --- processed records ---
 

@@ -132,12 +132,14 @@ class FetchPlanner:
         self.followers.pop(partition, None)
         if partition.not_before > now:
             self.backing_off[partition] = None
-        leader = (
-            _leader_to_fetch_from(partition, leader_of)
-            if self._needs_fetch(partition, now)
-            else None
-        )
+        leader = None
         state = partition.state
+        if isinstance(state, Fetching) and self._needs_fetch(partition, state, now):
+            leader = state.leader
+            if leader is None:
+                leader = leader_of(partition.tp)
+                partition.update_leader(leader)
+                state = partition.state
         if leader is None or not isinstance(state, Fetching):
             self._exclude(partition)
             return
@@ -234,12 +236,10 @@ class FetchPlanner:
                 full.append(partition)
         return full, buffered
 
-    def _needs_fetch(self, partition: AssignedPartition, now: float) -> bool:
+    def _needs_fetch(self, partition: AssignedPartition, state: Fetching, now: float) -> bool:
         """Return whether to fetch a partition once its broker is idle."""
-        state = partition.state
         return (
-            isinstance(state, Fetching)
-            and not partition.paused
+            not partition.paused
             and not partition.pending_revocation
             and partition.not_before <= now
             and state.buffer.size_bytes < self._limits.partition_bytes
@@ -281,18 +281,6 @@ class FetchPlanner:
         later += [until for until in self._nodes_backing_off.values() if until > now]
         later += self._held_until.values()
         return min(later, default=NEVER)
-
-
-def _leader_to_fetch_from(
-    partition: AssignedPartition, leader_of: LeaderOf
-) -> LeaderAndEpoch | None:
-    """Return the leader of a partition that may be fetched, or None."""
-    state = partition.state
-    if isinstance(state, Fetching) and state.leader is not None:
-        return state.leader
-    leader = leader_of(partition.tp)
-    partition.update_leader(leader)
-    return leader
 
 
 def _fetch_node(

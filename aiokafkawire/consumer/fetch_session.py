@@ -7,8 +7,7 @@ its outcome is an event. After any error the next request opens a new session wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -56,8 +55,8 @@ class SessionRequest(NamedTuple):
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
     partitions: Mapping[TopicPartition, PartitionFetch]
     max_version: int | None
-    planned: tuple[PartitionFetch, ...] = ()
-    ids: Mapping[str, UUID] = MappingProxyType({})
+    planned: tuple[PartitionFetch, ...]
+    ids: Mapping[str, UUID]
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -72,17 +71,14 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """The next request has this `epoch`, and lists the partitions that differ from `partitions`.
+    """The next request has this `epoch`, and lists what differs from `last`, the last request.
 
-    `partitions` is built from `planned` and `ids`: with the same objects nothing is listed.
+    With the same `planned` and `ids` nothing is listed.
     """
 
     session_id: int
     epoch: int
-    partitions: Mapping[TopicPartition, PartitionFetch]
-    max_version: int | None
-    planned: tuple[PartitionFetch, ...] = ()
-    ids: Mapping[str, UUID] = field(default_factory=dict)
+    last: SessionRequest
 
 
 State = NewSession | OpenSession
@@ -129,59 +125,50 @@ class FetchSession:
     def request(self, parts: Iterable[PartitionFetch], ids: Mapping[str, UUID]) -> SessionRequest:
         """Return the request that fetches exactly these partitions."""
         planned = tuple(parts)
-        all_have_ids = ZERO_UUID not in ids.values()
-        max_version = None if all_have_ids else LAST_VERSION_WITH_NAMES
+        max_version = LAST_VERSION_WITH_NAMES if ZERO_UUID in ids.values() else None
         state = self.state
-        if isinstance(state, OpenSession) and planned is state.planned and ids == state.ids:
-            return SessionRequest(
-                state.session_id, state.epoch, (), (), state.partitions, max_version, planned, ids
-            )
+        changed = planned
+        forgotten: tuple[tuple[TopicPartition, UUID], ...] = ()
+        if isinstance(state, OpenSession):
+            last = state.last
+            before = last.partitions
+            if planned is last.planned and ids == last.ids:
+                return SessionRequest(
+                    state.session_id, state.epoch, (), (), before, max_version, planned, ids
+                )
         partitions = {part.partition.tp: part for part in planned}
-        if isinstance(state, OpenSession) and (
-            # A session uses either topic names or topic ids throughout.
-            state.max_version != max_version
-            or any(_was_reassigned(state.partitions.get(tp), now) for tp, now in partitions.items())
-            or any(topic in state.ids and state.ids[topic] != id for topic, id in ids.items())
-        ):
-            state = NewSession(state.session_id)
-        if isinstance(state, NewSession):
-            return SessionRequest(
-                state.previous_session_id,
-                FIRST_EPOCH,
-                planned,
-                (),
-                partitions,
-                max_version,
-                planned,
-                ids,
-            )
-        before = state.partitions
-        return SessionRequest(
-            state.session_id,
-            state.epoch,
-            tuple(
-                partition_fetch
-                for partition_fetch in planned
-                if not _is_unchanged(before.get(partition_fetch.partition.tp), partition_fetch)
-            ),
-            # mutation: fetch-session-never-forgets-partitions
-            tuple(
-                (tp, state.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in partitions
-            ),
-            partitions,
-            max_version,
-            planned,
-            ids,
+        if isinstance(state, OpenSession):
+            if (
+                # A session uses either topic names or topic ids throughout.
+                last.max_version != max_version
+                # A partition was lost and assigned again. The broker would not repeat data that it
+                # has sent, and one request cannot both forget and list a partition: before version
+                # 13 both have the same name.
+                or any(
+                    tp in before and before[tp].partition is not part.partition
+                    for tp, part in partitions.items()
+                )
+                or any(topic in last.ids and last.ids[topic] != id for topic, id in ids.items())
+            ):
+                state = NewSession(state.session_id)
+            else:
+                changed = tuple(
+                    part
+                    for tp, part in partitions.items()
+                    if not _is_unchanged(before.get(tp), part)
+                )
+                # mutation: fetch-session-never-forgets-partitions
+                forgotten = tuple(
+                    (tp, last.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in partitions
+                )
+        session_id, epoch = (
+            (state.previous_session_id, FIRST_EPOCH)
+            if isinstance(state, NewSession)
+            else (state.session_id, state.epoch)
         )
-
-
-def _was_reassigned(previous: PartitionFetch | None, current: PartitionFetch) -> bool:
-    """Return whether the partition was lost and assigned again since the last request.
-
-    A new session is needed then. The broker would not repeat data that it has sent, and one request
-    cannot both forget and list a partition: before version 13 both have the same name.
-    """
-    return previous is not None and previous.partition is not current.partition
+        return SessionRequest(
+            session_id, epoch, changed, forgotten, partitions, max_version, planned, ids
+        )
 
 
 def _is_unchanged(previous: PartitionFetch | None, current: PartitionFetch) -> bool:
@@ -199,15 +186,7 @@ def _is_unchanged(previous: PartitionFetch | None, current: PartitionFetch) -> b
 def _session_opened(state: NewSession, event: Accepted) -> State:
     if event.session_id <= NO_SESSION:
         return NewSession()
-    request = event.request
-    return OpenSession(
-        event.session_id,
-        FIRST_EPOCH + 1,
-        request.partitions,
-        request.max_version,
-        request.planned,
-        request.ids,
-    )
+    return OpenSession(event.session_id, FIRST_EPOCH + 1, event.request)
 
 
 def _session_continued(state: OpenSession, event: Accepted) -> State:
@@ -215,10 +194,7 @@ def _session_continued(state: OpenSession, event: Accepted) -> State:
         # The broker closed the session, or the request was the first of a new one.
         return _session_opened(NewSession(), event)
     epoch = FIRST_EPOCH + 1 if state.epoch == MAX_EPOCH else state.epoch + 1
-    request = event.request
-    return OpenSession(
-        state.session_id, epoch, request.partitions, state.max_version, request.planned, request.ids
-    )
+    return OpenSession(state.session_id, epoch, event.request)
 
 
 def _session_rejected(state: State, event: Rejected) -> State:

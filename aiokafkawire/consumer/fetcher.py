@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
@@ -115,7 +115,12 @@ class Fetcher:
             is_new = metadata is not seen_metadata
             if is_new:
                 seen_metadata = metadata
-                self._forget_all_but(metadata.nodes)
+                self._sessions = {
+                    node: session
+                    for node, session in self._sessions.items()
+                    if node in metadata.nodes
+                }
+                self._sender.forget_all_but(metadata.nodes)
                 self._changes.check_all = True
             await self._update_planner(metadata, follow=is_new)
             now = self._runtime.clock.now()
@@ -128,6 +133,8 @@ class Fetcher:
     async def _update_planner(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
         """Pass changed partitions to the planner, a slice at a time.
 
+        Partitions whose backoff, fetch or follower has expired count as changed.
+
         With `follow` they get their leaders first, so that a partition whose leader has changed
         does not wait for the response of the old one.
         """
@@ -137,7 +144,17 @@ class Fetcher:
             self._changes.partitions.update(
                 dict.fromkeys((*planner.planned_partitions(), *owned.values()))
             )
-        self._changes.partitions.update(dict.fromkeys(self._due(self._runtime.clock.now())))
+        now = self._runtime.clock.now()
+        due = [partition for partition in planner.backing_off if partition.not_before <= now]
+        due += planner.deferred
+        if now >= self._next_follower_check:
+            self._next_follower_check = now + FOLLOWER_CHECK_INTERVAL_S
+            due += [
+                partition
+                for partition in planner.followers
+                if not partition.preferred_replica or partition.preferred_replica.until <= now
+            ]
+        self._changes.partitions.update(dict.fromkeys(due))
         async for partitions in in_slices(self._changes.take()):
             now = self._runtime.clock.now()
             for partition in partitions:
@@ -148,31 +165,13 @@ class Fetcher:
                     partition.update_leader(metadata.leader(partition.tp))
                 planner.update(partition, metadata.leader, now, metadata.nodes)
 
-    def _due(self, now: float) -> list[AssignedPartition]:
-        """Return the partitions to check again after a backoff, fetch or replica has expired."""
-        due = [partition for partition in self._planner.backing_off if partition.not_before <= now]
-        due += self._planner.deferred
-        if now >= self._next_follower_check:
-            self._next_follower_check = now + FOLLOWER_CHECK_INTERVAL_S
-            due += [
-                partition
-                for partition in self._planner.followers
-                if not partition.preferred_replica or partition.preferred_replica.until <= now
-            ]
-        return due
-
-    def _forget_all_but(self, nodes: Container[NodeId]) -> None:
-        """Forget the fetch sessions and failures of brokers that left the cluster."""
-        self._sessions = {
-            node: session for node, session in self._sessions.items() if node in nodes
-        }
-        self._sender.forget_all_but(nodes)
-
     async def _fetch(self, plan: FetchPlan) -> None:
         clock = self._runtime.clock
         topics = {part.partition.tp.topic: None for part in plan.parts}
         ids = {topic: self._cluster.metadata.topic_id(topic) for topic in topics}
-        session = self._sessions.setdefault(plan.node, FetchSession())
+        session = self._sessions.get(plan.node)
+        if session is None:
+            session = self._sessions[plan.node] = FetchSession()
         session_request = session.request(plan.parts, ids)
         outcome: Accepted | Rejected | ResponseLost = ResponseLost()
         backoff_until: float | None = None

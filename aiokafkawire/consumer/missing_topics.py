@@ -27,11 +27,15 @@ class MissingTopicsResult(NamedTuple):
 
 
 class MissingTopics:
-    """Detects topics that cannot be read. An unknown topic has `timeout_s` to appear."""
+    """Detects topics that cannot be read. An unknown topic has `timeout_s` to appear.
+
+    Attributes:
+        unknown_since: When a topic was first found to be unknown, for those that are.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._unknown_since: dict[str, float] = {}
+        self.unknown_since: dict[str, float] = {}
         self._absent_since: dict[str, float] = {}
         self._ids: dict[str, UUID] = {}
 
@@ -73,15 +77,15 @@ class MissingTopics:
     ) -> KafkaError | None:
         """Return the error of the first topic that cannot be read, if there is one."""
         if not metadata.errors:
-            self._unknown_since = {}
+            self.unknown_since = {}
             return None
         wanted = list(topics)
         unknown = {
-            topic: self._unknown_since.get(topic, now)
+            topic: self.unknown_since.get(topic, now)
             for topic in wanted
             if metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
-        self._unknown_since = unknown
+        self.unknown_since = unknown
         for topic in wanted:
             code = metadata.errors.get(topic, ErrorCode.NONE)
             if code == ErrorCode.NONE:

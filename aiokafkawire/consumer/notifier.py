@@ -60,6 +60,7 @@ class Notifier:
         to_fetch: What the fetcher must check.
         to_resolve: What the position resolver must check.
         outage: Notes how long no broker has responded.
+        pending_error: The error that the application's next call raises.
     """
 
     def __init__(self, clock: Clock, supervisor: Supervisor) -> None:
@@ -69,7 +70,7 @@ class Notifier:
         self._clock = clock
         self._supervisor = supervisor
         self._event = anyio.Event()
-        self._pending_error: Exception | None = None
+        self.pending_error: Exception | None = None
         self._rate_limit = RateLimit()
 
     def notify_all(self) -> None:
@@ -98,8 +99,8 @@ class Notifier:
 
     def raise_in_next_call(self, error: Exception) -> None:
         """Raise an error in the application's next call. Further errors are only logged."""
-        if self._pending_error is None:
-            self._pending_error = error
+        if self.pending_error is None:
+            self.pending_error = error
         else:
             logger.log(
                 self._rate_limit.level(logging.WARNING, type(error), self._clock.now()),
@@ -112,7 +113,7 @@ class Notifier:
 
     def take_error(self) -> Exception | None:
         """Return the error to raise in this call, if any."""
-        error, self._pending_error = self._pending_error, None
+        error, self.pending_error = self.pending_error, None
         return error
 
     def request_finished(self, failure: KafkaError | None) -> None:

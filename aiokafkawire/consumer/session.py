@@ -172,7 +172,8 @@ class ConsumerSession(Session):
 
     def poll_started(self, caller: object) -> None:
         """Note that the application calls for records, as Kafka's `poll` does."""
-        self.delivery.stop()
+        if self.delivery.cursor is not None:
+            self.delivery.stop()
         self.delivery.mark_processed(caller)
         if self.group is not None:
             self.group.member.poll_started()
@@ -200,8 +201,8 @@ class ConsumerSession(Session):
 
     def raise_errors(self) -> None:
         """Raise an error that the application must know about, if there is one."""
-        raised = self.notifier.take_error()
-        if raised is not None:
+        if (raised := self.notifier.pending_error) is not None:
+            self.notifier.pending_error = None
             raise raised
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.mark_error_reported()

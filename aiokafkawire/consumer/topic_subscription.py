@@ -233,7 +233,9 @@ class TopicSubscription:
         """Raise an error if there is nothing to read, or a topic cannot be read."""
         if isinstance(self.subscription, NoSubscription):
             raise KafkaError("nothing to read: call subscribe() or assign() first")
-        if self.subscription.topics:
+        if self.subscription.topics and (
+            self._cluster.metadata.errors or self._missing_topics.unknown_since
+        ):
             missing = self._missing_topics.find_error(
                 self._cluster.metadata, self.subscription.topics, self._clock.now()
             )

@@ -338,9 +338,9 @@ def test_an_empty_response_checks_no_partition() -> None:
     looked_at = []
     real = planner._needs_fetch
 
-    def wants(one: AssignedPartition, now: float) -> bool:
+    def wants(one: AssignedPartition, state: Fetching, now: float) -> bool:
         looked_at.append(one)
-        return real(one, now)
+        return real(one, state, now)
 
     planner._needs_fetch = wants  # type: ignore[method-assign]
     (plan,) = planner.start_fetches([], leader_of, 0.0)

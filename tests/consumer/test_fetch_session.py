@@ -131,7 +131,7 @@ def test_a_session_uses_topic_names_or_ids() -> None:
 def test_session_epochs_wrap_to_one() -> None:
     session = going(part(P0))
     assert isinstance(session.state, f.OpenSession)
-    session.state = f.OpenSession(9, f.MAX_EPOCH, session.state.partitions, None)
+    session.state = f.OpenSession(9, f.MAX_EPOCH, session.state.last)
     session.handle(f.Accepted(sent(session, part(P0)), 9))
     assert isinstance(session.state, f.OpenSession)
     assert session.state.epoch == 1
