@@ -117,7 +117,8 @@ class GroupSession:
                     )
         await checkpoint()
         deadline = self._clock.now() + self._timeout_s
-        await self.require_not_member(deadline, "OffsetCommit")
+        if self.manual:
+            await self.require_not_member(deadline, "OffsetCommit")
         before_revocation = self.rebalance.is_any_being_revoked(offsets)
         try:
             await self.offsets.commit(offsets, deadline, before_revocation=before_revocation)
@@ -169,6 +170,7 @@ class GroupSession:
 
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
         """Return the committed offsets, after all commits in flight are acknowledged."""
-        await self.require_not_member(deadline, "OffsetFetch")
+        if self.manual:
+            await self.require_not_member(deadline, "OffsetFetch")
         await self.offsets.wait_idle(partitions, deadline)
         return await self.offsets.fetch(partitions, deadline)

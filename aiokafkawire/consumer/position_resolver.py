@@ -165,27 +165,16 @@ class PositionResolver:
 
     def _start_lookups(self, partitions: Iterable[AssignedPartition]) -> None:
         """Start the lookups of partitions that still need them."""
-        to_look_up = [
-            partition
-            for partition in partitions
-            if self._assignment.get(partition.tp) is partition
-            and partition.state not in self._in_flight
-            and self._supervisor.is_running
-        ]
-        self._look_up_committed(
-            [
-                partition
-                for partition in to_look_up
-                if isinstance(partition.state, AwaitingCommitted)
-            ]
-        )
-        self._look_up_offsets(
-            [partition for partition in to_look_up if isinstance(partition.state, Resetting)]
-        )
-        validating = [
-            partition for partition in to_look_up if isinstance(partition.state, Validating)
-        ]
-        self._validate(validating, self._runtime.clock.now())
+        if not self._supervisor.is_running:
+            return
+        by_state: dict[type[State], list[AssignedPartition]] = {}
+        for partition in partitions:
+            state = partition.state
+            if self._assignment.get(partition.tp) is partition and state not in self._in_flight:
+                by_state.setdefault(type(state), []).append(partition)
+        self._look_up_committed(by_state.get(AwaitingCommitted, []))
+        self._look_up_offsets(by_state.get(Resetting, []))
+        self._validate(by_state.get(Validating, []), self._runtime.clock.now())
 
     def _fail_missing(self, tp: TopicPartition) -> None:
         partition = self._assignment.get(tp)
