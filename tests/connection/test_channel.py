@@ -20,7 +20,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Future
+from aiokafkawire.runtime import Future, Transport
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
@@ -459,3 +459,33 @@ async def test_a_full_queue_rejects_requests(monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(KafkaError, match="already waiting for this connection") as caught:
             await heartbeat(channel)
         assert caught.value.retriable
+
+
+class FailingTransport:
+    """A transport that cannot write."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.abort, self.aclose = transport.abort, transport.aclose
+        self.receive_until_eof = transport.receive_until_eof
+
+    def send_nowait(self, buffers: Any) -> Any:
+        raise BrokenPipeError("broken")
+
+
+@pytest.mark.parametrize("way", ["request", "one way", "frame"])
+async def test_a_write_that_fails_closes_the_connection(way: str, monkeypatch: pytest.MonkeyPatch):
+    async with serve(until_the_end) as server, channel_to(server.address) as channel:
+        monkeypatch.setattr(channel.stream, "transport", FailingTransport(channel.stream.transport))
+        if way == "frame":
+            channel.send_frame(b"token")
+        else:
+            request = produce(10)
+            request.acks = 1 if way == "request" else 0
+            with pytest.raises(ConnectionLost, match="connection lost: broken") as caught:
+                await request_on(
+                    channel, request, 9, deadline=soon(), expect_response=way == "request"
+                )
+            assert caught.value.sent
+        assert not channel.is_usable
+        assert not channel.closed_by_client
+        assert await channel.wait_failed_until(soon())
