@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 from uuid import UUID
 
 from aiokafkawire.config import ConsumerConfig
@@ -22,7 +21,7 @@ from aiokafkawire.wire.messages.fetch import (
 from .fetch_planner import FetchPlan, PartitionFetch
 from .fetch_session import SessionRequest
 
-__all__ = ("PartitionResponse", "fetch_request", "isolation_level", "match_response")
+__all__ = ("fetch_request", "isolation_level", "match_response")
 
 FIRST_WITH_DIVERGING_EPOCH = 12
 """First Fetch version with `last_fetched_epoch`, to detect a diverging log (KIP-595)."""
@@ -34,13 +33,6 @@ SHORT_FETCH_WAIT_MS = 100
 def isolation_level(config: ConsumerConfig) -> IsolationLevel:
     """Return the isolation level as the protocol has it."""
     return IsolationLevel[config.isolation_level.upper()]
-
-
-class PartitionResponse(NamedTuple):
-    """The response for one requested partition."""
-
-    part: PartitionFetch
-    data: FetchPartitionData
 
 
 def fetch_request(
@@ -91,7 +83,7 @@ def fetch_request(
 
 def match_response(
     plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
-) -> Iterator[PartitionResponse]:
+) -> Iterator[tuple[PartitionFetch, FetchPartitionData]]:
     """Yield the response of each requested partition, once each."""
     if not response.responses:
         return
@@ -102,4 +94,4 @@ def match_response(
         for data in topic.partitions:
             part = parts.pop(TopicPartition(name, data.partition_index), None)
             if part is not None:
-                yield PartitionResponse(part, data)
+                yield part, data

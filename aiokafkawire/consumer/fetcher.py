@@ -232,7 +232,12 @@ class Fetcher:
             if data.error_code != ErrorCode.NONE:
                 self._on_partition_error(plan.node, part, data)
             elif data.diverging_epoch.epoch >= 0:
-                self._on_diverging_epoch(part, data)
+                # The leader's log differs from the records read before (KIP-595).
+                self._back_off(part.partition)
+                end = data.diverging_epoch
+                self._report_unless_recreated(
+                    part, EpochEndFetched(part.state, end.epoch, end.end_offset)
+                )
             else:
                 self._store(plan.node, part, data, fetched_range)
             yield
@@ -335,12 +340,6 @@ class Fetcher:
         )
         self._fail(part, error)
         return True
-
-    def _on_diverging_epoch(self, part: PartitionFetch, data: FetchPartitionData) -> None:
-        """Handle a leader whose log differs from the records read before (KIP-595)."""
-        end = data.diverging_epoch
-        self._back_off(part.partition)
-        self._report_unless_recreated(part, EpochEndFetched(part.state, end.epoch, end.end_offset))
 
     def _report_unless_recreated(
         self, part: PartitionFetch, event: EpochEndFetched | PositionOutOfRange

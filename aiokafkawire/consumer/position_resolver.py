@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
@@ -15,9 +15,10 @@ from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, UnknownTopic
 from aiokafkawire.logs import RateLimit, log_fields
 from aiokafkawire.runtime import Runtime, Supervisor, in_slices
-from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import NodeId, TopicPartition
 
 from .assignment import ConsumerAssignment
+from .group_session import GroupSession
 from .leader_retry import LeaderlessPartitions
 from .list_offsets import OffsetLister
 from .notifier import Notifier
@@ -40,7 +41,7 @@ from .partition_states import (
 )
 from .start_position_log import StartPositionLog
 
-__all__ = ("CommittedOffsets", "PositionResolver")
+__all__ = ("PositionResolver",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -53,16 +54,6 @@ MAX_PARTITIONS_PER_REQUEST = 2_000
 Lookups = dict[AssignedPartition, State]
 
 
-class CommittedOffsets(Protocol):
-    """The source of committed offsets: a `GroupSession`."""
-
-    async def fetch(
-        self, partitions: list[TopicPartition], deadline: float
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offset of each partition, or None. Raises `KafkaError`."""
-        ...
-
-
 class PositionResolver:
     """Finds the positions of assigned partitions, and validates them after a leader change.
 
@@ -71,7 +62,7 @@ class PositionResolver:
         runtime: Clock and random numbers.
         supervisor: Runs a task per request.
         assignment: The assigned partitions.
-        committed_offsets: The source of committed offsets, if there is a group.
+        group: The source of committed offsets, if there is one.
         lister: Sends ListOffsets requests.
         policy: `auto_offset_reset`.
         notifier: Says which partitions to check, and is notified of positions and errors.
@@ -84,7 +75,7 @@ class PositionResolver:
         supervisor: Supervisor,
         *,
         assignment: ConsumerAssignment,
-        committed_offsets: CommittedOffsets | None,
+        group: GroupSession | None,
         lister: OffsetLister,
         policy: str,
         notifier: Notifier,
@@ -94,7 +85,7 @@ class PositionResolver:
         self._runtime = runtime
         self._supervisor = supervisor
         self._assignment = assignment
-        self._committed_offsets = committed_offsets
+        self._group = group
         self._lister = lister
         self._notifier = notifier
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -207,18 +198,14 @@ class PositionResolver:
     # --- committed offsets ---
 
     def _look_up_committed(self, partitions: list[AssignedPartition]) -> None:
-        if partitions and self._committed_offsets is not None:
+        if partitions and self._group is not None:
             lookups = self._mark_in_flight(partitions)
-            self._supervisor.spawn(
-                self._fetch_committed, self._committed_offsets, lookups, name="offset-fetch"
-            )
+            self._supervisor.spawn(self._fetch_committed, self._group, lookups, name="offset-fetch")
 
-    async def _fetch_committed(self, committed_offsets: CommittedOffsets, lookups: Lookups) -> None:
+    async def _fetch_committed(self, group: GroupSession, lookups: Lookups) -> None:
         events: dict[TopicPartition, Event] = {}
         try:
-            committed = await committed_offsets.fetch(
-                [partition.tp for partition in lookups], self._deadline()
-            )
+            committed = await group.fetch([partition.tp for partition in lookups], self._deadline())
             self._notifier.request_finished(None)
             self._failures = 0
             events = {

@@ -85,7 +85,7 @@ class ConsumerSession(Session):
             runtime,
             supervisor,
             assignment=self.assignment,
-            committed_offsets=self.group,
+            group=self.group,
             lister=self.lister,
             policy=config.auto_offset_reset,
             notifier=self.notifier,

@@ -101,8 +101,8 @@ def test_a_response_is_matched_by_name_or_id_and_each_partition_once() -> None:
         other = FetchableTopicResponse(topic="payments", partitions=[data(0)])
         response = FetchResponse(responses=[other, topic_response])
         got = [
-            (entry.part.partition.tp, entry.data.partition_index)
-            for entry in match_response(whole, response, {"orders": TOPIC_ID})
+            (part.partition.tp, data.partition_index)
+            for part, data in match_response(whole, response, {"orders": TOPIC_ID})
         ]
         assert got == [(P1, 1), (P0, 0)]
 
