@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.group.membership.states import NO_GENERATION, Generation
 from aiokafkawire.group.offsets import GroupOffsets
-from aiokafkawire.group.states import NO_GENERATION, Generation
 from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import (
     NEVER,

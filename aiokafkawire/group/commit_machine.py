@@ -20,8 +20,8 @@ from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-from .effects import ForgetCoordinator
-from .states import NO_GENERATION
+from .membership.effects import ForgetCoordinator
+from .membership.states import NO_GENERATION
 
 __all__ = (
     "TRANSITIONS",

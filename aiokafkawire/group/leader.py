@@ -19,8 +19,8 @@ from aiokafkawire.wire.consumer_protocol import (
     flatten_by_topic,
 )
 
-from . import states
 from .assignors import Assignor, MemberSubscription
+from .membership import states
 
 __all__ = (
     "GroupLeader",

@@ -28,9 +28,12 @@ from aiokafkawire.wire.messages.leave_group import (
 )
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-from . import events, responses, states
+from . import responses
 from .assignors import Assignor
-from .effects import (
+from .leader import GroupLeader, raising_group_failed
+from .membership import events, states
+from .membership.context import GroupSettings
+from .membership.effects import (
     AssignPartitions,
     ComputeAssignment,
     EnterGeneration,
@@ -47,8 +50,7 @@ from .effects import (
     SendSync,
     WatchPartitionCounts,
 )
-from .leader import GroupLeader, raising_group_failed
-from .membership_machine import GroupSettings, MembershipMachine
+from .membership.membership_machine import MembershipMachine
 from .offsets import CommitIdentity
 
 __all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "group_settings")
@@ -190,7 +192,7 @@ class GroupMember:
     @property
     def topics(self) -> tuple[str, ...]:
         """The current subscription."""
-        return self._machine.topics
+        return self._machine.context.topics
 
     @property
     def is_stable(self) -> bool:
@@ -270,17 +272,17 @@ class GroupMember:
     def poll_started(self) -> None:
         """Record the start of a poll. Records returned before are processed."""
         self._lost_generation = None
-        self._machine.poll_timer.start_poll(self._clock.now())
+        self._machine.context.poll_timer.start_poll(self._clock.now())
         self._handle(events.PollStarted())
 
     def poll_finished(self) -> None:
         """Record the end of a poll."""
         # The poll timer is checked with the next heartbeat.
-        self._machine.poll_timer.finish_poll(self._clock.now())
+        self._machine.context.poll_timer.finish_poll(self._clock.now())
 
     def record_poll(self) -> None:
         """Restart the poll timer: a poll returned buffered records."""
-        self._machine.poll_timer.last_poll = self._clock.now()
+        self._machine.context.poll_timer.last_poll = self._clock.now()
 
     def verify_membership(self) -> None:
         """Send a heartbeat, because a commit was rejected."""

@@ -59,8 +59,8 @@ from .commit_machine import (
     SendCommit,
     VerifyMembership,
 )
+from .membership.states import NO_GENERATION
 from .responses import group_error
-from .states import NO_GENERATION
 
 __all__ = (
     "MAX_OFFSETS",

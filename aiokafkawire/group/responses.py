@@ -11,7 +11,7 @@ from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.join_group import JoinGroupResponse
 from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 
-from . import events, states
+from .membership import events, states
 
 __all__ = (
     "failure_event",

@@ -20,7 +20,7 @@ from aiokafkawire.consumer.partition import AssignedPartition
 from aiokafkawire.consumer.partition_states import AwaitingCommitted, Seek
 from aiokafkawire.consumer.rebalance import RebalanceHandler
 from aiokafkawire.errors import CommitFailed
-from aiokafkawire.group.states import Generation
+from aiokafkawire.group.membership.states import Generation
 from aiokafkawire.runtime import RealRuntime, Supervisor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 

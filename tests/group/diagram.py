@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from aiokafkawire.group import events, joining, states
-from aiokafkawire.group.effects import MembershipEffect
-from aiokafkawire.group.membership_machine import TRANSITIONS, MembershipMachine
+from aiokafkawire.group.membership import events, joining, states
+from aiokafkawire.group.membership.effects import MembershipEffect
+from aiokafkawire.group.membership.membership_machine import MembershipMachine
+from aiokafkawire.group.membership.table import TRANSITIONS
 
 from .machines import GENERATION, NODE, P0, P1, TOPICS, machine
 from .test_membership_machine import EVENTS, STATES
@@ -99,12 +100,12 @@ def machines_like(state: states.MembershipState) -> Iterator[MembershipMachine]:
         for topics in (TOPICS, ("payments",), ()):
             instance_id = "i" if static else None
             found = machine(state, cooperative=cooperative, group_instance_id=instance_id)
-            found.topics = topics
-            found.poll_timer.open_polls = int(waiting)
+            found.context.topics = topics
+            found.context.poll_timer.open_polls = int(waiting)
             if near_limits:
-                found.protocol_violations = joining.MAX_PROTOCOL_VIOLATIONS - 1
-                found.unknown_server_errors = joining.MAX_UNKNOWN_SERVER_ERRORS - 1
-                found.session_timeout_ms = joining.OLD_BROKERS_SESSION_TIMEOUT_MS
+                found.context.protocol_violations = joining.MAX_PROTOCOL_VIOLATIONS - 1
+                found.context.unknown_server_errors = joining.MAX_UNKNOWN_SERVER_ERRORS - 1
+                found.context.session_timeout_ms = joining.OLD_BROKERS_SESSION_TIMEOUT_MS
             yield found
 
 

@@ -6,15 +6,16 @@ import random
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.context import GroupSettings
+from aiokafkawire.group.membership.effects import (
     AssignPartitions,
     FindCoordinator,
     SendHeartbeat,
     SendJoin,
     SendSync,
 )
-from aiokafkawire.group.membership_machine import GroupSettings, MembershipMachine
+from aiokafkawire.group.membership.membership_machine import MembershipMachine
 from aiokafkawire.types import TopicPartition
 
 NODE = 7
@@ -53,8 +54,8 @@ def machine(state: states.MembershipState | None = None, **changes: Any) -> Memb
     if state is not None:
         membership.state = state
         if not isinstance(state, states.Unjoined):
-            membership.topics = TOPICS
-    membership._last_request = 1_000
+            membership.context.topics = TOPICS
+    membership.context._last_request = 1_000
     return membership
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from aiokafkawire.group import actions, events, states
-from aiokafkawire.group.effects import FindCoordinator, LosePartitions, SendJoin
+from aiokafkawire.group.membership import actions, events, states
+from aiokafkawire.group.membership.effects import FindCoordinator, LosePartitions, SendJoin
 
 from .machines import (
     GENERATION,
@@ -43,9 +43,9 @@ def test_a_state_rejoins_with_its_member_id_and_generation() -> None:
 
 
 def test_joining_without_a_coordinator_finds_it_first() -> None:
-    _, effects = actions.join(machine(), None, KNOWN)
+    _, effects = actions.join(machine().context, None, KNOWN)
     only(effects, FindCoordinator)
-    _, effects = actions.join(machine(), NODE, KNOWN)
+    _, effects = actions.join(machine().context, NODE, KNOWN)
     assert only(effects, SendJoin).member_id == "me"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafkawire.group import states
-from aiokafkawire.group.membership_machine import TRANSITIONS
+from aiokafkawire.group.membership import states
+from aiokafkawire.group.membership.table import TRANSITIONS
 
 from .diagram import BEGIN, END, Destinations, Step, destinations, generated
 from .test_membership_machine import EXPECTED, check_invariants, check_step

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
     ComputeAssignment,
     FindCoordinator,
     MembershipEffect,
@@ -135,12 +135,12 @@ def test_each_assigned_partition_is_revoked_or_lost_for_any_responses(
             case "tick":
                 environment.tick()
             case "poll":
-                m.poll_timer.start_poll(environment.now)
+                m.context.poll_timer.start_poll(environment.now)
                 environment.handle(events.PollStarted())
                 if m.error is not None:
                     environment.handle(events.GroupErrorReported())
                 if data.draw(st.booleans()):
-                    m.poll_timer.finish_poll(environment.now)
+                    m.context.poll_timer.finish_poll(environment.now)
             case "input":
                 inputs = [
                     events.Subscribed(("orders",)),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.group import events
-from aiokafkawire.group.membership_machine import TRANSITIONS
+from aiokafkawire.group.membership import events
+from aiokafkawire.group.membership.table import TRANSITIONS
 
 from .test_membership_machine import EVENTS
 

@@ -26,9 +26,11 @@ from hypothesis.stateful import (
 from aiokafkawire.broker.groups import events as broker
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.group import events, responses, states
+from aiokafkawire.group import responses
 from aiokafkawire.group.assignors import Assignor, create_assignors
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.leader import compute_assignments, decode_subscriptions, encode_assignments
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
     AssignPartitions,
     ComputeAssignment,
     EnterGeneration,
@@ -42,8 +44,7 @@ from aiokafkawire.group.effects import (
     SendSync,
     WatchPartitionCounts,
 )
-from aiokafkawire.group.leader import compute_assignments, decode_subscriptions, encode_assignments
-from aiokafkawire.group.membership_machine import MembershipMachine
+from aiokafkawire.group.membership.membership_machine import MembershipMachine
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.consumer_protocol import encode_subscription
@@ -147,7 +148,7 @@ class GroupModel(RuleBasedStateMachine):
         )
         if any(other.instance_id == instance_id for other in self.alive) and self.static:
             self.faulty = True
-        member.machine.poll_timer.start_poll(self.now)
+        member.machine.context.poll_timer.start_poll(self.now)
         self.members.append(member)
         self.handle_event(member, events.Subscribed(member.topics))
 
@@ -166,7 +167,7 @@ class GroupModel(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), both=st.booleans())
     def subscribe(self, number: int, both: bool) -> None:
         member = self.pick(number)
-        if not member.machine.topics:
+        if not member.machine.context.topics:
             return
         member.topics = ("orders", "payments") if both else ("orders",)
         self.handle_event(member, events.Subscribed(member.topics))
@@ -176,7 +177,7 @@ class GroupModel(RuleBasedStateMachine):
     def start_or_finish_poll(self, number: int) -> None:
         """Start or finish a poll of the application."""
         member = self.pick(number)
-        poll_timer = member.machine.poll_timer
+        poll_timer = member.machine.context.poll_timer
         if poll_timer.open_polls:
             poll_timer.finish_poll(self.now)
         else:
@@ -408,7 +409,7 @@ class GroupModel(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.now += seconds
         late = [x for m in self.alive for x in m.in_flight if self.now - x.sent_at > MAX_DELIVERY_S]
-        away = [m for m in self.alive if m.machine.poll_timer.deadline < self.now + 100]
+        away = [m for m in self.alive if m.machine.context.poll_timer.deadline < self.now + 100]
         if late or away:
             self.faulty = True
         if self.group.next_deadline() <= self.now:
@@ -475,8 +476,8 @@ class GroupModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Check that the group settles without further faults and owns every partition."""
         for member in self.alive:
-            if not member.machine.poll_timer.open_polls:
-                member.machine.poll_timer.start_poll(self.now)
+            if not member.machine.context.poll_timer.open_polls:
+                member.machine.context.poll_timer.start_poll(self.now)
                 self.handle_event(member, events.PollStarted())
         for _ in range(3_000):
             if deliverable := self.deliverable():
@@ -492,7 +493,7 @@ class GroupModel(RuleBasedStateMachine):
             states = [type(member.machine.state).__name__ for member in self.alive]
             raise AssertionError(f"no rest: {states}, the group is {self.group.state}")
         owned = sorted(tp for member in self.alive for tp in member.owned)
-        readers = [member for member in self.alive if member.machine.topics]
+        readers = [member for member in self.alive if member.machine.context.topics]
         topics = {topic for member in readers for topic in member.topics}
         assert owned == sorted(
             TopicPartition(topic, number)

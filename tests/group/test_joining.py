@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from aiokafkawire.errors import GroupFailed
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
     AssignPartitions,
     ComputeAssignment,
     EnterGeneration,
@@ -20,7 +20,7 @@ from aiokafkawire.group.effects import (
     SendSync,
     WatchPartitionCounts,
 )
-from aiokafkawire.group.joining import MAX_PROTOCOL_VIOLATIONS, MAX_UNKNOWN_SERVER_ERRORS
+from aiokafkawire.group.membership.joining import MAX_PROTOCOL_VIOLATIONS, MAX_UNKNOWN_SERVER_ERRORS
 from aiokafkawire.types import TopicPartition
 
 from .machines import (
@@ -217,11 +217,11 @@ def test_unknown_server_errors_are_retried_and_finally_fail() -> None:
 
 def test_a_success_resets_the_count_of_unknown_server_errors() -> None:
     membership = machine(states.Joining(KNOWN, NODE, TOPICS, REQUEST))
-    membership.unknown_server_errors = MAX_UNKNOWN_SERVER_ERRORS - 1
+    membership.context.unknown_server_errors = MAX_UNKNOWN_SERVER_ERRORS - 1
     joined = events.JoinedAsFollower(REQUEST, "me", 6, "range")
     sync = only(membership.handle(joined, 0.0), SendSync)
     membership.handle(events.Synced(sync.request, ()), 0.0)
-    assert membership.unknown_server_errors == 0
+    assert membership.context.unknown_server_errors == 0
 
 
 # --- members that keep their partitions -------------------------------------------------------

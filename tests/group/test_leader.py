@@ -24,7 +24,7 @@ from aiokafkawire.group.leader import (
     encode_assignments,
     replica_racks,
 )
-from aiokafkawire.group.states import JoinedMember
+from aiokafkawire.group.membership.states import JoinedMember
 from aiokafkawire.runtime import Address, RealRuntime, Supervisor
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from aiokafkawire.errors import FencedInstanceId
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
     FindCoordinator,
     LosePartitions,
     RevokePartitions,
     SendHeartbeat,
     SendLeave,
 )
-from aiokafkawire.group.leaving import LEAVE_DURING_REBALANCE_TIMEOUT_S
+from aiokafkawire.group.membership.leaving import LEAVE_DURING_REBALANCE_TIMEOUT_S
 
 from .machines import (
     ERROR,
@@ -94,7 +94,7 @@ def test_subscribing_again_while_leaving_joins_afterwards() -> None:
     leave = only(membership.handle(events.PartitionsRevoked(revoke.request), 2.0), SendLeave)
     membership.handle(events.Subscribed(("payments",)), 2.0)
     only(membership.handle(events.GroupLeft(leave.request), 3.0), FindCoordinator)
-    assert membership.topics == ("payments",)
+    assert membership.context.topics == ("payments",)
 
 
 def test_unsubscribing_after_a_failure_allows_a_retry() -> None:
@@ -155,7 +155,7 @@ def test_closing_during_a_cooperative_rejoin_waits_only_briefly() -> None:
 
 def test_the_poll_timer_does_not_matter_with_a_pending_leave() -> None:
     membership, _ = cooperative_rejoin()
-    membership.poll_timer.interval_s = 3.2
+    membership.context.poll_timer.interval_s = 3.2
     membership.handle(events.CloseRequested(30.0), 3.1)
     assert membership.next_deadline() == pytest.approx(3.1 + LEAVE_DURING_REBALANCE_TIMEOUT_S)
 

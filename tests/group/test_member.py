@@ -19,9 +19,9 @@ from aiokafkawire.errors import (
     GroupFailed,
     InvalidOption,
 )
-from aiokafkawire.group import events, states
 from aiokafkawire.group.assignors import RangeAssignor
-from aiokafkawire.group.effects import SendHeartbeat
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import SendHeartbeat
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import AssignPartitions, EnterGeneration, LosePartitions, SendJoin
-from aiokafkawire.group.membership_machine import TRANSITIONS, MembershipMachine
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
+    AssignPartitions,
+    EnterGeneration,
+    LosePartitions,
+    SendJoin,
+)
+from aiokafkawire.group.membership.membership_machine import MembershipMachine
+from aiokafkawire.group.membership.table import TRANSITIONS
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.transitions import InvalidTransition
 from aiokafkawire.types import TopicPartition
@@ -402,7 +408,7 @@ def check_invariants(membership: MembershipMachine) -> None:
         assert set(state.to_revoke) <= set(state.assignment)
         assert not set(state.to_add or ()) & set(state.assignment)
     if isinstance(state, states.CooperativeRejoin):
-        assert membership.settings.cooperative
+        assert membership.context.settings.cooperative
     assert (membership.error is not None) == isinstance(state, states.JoinFailed | states.Fenced)
     assert membership.is_closed == isinstance(state, states.MembershipClosed)
 

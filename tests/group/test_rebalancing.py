@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.group import events, states
-from aiokafkawire.group.effects import (
+from aiokafkawire.group.membership import events, states
+from aiokafkawire.group.membership.effects import (
     AssignPartitions,
     EnterGeneration,
     FindCoordinator,
@@ -115,7 +115,7 @@ def test_a_revocation_waits_for_the_next_poll() -> None:
 
 def test_a_revocation_starts_immediately_during_a_poll() -> None:
     membership = stable()
-    membership.poll_timer.start_poll(1.0)
+    membership.context.poll_timer.start_poll(1.0)
     heartbeat = only(membership.handle(events.DeadlineReached(), 3.0), SendHeartbeat)
     effects = membership.handle(events.RebalanceInProgress(heartbeat.request), 3.0)
     assert only(effects, RevokePartitions).partitions == (P0, P1)
@@ -144,11 +144,11 @@ def test_an_application_that_does_not_poll_loses_its_partitions(due: bool) -> No
 
 def test_the_poll_timer_stops_during_a_poll() -> None:
     membership = stable()
-    membership.poll_timer.start_poll(1.0)
+    membership.context.poll_timer.start_poll(1.0)
     answer_heartbeats(membership, until=1_000.0)
     assert isinstance(membership.state, states.Stable)
-    membership.poll_timer.finish_poll(1_000.0)
-    assert membership.poll_timer.deadline == 1_300.0
+    membership.context.poll_timer.finish_poll(1_000.0)
+    assert membership.context.poll_timer.deadline == 1_300.0
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_only_partitions_to_revoke_wait_for_the_application() -> None:
 def test_new_partitions_are_assigned_after_the_revocation() -> None:
     third = P0._replace(partition=2)
     membership, sync = resyncing()
-    membership.poll_timer.start_poll(3.5)
+    membership.context.poll_timer.start_poll(3.5)
     effects = membership.handle(events.Synced(sync.request, (P1, third)), 4.0)
     revoke = only(effects, RevokePartitions)
     assert not any(isinstance(effect, AssignPartitions) for effect in effects)
@@ -289,7 +289,7 @@ def test_unsubscribed_topics_are_revoked_before_the_rejoin() -> None:
 
 def test_a_poll_timeout_during_the_rejoin_loses_all_partitions() -> None:
     membership, _ = cooperative_rejoin()
-    membership.poll_timer.last_poll = 0.0
+    membership.context.poll_timer.last_poll = 0.0
     effects = membership.handle(events.DeadlineReached(), 300.0)
     assert only(effects, LosePartitions).partitions == (P0, P1)
     assert only(effects, SendLeave).member_id == "me"
@@ -332,10 +332,10 @@ def test_a_static_member_with_a_poll_timeout_before_revocation_rejoins_once_more
     sync = only(membership.handle(joined, 3.0), SendSync)
     membership.handle(events.Synced(sync.request, (P0,)), 3.0)
     assert isinstance(membership.state, states.RevocationDue)
-    membership.poll_timer.interval_s = 3.0
+    membership.context.poll_timer.interval_s = 3.0
     membership.handle(events.DeadlineReached(), 3.5)
     assert isinstance(membership.state, states.PollTimedOut)
-    membership.poll_timer.start_poll(4.0)
+    membership.context.poll_timer.start_poll(4.0)
     find = only(membership.handle(events.PollStarted(), 4.0), FindCoordinator)
     join = only(membership.handle(events.CoordinatorFound(find.request, 7), 4.0), SendJoin)
     joined = events.JoinedAsFollower(join.request, "again", 2, "cooperative-sticky")

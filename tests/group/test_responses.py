@@ -11,7 +11,8 @@ from aiokafkawire.errors import (
     MalformedMessage,
     UnsupportedVersion,
 )
-from aiokafkawire.group import events, responses, states
+from aiokafkawire.group import responses
+from aiokafkawire.group.membership import events, states
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.consumer_protocol import encode_assignment

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from aiokafkawire.group import states
+from aiokafkawire.group.membership import states
 
 from .test_membership_machine import STATES
 

@@ -1,14 +1,15 @@
-"""Actions shared by the handlers of several states. `membership_machine` has the table."""
+"""Actions shared by the handlers of several states. `table` has the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aiokafkawire.types import NodeId
 
 from . import events, states
+from .context import MembershipContext
 from .effects import (
     FindCoordinator,
     ForgetCoordinator,
@@ -21,20 +22,17 @@ from .effects import (
     SendLeave,
 )
 
-if TYPE_CHECKING:
-    from .membership_machine import MembershipMachine
-
 Outcome = tuple[states.MembershipState, Sequence[MembershipEffect]]
 AnyInGeneration = TypeVar("AnyInGeneration", bound=states.InGeneration)
 
-Handler = Callable[["MembershipMachine", Any, Any, float], Outcome]
+Handler = Callable[[MembershipContext, Any, Any, float], Outcome]
 
 LEAVE_RESPONSE_TIMEOUT_S = 0.75
 """How long `close()` waits for the LeaveGroup response."""
 
 
 def ignore(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.MembershipState,
     event: events.MembershipEvent,
     now: float,
@@ -43,32 +41,32 @@ def ignore(
 
 
 def record_subscription(
-    machine: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+    context: MembershipContext, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
     """Store the topics for the next JoinGroup."""
-    machine.topics = event.topics
+    context.topics = event.topics
     return state, ()
 
 
 # --- joining ----------------------------------------------------------------------------------
 
 
-def find_coordinator(machine: MembershipMachine, identity: states.JoinIdentity) -> Outcome:
-    request = machine.new_request()
+def find_coordinator(context: MembershipContext, identity: states.JoinIdentity) -> Outcome:
+    request = context.new_request()
     return states.FindingCoordinator(identity, request), (FindCoordinator(request),)
 
 
-def join(machine: MembershipMachine, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
+def join(context: MembershipContext, node: NodeId | None, identity: states.JoinIdentity) -> Outcome:
     """Join at `node`, or find the coordinator first."""
     if node is None:
-        return find_coordinator(machine, identity)
-    request = machine.new_request()
-    send = send_join(machine, request, node, identity, ())
-    return states.Joining(identity, node, machine.topics, request), (send,)
+        return find_coordinator(context, identity)
+    request = context.new_request()
+    send = send_join(context, request, node, identity, ())
+    return states.Joining(identity, node, context.topics, request), (send,)
 
 
 def send_join(
-    machine: MembershipMachine,
+    context: MembershipContext,
     request: int,
     node: NodeId,
     identity: states.JoinIdentity,
@@ -78,19 +76,19 @@ def send_join(
         request,
         node,
         identity.member_id,
-        machine.topics,
-        machine.session_timeout_ms,
+        context.topics,
+        context.session_timeout_ms,
         identity.last_generation,
         owned,
-        machine.join_reason,
+        context.join_reason,
     )
 
 
 def back_off_join(
-    machine: MembershipMachine, identity: states.JoinIdentity, node: NodeId | None, now: float
+    context: MembershipContext, identity: states.JoinIdentity, node: NodeId | None, now: float
 ) -> Outcome:
     identity = replace(identity, attempt=identity.attempt + 1)
-    until = now + machine.backoff_s(identity.attempt)
+    until = now + context.backoff_s(identity.attempt)
     return states.BackingOff(identity, node, until), (ForgetCoordinator(),) if node is None else ()
 
 
@@ -115,57 +113,57 @@ def with_heartbeat(state: AnyInGeneration, heartbeat: states.HeartbeatState) -> 
 # --- rejoining --------------------------------------------------------------------------------
 
 
-def partitions_to_revoke(machine: MembershipMachine, state: states.Assigned) -> states.Assignment:
+def partitions_to_revoke(context: MembershipContext, state: states.Assigned) -> states.Assignment:
     """Return the partitions that must be revoked before the member may rejoin.
 
     The eager protocol revokes all of them, the cooperative one those of unsubscribed topics.
     """
-    if not machine.settings.cooperative:
+    if not context.settings.cooperative:
         return state.assignment
-    topics = set(machine.topics)
+    topics = set(context.topics)
     return tuple(tp for tp in state.assignment if tp.topic not in topics)
 
 
 def rebalance(
-    machine: MembershipMachine, state: states.Assigned, reason: str, now: float
+    context: MembershipContext, state: states.Assigned, reason: str, now: float
 ) -> Outcome:
     """Rejoin and give the coordinator the reason (KIP-800)."""
-    machine.join_reason = reason
+    context.join_reason = reason
     # The response to a heartbeat in flight is ignored: it would report the same rebalance.
-    heartbeat = machine.new_heartbeat(state.heartbeat.node, now)
-    return rejoin(machine, states.Stable(state.generation, heartbeat, state.assignment), now)
+    heartbeat = context.new_heartbeat(state.heartbeat.node, now)
+    return rejoin(context, states.Stable(state.generation, heartbeat, state.assignment), now)
 
 
-def rejoin(machine: MembershipMachine, state: states.InGeneration, now: float) -> Outcome:
+def rejoin(context: MembershipContext, state: states.InGeneration, now: float) -> Outcome:
     """Rejoin as the same member, after revoking what must be revoked."""
     identity = join_identity(state)
     node = state.heartbeat.node
     if not isinstance(state, states.Assigned) or not state.assignment:
-        return join(machine, node, identity)
-    to_revoke = partitions_to_revoke(machine, state)
+        return join(context, node, identity)
+    to_revoke = partitions_to_revoke(context, state)
     if to_revoke:
-        return revoke_when_polled(machine, state, to_revoke, None)
+        return revoke_when_polled(context, state, to_revoke, None)
     owned = state.assignment
     if node is None:
         return states.RejoinBackoff(
             state.generation, state.heartbeat, owned, identity.attempt, now
         ), ()
-    request = machine.new_request()
+    request = context.new_request()
     joining = states.Rejoining(
-        state.generation, state.heartbeat, owned, identity.attempt, request, node, machine.topics
+        state.generation, state.heartbeat, owned, identity.attempt, request, node, context.topics
     )
-    return joining, (send_join(machine, request, node, identity, owned),)
+    return joining, (send_join(context, request, node, identity, owned),)
 
 
 def revoke_when_polled(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Assigned,
     to_revoke: states.Assignment,
     to_add: states.Assignment | None,
 ) -> Outcome:
     """Revoke now if the application waits in a poll, otherwise at its next poll."""
-    if machine.poll_timer.open_polls:
-        return revoke(machine, state, to_revoke, states.NextAction.JOIN, to_add)
+    if context.poll_timer.open_polls:
+        return revoke(context, state, to_revoke, states.NextAction.JOIN, to_add)
     revocation_due = states.RevocationDue(
         state.generation, state.heartbeat, state.assignment, to_revoke, to_add
     )
@@ -173,13 +171,13 @@ def revoke_when_polled(
 
 
 def revoke(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Assigned,
     to_revoke: states.Assignment,
     next_action: states.NextAction,
     to_add: states.Assignment | None = None,
 ) -> Outcome:
-    request = machine.new_request()
+    request = context.new_request()
     revoking = states.Revoking(
         state.generation, state.heartbeat, state.assignment, to_revoke, request, next_action, to_add
     )
@@ -187,12 +185,12 @@ def revoke(
 
 
 def back_off_rejoin(
-    machine: MembershipMachine, state: states.CooperativeRejoin, node: NodeId | None, now: float
+    context: MembershipContext, state: states.CooperativeRejoin, node: NodeId | None, now: float
 ) -> Outcome:
     """Rejoin with the owned partitions after a backoff. Without a node, find the coordinator."""
     attempt = state.attempt + 1
-    until = now + machine.backoff_s(attempt)
-    heartbeat = machine.new_heartbeat(node, now)
+    until = now + context.backoff_s(attempt)
+    heartbeat = context.new_heartbeat(node, now)
     if node is None:
         heartbeat = replace(heartbeat, next_at=until)
     waiting = states.RejoinBackoff(state.generation, heartbeat, state.assignment, attempt, until)
@@ -200,7 +198,7 @@ def back_off_rejoin(
 
 
 def retry_join(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
     now: float,
     *,
@@ -211,10 +209,10 @@ def retry_join(
     `node` is the coordinator; if it is None, find the coordinator first.
     """
     if not isinstance(state, states.CooperativeRejoin):
-        return back_off_join(machine, join_identity(state), node, now)
+        return back_off_join(context, join_identity(state), node, now)
     if state.pending_leave is not None:
-        return revoke(machine, state, state.assignment, state.pending_leave.next_action)
-    return back_off_rejoin(machine, state, node, now)
+        return revoke(context, state, state.assignment, state.pending_leave.next_action)
+    return back_off_rejoin(context, state, node, now)
 
 
 # --- leaving ----------------------------------------------------------------------------------
@@ -227,7 +225,7 @@ def lose_partitions(state: states.MembershipState, reason: str) -> Sequence[Memb
 
 
 def or_finish_leave(
-    machine: MembershipMachine, state: states.MembershipState, outcome: Outcome
+    context: MembershipContext, state: states.MembershipState, outcome: Outcome
 ) -> Outcome:
     """Return `outcome`, or leave the group if the member was leaving already."""
     next_action = states.NextAction.JOIN
@@ -242,31 +240,31 @@ def or_finish_leave(
         for effect in outcome[1]
         if isinstance(effect, LosePartitions | SendLeave | LogMessage)
     ]
-    left_state, effects = close_or_join(machine, next_action)
+    left_state, effects = close_or_join(context, next_action)
     return left_state, (*last, *effects)
 
 
 def leave_no_wait(
-    machine: MembershipMachine, member_id: str, now: float, reason: str
+    context: MembershipContext, member_id: str, now: float, reason: str
 ) -> Sequence[MembershipEffect]:
     """Send LeaveGroup without waiting for the response. Static members do not leave (KIP-345)."""
-    if not member_id or machine.settings.group_instance_id is not None:
+    if not member_id or context.settings.group_instance_id is not None:
         return ()
-    deadline = now + machine.settings.request_timeout_ms / 1000
-    return (SendLeave(machine.new_request(), member_id, deadline, reason),)
+    deadline = now + context.settings.request_timeout_ms / 1000
+    return (SendLeave(context.new_request(), member_id, deadline, reason),)
 
 
 def leave(
-    machine: MembershipMachine,
+    context: MembershipContext,
     member_id: str,
     next_action: states.NextAction,
     deadline: float,
     now: float,
 ) -> Outcome:
     # mutation: static-member-leaves-group
-    if not member_id or machine.settings.group_instance_id is not None:
-        return close_or_join(machine, next_action)
-    request = machine.new_request()
+    if not member_id or context.settings.group_instance_id is not None:
+        return close_or_join(context, next_action)
+    request = context.new_request()
     reason = "the consumer unsubscribed"
     if next_action is states.NextAction.CLOSE:
         reason = "the consumer is being closed"
@@ -276,10 +274,10 @@ def leave(
     )
 
 
-def close_or_join(machine: MembershipMachine, next_action: states.NextAction) -> Outcome:
+def close_or_join(context: MembershipContext, next_action: states.NextAction) -> Outcome:
     if next_action is states.NextAction.CLOSE:
         return states.MembershipClosed(), ()
-    machine.join_reason = "the consumer subscribed"
+    context.join_reason = "the consumer subscribed"
     return (
-        find_coordinator(machine, states.NEW_MEMBER) if machine.topics else (states.Unjoined(), ())
+        find_coordinator(context, states.NEW_MEMBER) if context.topics else (states.Unjoined(), ())
     )

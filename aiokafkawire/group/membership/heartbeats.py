@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from . import actions, events, states
 from .actions import AnyInGeneration, Outcome
+from .context import MembershipContext
 from .effects import FindCoordinator, ForgetCoordinator, LogMessage, MembershipEffect, SendHeartbeat
-
-if TYPE_CHECKING:
-    from .membership_machine import MembershipMachine
 
 
 def send_due_heartbeat(
-    machine: MembershipMachine, state: AnyInGeneration, now: float
+    context: MembershipContext, state: AnyInGeneration, now: float
 ) -> tuple[AnyInGeneration, Sequence[MembershipEffect]]:
     """Send a heartbeat, or FindCoordinator if the coordinator is unknown, when it is due."""
     heartbeat = state.heartbeat
@@ -26,9 +23,9 @@ def send_due_heartbeat(
             () if heartbeat.timeout_logged else (LogMessage(text, warning=True),)
         )
         effects = (*log, ForgetCoordinator(unresponsive_node=heartbeat.node))
-        heartbeat = replace(machine.new_heartbeat(None, now), next_at=now, timeout_logged=True)
+        heartbeat = replace(context.new_heartbeat(None, now), next_at=now, timeout_logged=True)
     if heartbeat.request is None and now >= heartbeat.next_at:
-        request = machine.new_request()
+        request = context.new_request()
         if heartbeat.node is None:
             effects += (FindCoordinator(request),)
         else:
@@ -40,34 +37,34 @@ def send_due_heartbeat(
 
 
 def on_deadline(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.DeadlineReached,
     now: float,
 ) -> Outcome:
-    return send_due_heartbeat(machine, state, now)
+    return send_due_heartbeat(context, state, now)
 
 
 def heartbeat_now(
-    machine: MembershipMachine, state: states.InGeneration, event: events.CommitRejected, now: float
+    context: MembershipContext, state: states.InGeneration, event: events.CommitRejected, now: float
 ) -> Outcome:
     return actions.with_heartbeat(state, replace(state.heartbeat, next_at=now)), ()
 
 
 def heartbeat_succeeded(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     # mutation: heartbeats-stop-after-first
-    next_state = actions.with_heartbeat(state, machine.new_heartbeat(state.heartbeat.node, now))
+    next_state = actions.with_heartbeat(state, context.new_heartbeat(state.heartbeat.node, now))
     text = "heartbeats succeed again"
     return next_state, ((LogMessage(text),) if state.heartbeat.timeout_logged else ())
 
 
 def coordinator_found(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.CoordinatorFound,
     now: float,
@@ -77,25 +74,25 @@ def coordinator_found(
 
 
 def retry_heartbeat(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     attempt = state.heartbeat.attempt + 1
-    next_at = now + machine.backoff_s(attempt)
+    next_at = now + context.backoff_s(attempt)
     heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at)
     return actions.with_heartbeat(state, heartbeat), ()
 
 
 def retry_heartbeat_after_error(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
     """Keep the membership: the session lasts until its timeout or a fatal error code."""
-    next_state, effects = retry_heartbeat(machine, state, event, now)
+    next_state, effects = retry_heartbeat(context, state, event, now)
     if state.heartbeat.attempt:
         return next_state, effects
     return next_state, (
@@ -105,13 +102,13 @@ def retry_heartbeat_after_error(
 
 
 def coordinator_lost(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.InGeneration,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     attempt = state.heartbeat.attempt + 1
-    next_at = now + machine.backoff_s(attempt)
+    next_at = now + context.backoff_s(attempt)
     # mutation: heartbeats-go-to-old-coordinator
     heartbeat = replace(state.heartbeat, request=None, attempt=attempt, next_at=next_at, node=None)
     return actions.with_heartbeat(state, heartbeat), (ForgetCoordinator(),)

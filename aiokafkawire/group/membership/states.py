@@ -1,6 +1,6 @@
 """States of a group member. A state owns the data that is valid only in it.
 
-`membership_machine` has the table of transitions.
+`table` has the table of transitions.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import GroupFailed
 from aiokafkawire.types import NodeId, TopicPartition
 
 from . import actions, events, heartbeats, leaving, states
 from .actions import Outcome
+from .context import MembershipContext
 from .effects import (
     AssignPartitions,
     ComputeAssignment,
@@ -24,9 +24,6 @@ from .effects import (
     SendSync,
     WatchPartitionCounts,
 )
-
-if TYPE_CHECKING:
-    from .membership_machine import MembershipMachine
 
 OLD_BROKERS_SESSION_TIMEOUT_MS = 30_000
 """Highest session timeout that a 0.9 broker allows by default."""
@@ -43,55 +40,55 @@ NO_ASSIGNMENTS: Mapping[str, bytes] = {}
 
 
 def start(
-    machine: MembershipMachine, state: states.MembershipState, event: events.Subscribed, now: float
+    context: MembershipContext, state: states.MembershipState, event: events.Subscribed, now: float
 ) -> Outcome:
-    machine.topics = event.topics
-    return actions.close_or_join(machine, states.NextAction.JOIN)
+    context.topics = event.topics
+    return actions.close_or_join(context, states.NextAction.JOIN)
 
 
 def join_at_coordinator(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.FindingCoordinator,
     event: events.CoordinatorFound,
     now: float,
 ) -> Outcome:
-    return actions.join(machine, event.node, state.identity)
+    return actions.join(context, event.node, state.identity)
 
 
 def find_coordinator_later(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AttemptingJoin,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
-    return actions.back_off_join(machine, state.identity, None, now)
+    return actions.back_off_join(context, state.identity, None, now)
 
 
 def join_later(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Joining | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
-    return actions.retry_join(machine, state, now, node=state.node)
+    return actions.retry_join(context, state, now, node=state.node)
 
 
 def on_unknown_server_error(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AttemptingJoin | states.AwaitingAssignment | states.CooperativeRejoin,
     event: events.UnknownServerErrorReceived,
     now: float,
 ) -> Outcome:
     """Retry, because the error may be temporary, and fail if it persists."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
-        return heartbeats.retry_heartbeat_after_error(machine, state, event, now)
-    machine.unknown_server_errors += 1
-    if machine.unknown_server_errors >= MAX_UNKNOWN_SERVER_ERRORS:
+        return heartbeats.retry_heartbeat_after_error(context, state, event, now)
+    context.unknown_server_errors += 1
+    if context.unknown_server_errors >= MAX_UNKNOWN_SERVER_ERRORS:
         return leaving.fail(
-            machine, state, events.FatalErrorOccurred(event.request, event.error), now
+            context, state, events.FatalErrorOccurred(event.request, event.error), now
         )
-    next_state, effects = actions.retry_join(machine, state, now, node=None)
-    if machine.unknown_server_errors > 1:
+    next_state, effects = actions.retry_join(context, state, now, node=None)
+    if context.unknown_server_errors > 1:
         return next_state, effects
     return next_state, (
         LogMessage(f"JoinGroup or SyncGroup failed: {event.error}; rejoining", warning=True),
@@ -100,65 +97,65 @@ def on_unknown_server_error(
 
 
 def join_as_new_member_later(
-    machine: MembershipMachine, state: states.Joining, event: events.RequestCompleted, now: float
+    context: MembershipContext, state: states.Joining, event: events.RequestCompleted, now: float
 ) -> Outcome:
     """Join without a member id: the coordinator does not know the current one."""
     return actions.back_off_join(
-        machine, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
+        context, states.JoinIdentity(attempt=state.identity.attempt), state.node, now
     )
 
 
 def join_when_due(
-    machine: MembershipMachine, state: states.BackingOff, event: events.DeadlineReached, now: float
+    context: MembershipContext, state: states.BackingOff, event: events.DeadlineReached, now: float
 ) -> Outcome:
     if now < state.until:
         return state, ()
-    return actions.join(machine, state.node, state.identity)
+    return actions.join(context, state.node, state.identity)
 
 
 def join_with_member_id(
-    machine: MembershipMachine, state: states.Joining, event: events.MemberIdAssigned, now: float
+    context: MembershipContext, state: states.Joining, event: events.MemberIdAssigned, now: float
 ) -> Outcome:
     if state.identity.member_id or not event.member_id:
-        return reject_member_id(machine, state, event, now)
-    return actions.join(machine, state.node, replace(state.identity, member_id=event.member_id))
+        return reject_member_id(context, state, event, now)
+    return actions.join(context, state.node, replace(state.identity, member_id=event.member_id))
 
 
 def reject_member_id(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Joining | states.Rejoining,
     event: events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
     reason = f"MEMBER_ID_REQUIRED for member {actions.join_identity(state).member_id!r}"
     return on_protocol_violation(
-        machine, state, events.ProtocolViolation(event.request, reason), now
+        context, state, events.ProtocolViolation(event.request, reason), now
     )
 
 
 def lower_session_timeout(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Joining | states.Rejoining,
     event: events.SessionTimeoutRejected,
     now: float,
 ) -> Outcome:
-    rejected = machine.session_timeout_ms
+    rejected = context.session_timeout_ms
     if (
-        not machine.settings.session_timeout_is_default
+        not context.settings.session_timeout_is_default
         or rejected <= OLD_BROKERS_SESSION_TIMEOUT_MS
     ):
         return leaving.fail(
-            machine, state, events.FatalErrorOccurred(event.request, event.error), now
+            context, state, events.FatalErrorOccurred(event.request, event.error), now
         )
-    machine.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
+    context.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
     text = (
         f"the coordinator rejected the default session timeout of {rejected} ms;"
         f" retrying with {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
     )
     if isinstance(state, states.Rejoining):
-        next_state, effects = actions.retry_join(machine, state, now, node=state.node)
+        next_state, effects = actions.retry_join(context, state, now, node=state.node)
     else:
-        next_state, effects = actions.join(machine, state.node, state.identity)
+        next_state, effects = actions.join(context, state.node, state.identity)
     return next_state, (LogMessage(text), *effects)
 
 
@@ -186,7 +183,7 @@ def find_violation(
 
 
 def joined(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Joining,
     event: events.JoinedAsFollower | events.JoinedAsLeader,
     now: float,
@@ -194,17 +191,17 @@ def joined(
     violation = find_violation(state.identity, event)
     if violation is not None:
         return on_protocol_violation(
-            machine, state, events.ProtocolViolation(event.request, violation), now
+            context, state, events.ProtocolViolation(event.request, violation), now
         )
     attempt = state.identity.attempt
-    if machine.topics != state.topics:
+    if context.topics != state.topics:
         # The subscription changed meanwhile: an assignment of this generation would not match.
         return actions.join(
-            machine, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
+            context, state.node, states.JoinIdentity(event.member_id, event.generation, attempt)
         )
     generation = new_generation(event, state.topics)
-    request = machine.new_request()
-    heartbeat = machine.new_heartbeat(state.node, now)
+    request = context.new_request()
+    heartbeat = context.new_heartbeat(state.node, now)
     effects = next_requests(event, request, state.node, generation)
     if isinstance(effects[0], ComputeAssignment):
         return states.Assigning(generation, heartbeat, request, attempt), effects
@@ -212,7 +209,7 @@ def joined(
 
 
 def rejoined(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Rejoining,
     event: events.JoinedAsFollower | events.JoinedAsLeader,
     now: float,
@@ -221,25 +218,25 @@ def rejoined(
     violation = find_violation(actions.join_identity(state), event)
     if violation is not None:
         return on_protocol_violation(
-            machine, state, events.ProtocolViolation(event.request, violation), now
+            context, state, events.ProtocolViolation(event.request, violation), now
         )
     # mutation: missed-generation-ignored
     if event.generation > state.generation.number + 1:
         # In the missed generation, the partitions may have been assigned to other members.
-        machine.join_reason = "the group had a generation without this member"
+        context.join_reason = "the group had a generation without this member"
         identity = states.JoinIdentity(event.member_id, event.generation, state.attempt)
-        next_state, effects = actions.join(machine, state.node, identity)
+        next_state, effects = actions.join(context, state.node, identity)
         return actions.or_finish_leave(
-            machine,
+            context,
             state,
-            (next_state, (*actions.lose_partitions(state, machine.join_reason), *effects)),
+            (next_state, (*actions.lose_partitions(state, context.join_reason), *effects)),
         )
     generation = new_generation(event, state.topics)
-    request = machine.new_request()
+    request = context.new_request()
     effects = next_requests(event, request, state.node, generation)
     assigns = isinstance(effects[0], ComputeAssignment)
     rejoin_state = states.Reassigning if assigns else states.Resyncing
-    heartbeat = machine.new_heartbeat(state.node, now)
+    heartbeat = context.new_heartbeat(state.node, now)
     return rejoin_state(
         generation, heartbeat, state.assignment, request, state.attempt, state.pending_leave
     ), effects
@@ -268,7 +265,7 @@ def next_requests(
 
 
 def send_assignments(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Assigning | states.Reassigning,
     event: events.AssignmentComputed,
     now: float,
@@ -276,8 +273,8 @@ def send_assignments(
     node = state.heartbeat.node
     if node is None:
         # The coordinator moved while the assignor ran, and the group may have changed.
-        return actions.retry_join(machine, state, now, node=None)
-    request = machine.new_request()
+        return actions.retry_join(context, state, now, node=None)
+    request = context.new_request()
     send = SendSync(request, node, state.generation, event.assignments)
     if isinstance(state, states.Reassigning):
         return states.Resyncing(
@@ -303,7 +300,7 @@ def find_unsubscribed(
 
 
 def reject_assignment(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingAssignment,
     event: events.Synced,
     unsubscribed: TopicPartition,
@@ -314,54 +311,54 @@ def reject_assignment(
     A static member that comes back with another subscription gets the assignment of the old one.
     """
     violation = f"{unsubscribed} is assigned, but not subscribed"
-    machine.protocol_violations += 1
-    if machine.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+    context.protocol_violations += 1
+    if context.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return on_protocol_violation(
-            machine, state, events.ProtocolViolation(event.request, violation), now
+            context, state, events.ProtocolViolation(event.request, violation), now
         )
-    machine.join_reason = "the assignment does not match the subscription"
-    next_state, effects = actions.retry_join(machine, state, now, node=state.heartbeat.node)
+    context.join_reason = "the assignment does not match the subscription"
+    next_state, effects = actions.retry_join(context, state, now, node=state.heartbeat.node)
     return next_state, (LogMessage(f"rejoining: {violation}"), *effects)
 
 
 def become_stable(
-    machine: MembershipMachine, state: states.Syncing, event: events.Synced, now: float
+    context: MembershipContext, state: states.Syncing, event: events.Synced, now: float
 ) -> Outcome:
     unsubscribed = find_unsubscribed(state, event)
     if unsubscribed is not None:
-        return reject_assignment(machine, state, event, unsubscribed, now)
+        return reject_assignment(context, state, event, unsubscribed, now)
     assigned = tuple(sorted(dict.fromkeys(event.assignment)))
     return complete_rebalance(
-        machine, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
+        context, states.Stable(state.generation, state.heartbeat, assigned), assigned, now
     )
 
 
 def complete_rebalance(
-    machine: MembershipMachine, stable: states.Stable, to_add: states.Assignment, now: float
+    context: MembershipContext, stable: states.Stable, to_add: states.Assignment, now: float
 ) -> Outcome:
-    machine.protocol_violations = machine.unknown_server_errors = 0
+    context.protocol_violations = context.unknown_server_errors = 0
     effects = (
         EnterGeneration(stable.generation, stable.assignment),
         AssignPartitions(to_add),
     )
-    must_rejoin, machine.must_rejoin = machine.must_rejoin, False
-    if machine.topics != stable.generation.topics:
+    must_rejoin, context.must_rejoin = context.must_rejoin, False
+    if context.topics != stable.generation.topics:
         reason = "the subscription changed"
-    elif must_rejoin and machine.settings.group_instance_id is not None:
+    elif must_rejoin and context.settings.group_instance_id is not None:
         reason = REVOKED_FOR_OTHERS
     else:
         return stable, effects
-    next_state, more = actions.rebalance(machine, stable, reason, now)
+    next_state, more = actions.rebalance(context, stable, reason, now)
     return next_state, (*effects, *more)
 
 
 def apply_cooperative_assignment(
-    machine: MembershipMachine, state: states.Resyncing, event: events.Synced, now: float
+    context: MembershipContext, state: states.Resyncing, event: events.Synced, now: float
 ) -> Outcome:
     """Add new partitions immediately; revoke those no longer assigned, then rejoin without them."""
     unsubscribed = find_unsubscribed(state, event)
     if unsubscribed is not None:
-        return reject_assignment(machine, state, event, unsubscribed, now)
+        return reject_assignment(context, state, event, unsubscribed, now)
     assigned = tuple(sorted(dict.fromkeys(event.assignment)))
     still_assigned, owned = set(assigned), set(state.assignment)
     to_revoke = tuple(tp for tp in state.assignment if tp not in still_assigned)
@@ -369,73 +366,73 @@ def apply_cooperative_assignment(
     to_add = tuple(tp for tp in assigned if tp not in owned)
     if not to_revoke and state.pending_leave is None:
         return complete_rebalance(
-            machine, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
+            context, states.Stable(state.generation, state.heartbeat, assigned), to_add, now
         )
-    machine.protocol_violations = machine.unknown_server_errors = 0
+    context.protocol_violations = context.unknown_server_errors = 0
     enter = EnterGeneration(state.generation, state.assignment)
     if state.pending_leave is not None:
         next_state, effects = actions.revoke(
-            machine, state, state.assignment, state.pending_leave.next_action
+            context, state, state.assignment, state.pending_leave.next_action
         )
     else:
-        machine.join_reason = REVOKED_FOR_OTHERS
-        next_state, effects = actions.revoke_when_polled(machine, state, to_revoke, to_add)
+        context.join_reason = REVOKED_FOR_OTHERS
+        next_state, effects = actions.revoke_when_polled(context, state, to_revoke, to_add)
     return next_state, (enter, *effects)
 
 
 def on_protocol_violation(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Joining | states.AwaitingAssignment | states.CooperativeRejoin,
     event: events.ProtocolViolation,
     now: float,
 ) -> Outcome:
     """Rejoin as a new member; fail after too many consecutive violations."""
     if isinstance(state, states.InGeneration) and event.request == state.heartbeat.request:
-        return heartbeats.coordinator_lost(machine, state, event, now)
+        return heartbeats.coordinator_lost(context, state, event, now)
     text = f"the group coordinator violated the protocol: {event.reason}"
     identity = actions.join_identity(state)
     lost = actions.lose_partitions(state, text)
-    leave = actions.leave_no_wait(machine, identity.member_id, now, "protocol violation")
-    machine.protocol_violations += 1
-    if machine.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
+    leave = actions.leave_no_wait(context, identity.member_id, now, "protocol violation")
+    context.protocol_violations += 1
+    if context.protocol_violations >= MAX_PROTOCOL_VIOLATIONS:
         return actions.or_finish_leave(
-            machine, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
+            context, state, (states.JoinFailed(GroupFailed(text)), (*lost, *leave))
         )
     next_state, effects = actions.back_off_join(
-        machine, states.JoinIdentity(attempt=identity.attempt), None, now
+        context, states.JoinIdentity(attempt=identity.attempt), None, now
     )
     log = LogMessage(text, warning=True)
-    return actions.or_finish_leave(machine, state, (next_state, (log, *lost, *leave, *effects)))
+    return actions.or_finish_leave(context, state, (next_state, (log, *lost, *leave, *effects)))
 
 
 # --- errors before the assignment -------------------------------------------------------------
 
 
 def rejoin_later(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     if event.request != state.request:
-        return heartbeats.retry_heartbeat(machine, state, event, now)
-    return actions.retry_join(machine, state, now, node=state.heartbeat.node)
+        return heartbeats.retry_heartbeat(context, state, event, now)
+    return actions.retry_join(context, state, now, node=state.heartbeat.node)
 
 
 def find_coordinator_and_rejoin(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RequestCompleted,
     now: float,
 ) -> Outcome:
     """Find the coordinator and rejoin. After a failed heartbeat, only find the coordinator."""
     if event.request != state.request:
-        return heartbeats.coordinator_lost(machine, state, event, now)
-    return actions.retry_join(machine, state, now, node=None)
+        return heartbeats.coordinator_lost(context, state, event, now)
+    return actions.retry_join(context, state, now, node=None)
 
 
 def reset_and_rejoin(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingAssignment,
     event: events.RequestCompleted,
     now: float,
@@ -447,11 +444,11 @@ def reset_and_rejoin(
     keeps_id = isinstance(event, events.IllegalGeneration)
     member_id = state.generation.member_id if keeps_id else ""
     identity = states.JoinIdentity(member_id, attempt=state.attempt)
-    return actions.back_off_join(machine, identity, state.heartbeat.node, now)
+    return actions.back_off_join(context, identity, state.heartbeat.node, now)
 
 
 def on_rebalance_in_progress(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingAssignment | states.Rejoining,
     event: events.RebalanceInProgress,
     now: float,
@@ -461,8 +458,8 @@ def on_rebalance_in_progress(
     Old brokers return it to heartbeats until SyncGroup completes, so those are ignored.
     """
     if event.request != state.request:
-        return heartbeats.heartbeat_succeeded(machine, state, event, now)
+        return heartbeats.heartbeat_succeeded(context, state, event, now)
     if state.attempt or isinstance(state, states.CooperativeRejoin):
-        return actions.retry_join(machine, state, now, node=state.heartbeat.node)
+        return actions.retry_join(context, state, now, node=state.heartbeat.node)
     identity = actions.join_identity(state)
-    return actions.join(machine, state.heartbeat.node, replace(identity, attempt=1))
+    return actions.join(context, state.heartbeat.node, replace(identity, attempt=1))

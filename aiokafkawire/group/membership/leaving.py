@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import FencedInstanceId
 
 from . import actions, events, states
 from .actions import Outcome
-
-if TYPE_CHECKING:
-    from .membership_machine import MembershipMachine
-
+from .context import MembershipContext
 
 LEAVE_DURING_REBALANCE_TIMEOUT_S = 0.3
 """How long a leaving member waits for the end of a rebalance."""
 
 
 def fence(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.MembershipState,
     event: events.InstanceFenced,
     now: float,
 ) -> Outcome:
     error = FencedInstanceId(
-        f"another member uses group_instance_id {machine.settings.group_instance_id!r}",
+        f"another member uses group_instance_id {context.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,
     )
     return actions.or_finish_leave(
-        machine, state, (states.Fenced(error), actions.lose_partitions(state, str(error)))
+        context, state, (states.Fenced(error), actions.lose_partitions(state, str(error)))
     )
 
 
 def fail(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.MembershipState,
     event: events.FatalErrorOccurred,
     now: float,
@@ -43,13 +39,13 @@ def fail(
     effects = actions.lose_partitions(state, str(event.error))
     if isinstance(state, states.AwaitingAssignment):
         # Without LeaveGroup, the rebalance would wait for this member until its session times out.
-        leave = actions.leave_no_wait(machine, state.generation.member_id, now, "the member failed")
+        leave = actions.leave_no_wait(context, state.generation.member_id, now, "the member failed")
         effects = (*effects, *leave)
-    return actions.or_finish_leave(machine, state, (states.JoinFailed(event.error), effects))
+    return actions.or_finish_leave(context, state, (states.JoinFailed(event.error), effects))
 
 
 def mark_reported(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.JoinFailed | states.Fenced,
     event: events.GroupErrorReported,
     now: float,
@@ -58,60 +54,60 @@ def mark_reported(
 
 
 def retry_after_failure(
-    machine: MembershipMachine, state: states.JoinFailed, event: events.PollStarted, now: float
+    context: MembershipContext, state: states.JoinFailed, event: events.PollStarted, now: float
 ) -> Outcome:
     """Join again: the cause may be fixed, such as permissions or other members' settings."""
     if not state.reported:
         return state, ()
-    machine.protocol_violations = machine.unknown_server_errors = 0
-    return actions.close_or_join(machine, states.NextAction.JOIN)
+    context.protocol_violations = context.unknown_server_errors = 0
+    return actions.close_or_join(context, states.NextAction.JOIN)
 
 
 def clear_subscription(
-    machine: MembershipMachine, event: events.Unsubscribed | events.CloseRequested, now: float
+    context: MembershipContext, event: events.Unsubscribed | events.CloseRequested, now: float
 ) -> tuple[states.NextAction, float]:
     """Return the action that follows the revocation, and the deadline of LeaveGroup."""
-    machine.topics = ()
+    context.topics = ()
     if isinstance(event, events.CloseRequested):
         return states.NextAction.CLOSE, event.deadline
-    return states.NextAction.LEAVE, now + machine.settings.request_timeout_ms / 1000
+    return states.NextAction.LEAVE, now + context.settings.request_timeout_ms / 1000
 
 
 def leave_without_partitions(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.MembershipState,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = clear_subscription(machine, event, now)
+    next_action, deadline = clear_subscription(context, event, now)
     identity = actions.join_identity(state)
-    static = machine.settings.group_instance_id is not None
+    static = context.settings.group_instance_id is not None
     if isinstance(state, states.Joining) and not identity.member_id and not static:
         # Without LeaveGroup, the member that this JoinGroup creates would stay in the group until
         # its session times out.
         return states.AwaitingMemberId(state.request, next_action, deadline), ()
-    return actions.leave(machine, identity.member_id, next_action, deadline, now)
+    return actions.leave(context, identity.member_id, next_action, deadline, now)
 
 
 def revoke_and_leave(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Assigned,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = clear_subscription(machine, event, now)
+    next_action, deadline = clear_subscription(context, event, now)
     if not state.assignment:
-        return actions.leave(machine, state.generation.member_id, next_action, deadline, now)
-    return actions.revoke(machine, state, state.assignment, next_action)
+        return actions.leave(context, state.generation.member_id, next_action, deadline, now)
+    return actions.revoke(context, state, state.assignment, next_action)
 
 
 def leave_after_rebalance(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.CooperativeRejoinInFlight,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, deadline = clear_subscription(machine, event, now)
+    next_action, deadline = clear_subscription(context, event, now)
     deadline = min(deadline, now + LEAVE_DURING_REBALANCE_TIMEOUT_S)
     if state.pending_leave is not None:
         deadline = min(deadline, state.pending_leave.deadline)
@@ -121,60 +117,60 @@ def leave_after_rebalance(
 
 
 def leave_after_revocation(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Revoking,
     event: events.Unsubscribed | events.CloseRequested,
     now: float,
 ) -> Outcome:
-    next_action, _ = clear_subscription(machine, event, now)
+    next_action, _ = clear_subscription(context, event, now)
     if state.next_action is states.NextAction.CLOSE:
         return state, ()
     return replace(state, next_action=next_action), ()
 
 
 def leave_with_member_id(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingMemberId,
     event: events.JoinedAsFollower | events.JoinedAsLeader | events.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    return actions.leave(machine, event.member_id, state.next_action, state.until, now)
+    return actions.leave(context, event.member_id, state.next_action, state.until, now)
 
 
 def left(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingMemberId | states.Leaving,
     event: events.MembershipEvent,
     now: float,
 ) -> Outcome:
     if isinstance(event, events.DeadlineReached) and now < state.until:
         return state, ()
-    return actions.close_or_join(machine, state.next_action)
+    return actions.close_or_join(context, state.next_action)
 
 
 def shorten_leave(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.AwaitingMemberId | states.Leaving,
     event: events.CloseRequested,
     now: float,
 ) -> Outcome:
-    machine.topics = ()
+    context.topics = ()
     return replace(
         state, next_action=states.NextAction.CLOSE, until=min(state.until, event.deadline)
     ), ()
 
 
 def stay_left(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.MembershipState,
     event: events.Unsubscribed,
     now: float,
 ) -> Outcome:
-    machine.topics = ()
+    context.topics = ()
     return state, ()
 
 
 def rejoin_after_poll_timeout(
-    machine: MembershipMachine, state: states.PollTimedOut, event: events.PollStarted, now: float
+    context: MembershipContext, state: states.PollTimedOut, event: events.PollStarted, now: float
 ) -> Outcome:
-    return actions.close_or_join(machine, states.NextAction.JOIN)
+    return actions.close_or_join(context, states.NextAction.JOIN)

@@ -1,6 +1,6 @@
-"""State machine of a group member: a table with a handler per state and event.
+"""Transition table of a group member: a handler per state and event.
 
-A pair that is missing in `TRANSITIONS` is impossible and raises `ImpossibleEvent`. The eager and
+A pair that is missing in `TRANSITIONS` is impossible and raises `InvalidTransition`. The eager and
 the cooperative protocol share the table: an eager member revokes all partitions and joins without
 them (`AttemptingJoin`), a cooperative member keeps them while it rejoins (`CooperativeRejoin`).
 
@@ -10,143 +10,12 @@ LeaveGroup), KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-from aiokafkawire.connection.backoff import Backoff
-from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime.interfaces import NEVER
-from aiokafkawire.runtime.transitions import transition
+from collections.abc import Iterable, Mapping
 
 from . import actions, events, heartbeats, joining, leaving, rebalancing, states
 from .actions import Handler
-from .effects import MembershipEffect
 
-__all__ = (
-    "TRANSITIONS",
-    "GroupSettings",
-    "MembershipMachine",
-    "PollTimer",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """Consumer options that affect the membership."""
-
-    cooperative: bool
-    group_instance_id: str | None
-    session_timeout_ms: int
-    session_timeout_is_default: bool
-    heartbeat_interval_ms: int
-    max_poll_interval_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    request_timeout_ms: int
-
-
-class PollTimer:
-    """Timer for max_poll_interval_ms. It stops while a poll is running.
-
-    `interval_s` is max_poll_interval_ms in seconds, `open_polls` the number of running polls.
-    """
-
-    __slots__ = ("interval_s", "last_poll", "open_polls")
-
-    def __init__(self, interval_s: float, now: float) -> None:
-        self.interval_s = interval_s
-        self.last_poll = now
-        self.open_polls = 0
-
-    def start_poll(self, now: float) -> None:
-        self.open_polls += 1
-        self.last_poll = now
-
-    def finish_poll(self, now: float) -> None:
-        self.open_polls -= 1
-        self.last_poll = now
-
-    @property
-    def deadline(self) -> float:
-        """When the poll interval ends; `NEVER` during a poll."""
-        return NEVER if self.open_polls else self.last_poll + self.interval_s
-
-
-class MembershipMachine:
-    """The state of a group member. `handle` takes an event and returns the effects.
-
-    The caller performs the effects in order, completes each request with one `RequestCompleted`
-    event, and calls `handle(DeadlineReached(), now)` at `next_deadline()`.
-    """
-
-    def __init__(self, settings: GroupSettings, rng: random.Random, now: float) -> None:
-        self.settings = settings
-        self.state: states.MembershipState = states.Unjoined()
-        self.topics: tuple[str, ...] = ()
-        self.session_timeout_ms = settings.session_timeout_ms
-        self.poll_timer = PollTimer(settings.max_poll_interval_ms / 1000, now)
-        self._rng = rng
-        self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._last_request = 0
-        self.protocol_violations = 0
-        self.unknown_server_errors = 0
-        self.join_reason = ""
-        self.must_rejoin = False
-
-    @property
-    def is_closed(self) -> bool:
-        return isinstance(self.state, states.MembershipClosed)
-
-    @property
-    def error(self) -> KafkaError | None:
-        """The error that ended the membership; None while it can go on."""
-        return (
-            self.state.error if isinstance(self.state, states.JoinFailed | states.Fenced) else None
-        )
-
-    @property
-    def generation(self) -> states.Generation | None:
-        """The generation in which the member owns partitions; None if it owns none."""
-        if isinstance(self.state, states.Assigned) and self.state.generation.member_id:
-            return self.state.generation
-        return None
-
-    def handle(self, event: events.MembershipEvent, now: float) -> Sequence[MembershipEffect]:
-        """Go to the next state and return its effects. Ignore late results of earlier requests."""
-        if isinstance(event, events.RequestCompleted) and event.request not in self.state.awaited:
-            return ()
-        handler = transition(TRANSITIONS, self.state, event)
-        self.state, effects = handler(self, self.state, event, now)
-        return effects
-
-    def next_deadline(self) -> float:
-        """Return when `DeadlineReached` is due."""
-        state = self.state
-        if not isinstance(state, states.Stable | states.RevocationDue | states.CooperativeRejoin):
-            return state.deadline
-        if isinstance(state, states.CooperativeRejoin) and state.pending_leave is not None:
-            # The member is leaving, so its poll timeout does not matter.
-            return state.deadline
-        return min(state.deadline, self.poll_timer.deadline)
-
-    # For handlers -------------------------------------------------------------------------------
-
-    def new_request(self) -> int:
-        self._last_request += 1
-        return self._last_request
-
-    def backoff_s(self, attempt: int) -> float:
-        """Return the backoff in seconds before retry number `attempt`, which starts at 1."""
-        return self._backoff.delay(attempt, self._rng)
-
-    def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
-        return states.HeartbeatState(
-            node=node,
-            request=None,
-            next_at=now + self.settings.heartbeat_interval_ms / 1000,
-            session_ends=now + self.session_timeout_ms / 1000,
-        )
+__all__ = ("TRANSITIONS",)
 
 
 def _transitions(

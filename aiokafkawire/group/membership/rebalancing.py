@@ -3,51 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aiokafkawire.runtime.interfaces import NEVER
 
 from . import actions, events, heartbeats, states
 from .actions import Outcome
+from .context import MembershipContext
 from .effects import AssignPartitions, LogMessage, LosePartitions, MembershipEffect
-
-if TYPE_CHECKING:
-    from .membership_machine import MembershipMachine
-
 
 # --- a member with an assignment --------------------------------------------------------------
 
 
 def resubscribe(
-    machine: MembershipMachine, state: states.Stable, event: events.Subscribed, now: float
+    context: MembershipContext, state: states.Stable, event: events.Subscribed, now: float
 ) -> Outcome:
-    machine.topics = event.topics
+    context.topics = event.topics
     if event.topics == state.generation.topics:
         return state, ()
-    return actions.rebalance(machine, state, "the subscription changed", now)
+    return actions.rebalance(context, state, "the subscription changed", now)
 
 
 def resubscribe_before_revocation(
-    machine: MembershipMachine, state: states.RevocationDue, event: events.Subscribed, now: float
+    context: MembershipContext, state: states.RevocationDue, event: events.Subscribed, now: float
 ) -> Outcome:
     """Update the partitions to revoke to the changed subscription (cooperative)."""
-    machine.topics = event.topics
-    if not machine.settings.cooperative or state.to_add is not None:
+    context.topics = event.topics
+    if not context.settings.cooperative or state.to_add is not None:
         return state, ()
-    return actions.rejoin(machine, state, now)
+    return actions.rejoin(context, state, now)
 
 
 def rebalance(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.Assigned,
     event: events.RebalanceInProgress,
     now: float,
 ) -> Outcome:
-    return actions.rebalance(machine, state, "the group is rebalancing", now)
+    return actions.rebalance(context, state, "the group is rebalancing", now)
 
 
 def rebalance_before_revocation(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.RevocationDue,
     event: events.RebalanceInProgress,
     now: float,
@@ -57,51 +53,51 @@ def rebalance_before_revocation(
     The partitions to revoke are not assigned to another member yet, so this member rejoins with
     them and the others need not wait for the application.
     """
-    if not machine.settings.cooperative:
-        return heartbeats.heartbeat_succeeded(machine, state, event, now)
-    return actions.rebalance(machine, state, "the group is rebalancing", now)
+    if not context.settings.cooperative:
+        return heartbeats.heartbeat_succeeded(context, state, event, now)
+    return actions.rebalance(context, state, "the group is rebalancing", now)
 
 
 def rejoin_on_request(
-    machine: MembershipMachine, state: states.Stable, event: events.RejoinRequested, now: float
+    context: MembershipContext, state: states.Stable, event: events.RejoinRequested, now: float
 ) -> Outcome:
-    next_state, effects = actions.rebalance(machine, state, event.reason, now)
+    next_state, effects = actions.rebalance(context, state, event.reason, now)
     return next_state, (LogMessage(f"rejoining: {event.reason}"), *effects)
 
 
 def revoke_now(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.RevocationDue,
     event: events.MembershipEvent,
     now: float,
 ) -> Outcome:
-    return actions.revoke(machine, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
+    return actions.revoke(context, state, state.to_revoke, states.NextAction.JOIN, state.to_add)
 
 
 def revoked(
-    machine: MembershipMachine, state: states.Revoking, event: events.PartitionsRevoked, now: float
+    context: MembershipContext, state: states.Revoking, event: events.PartitionsRevoked, now: float
 ) -> Outcome:
     revoked_now = set(state.to_revoke)
     remaining = tuple(tp for tp in state.assignment if tp not in revoked_now)
     if state.next_action is not states.NextAction.JOIN:
         if remaining:
             return actions.revoke(
-                machine, replace(state, assignment=remaining), remaining, state.next_action
+                context, replace(state, assignment=remaining), remaining, state.next_action
             )
-        deadline = now + machine.settings.request_timeout_ms / 1000
-        return actions.leave(machine, state.generation.member_id, state.next_action, deadline, now)
+        deadline = now + context.settings.request_timeout_ms / 1000
+        return actions.leave(context, state.generation.member_id, state.next_action, deadline, now)
     assign: tuple[MembershipEffect, ...] = ()
     if state.to_add is not None:
         remaining = tuple(sorted((*remaining, *state.to_add)))
         assign = (AssignPartitions(state.to_add),)
     next_state, effects = actions.rebalance(
-        machine, replace(state, assignment=remaining), machine.join_reason, now
+        context, replace(state, assignment=remaining), context.join_reason, now
     )
     return next_state, (*assign, *effects)
 
 
 def forget_member_id(
-    machine: MembershipMachine, state: states.Revoking, event: events.RequestCompleted, now: float
+    context: MembershipContext, state: states.Revoking, event: events.RequestCompleted, now: float
 ) -> Outcome:
     """Clear the lost membership; the member joins as a new one after the revocation.
 
@@ -127,31 +123,31 @@ def loss_reason(event: events.RequestCompleted) -> str:
 
 
 def lose_and_rejoin(
-    machine: MembershipMachine, state: states.Assigned, event: events.RequestCompleted, now: float
+    context: MembershipContext, state: states.Assigned, event: events.RequestCompleted, now: float
 ) -> Outcome:
     identity = states.NEW_MEMBER
     if isinstance(event, events.IllegalGeneration):
         identity = replace(actions.join_identity(state), last_generation=states.NO_GENERATION)
-    machine.join_reason = loss_reason(event)
-    next_state, _ = actions.back_off_join(machine, identity, state.heartbeat.node, now)
+    context.join_reason = loss_reason(event)
+    next_state, _ = actions.back_off_join(context, identity, state.heartbeat.node, now)
     return actions.or_finish_leave(
-        machine, state, (next_state, actions.lose_partitions(state, machine.join_reason))
+        context, state, (next_state, actions.lose_partitions(state, context.join_reason))
     )
 
 
 def check_poll_timer(
-    machine: MembershipMachine, state: states.Assigned, event: events.DeadlineReached, now: float
+    context: MembershipContext, state: states.Assigned, event: events.DeadlineReached, now: float
 ) -> Outcome:
-    if now < machine.poll_timer.deadline:
-        return heartbeats.send_due_heartbeat(machine, state, now)
-    limit = machine.settings.max_poll_interval_ms
+    if now < context.poll_timer.deadline:
+        return heartbeats.send_due_heartbeat(context, state, now)
+    limit = context.settings.max_poll_interval_ms
     reason = f"the application did not poll within max_poll_interval_ms ({limit})"
     leave = actions.leave_no_wait(
-        machine, state.generation.member_id, now, "max_poll_interval_ms exceeded"
+        context, state.generation.member_id, now, "max_poll_interval_ms exceeded"
     )
     # A static member returns to the same generation. Partitions that it should have revoked there
     # are unassigned until it rejoins again.
-    machine.must_rejoin = machine.settings.cooperative and not isinstance(state, states.Stable)
+    context.must_rejoin = context.settings.cooperative and not isinstance(state, states.Stable)
     return states.PollTimedOut(), (
         LogMessage(reason, warning=True),
         *actions.lose_partitions(state, reason),
@@ -163,48 +159,48 @@ def check_poll_timer(
 
 
 def check_pending_leave(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.CooperativeRejoin,
     event: events.DeadlineReached,
     now: float,
 ) -> Outcome:
     pending_leave = state.pending_leave
     if pending_leave is None:
-        return check_poll_timer(machine, state, event, now)
+        return check_poll_timer(context, state, event, now)
     if now >= pending_leave.deadline:
-        return actions.revoke(machine, state, state.assignment, pending_leave.next_action)
-    return heartbeats.send_due_heartbeat(machine, state, now)
+        return actions.revoke(context, state, state.assignment, pending_leave.next_action)
+    return heartbeats.send_due_heartbeat(context, state, now)
 
 
 def rejoin_when_due(
-    machine: MembershipMachine,
+    context: MembershipContext,
     state: states.RejoinBackoff,
     event: events.DeadlineReached,
     now: float,
 ) -> Outcome:
-    if state.heartbeat.node is None or now < state.until or now >= machine.poll_timer.deadline:
-        return check_poll_timer(machine, state, event, now)
-    return actions.rejoin(machine, state, now)
+    if state.heartbeat.node is None or now < state.until or now >= context.poll_timer.deadline:
+        return check_poll_timer(context, state, event, now)
+    return actions.rejoin(context, state, now)
 
 
 def rejoin_at_new_coordinator(
-    machine: MembershipMachine, state: states.Rejoining, event: events.CoordinatorFound, now: float
+    context: MembershipContext, state: states.Rejoining, event: events.CoordinatorFound, now: float
 ) -> Outcome:
     """Send JoinGroup again if the coordinator moved: the old one does not respond to it."""
-    next_state, _ = heartbeats.coordinator_found(machine, state, event, now)
+    next_state, _ = heartbeats.coordinator_found(context, state, event, now)
     assert isinstance(next_state, states.Rejoining)
     if event.node == state.node:
         return next_state, ()
-    return actions.retry_join(machine, next_state, now, node=event.node)
+    return actions.retry_join(context, next_state, now, node=event.node)
 
 
 def illegal_generation_while_rejoining(
-    machine: MembershipMachine, state: states.Rejoining, event: events.IllegalGeneration, now: float
+    context: MembershipContext, state: states.Rejoining, event: events.IllegalGeneration, now: float
 ) -> Outcome:
     """Ignore the error if a heartbeat returned it: the JoinGroup response follows."""
     if event.request == state.request:
-        return lose_and_rejoin(machine, state, event, now)
-    next_at = now + machine.settings.heartbeat_interval_ms / 1000
+        return lose_and_rejoin(context, state, event, now)
+    next_at = now + context.settings.heartbeat_interval_ms / 1000
     return actions.with_heartbeat(
         state, replace(state.heartbeat, request=None, next_at=next_at)
     ), ()

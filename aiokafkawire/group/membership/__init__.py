@@ -1,0 +1,1 @@
+"""Membership of a consumer group in the classic protocol, without I/O."""

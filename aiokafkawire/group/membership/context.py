@@ -1,0 +1,88 @@
+"""Data of a group member that outlives its states."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.runtime.interfaces import NEVER
+
+from . import states
+
+__all__ = ("GroupSettings", "MembershipContext", "PollTimer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Consumer options that affect the membership."""
+
+    cooperative: bool
+    group_instance_id: str | None
+    session_timeout_ms: int
+    session_timeout_is_default: bool
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    request_timeout_ms: int
+
+
+class PollTimer:
+    """Timer for max_poll_interval_ms. It stops while a poll is running.
+
+    `interval_s` is max_poll_interval_ms in seconds, `open_polls` the number of running polls.
+    """
+
+    __slots__ = ("interval_s", "last_poll", "open_polls")
+
+    def __init__(self, interval_s: float, now: float) -> None:
+        self.interval_s = interval_s
+        self.last_poll = now
+        self.open_polls = 0
+
+    def start_poll(self, now: float) -> None:
+        self.open_polls += 1
+        self.last_poll = now
+
+    def finish_poll(self, now: float) -> None:
+        self.open_polls -= 1
+        self.last_poll = now
+
+    @property
+    def deadline(self) -> float:
+        """When the poll interval ends; `NEVER` during a poll."""
+        return NEVER if self.open_polls else self.last_poll + self.interval_s
+
+
+class MembershipContext:
+    """Settings, subscription, poll timer and counters, for the handlers of all states."""
+
+    def __init__(self, settings: GroupSettings, rng: random.Random, now: float) -> None:
+        self.settings = settings
+        self.topics: tuple[str, ...] = ()
+        self.session_timeout_ms = settings.session_timeout_ms
+        self.poll_timer = PollTimer(settings.max_poll_interval_ms / 1000, now)
+        self.protocol_violations = 0
+        self.unknown_server_errors = 0
+        self.join_reason = ""
+        self.must_rejoin = False
+        self._rng = rng
+        self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._last_request = 0
+
+    def new_request(self) -> int:
+        self._last_request += 1
+        return self._last_request
+
+    def backoff_s(self, attempt: int) -> float:
+        """Return the backoff in seconds before retry number `attempt`, which starts at 1."""
+        return self._backoff.delay(attempt, self._rng)
+
+    def new_heartbeat(self, node: int | None, now: float) -> states.HeartbeatState:
+        return states.HeartbeatState(
+            node=node,
+            request=None,
+            next_at=now + self.settings.heartbeat_interval_ms / 1000,
+            session_ends=now + self.session_timeout_ms / 1000,
+        )
