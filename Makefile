@@ -97,23 +97,23 @@ exactly-once: $(READY) ## Kill tasks, executors and drivers of Spark in runs by 
 	@$(BIN)/python -m tests.spark.exactly_once $(RUNS:%=--runs %) $(SEED:%=--seed %)
 
 quick-proofs: $(READY)
-	$(BIN)/python -m tests.soak leader eager cooperative
+	$(BIN)/python -m verify.soak leader eager cooperative
 
 simulate: $(READY) ## Scenarios by seed in a simulated world (SEEDS=2000, FIRST=0, SCENARIO=name)
-	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
+	$(BIN)/python -m verify.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
 	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
 mutation: $(READY) ## Plant mutations in the client, one at a time: which scenario catches each (SEEDS=500)
-	$(BIN)/python -m tests.mutation --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(MUTATION)
+	$(BIN)/python -m verify.mutation --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(MUTATION)
 
 proofs: $(READY) ## Failures of nodes and processes on three real nodes (20 minutes)
-	$(BIN)/python -m tests.soak
+	$(BIN)/python -m verify.soak
 
 faults: $(READY) ## Applications on three real nodes under faults (MINUTES=10, SEED=7)
-	@$(BIN)/python -m tests.soak.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
+	@$(BIN)/python -m verify.soak.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
 
 soak: $(READY) ## Steady work on three real nodes; fails if memory or sockets grow (MINUTES=30)
-	@$(BIN)/python -m tests.soak.resource_growth $(MINUTES:%=--minutes %)
+	@$(BIN)/python -m verify.soak.resource_growth $(MINUTES:%=--minutes %)
 
 fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000

@@ -31,7 +31,7 @@ from benchmarks.bench import (
 from benchmarks.load import LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE
 from benchmarks.transacting import LOOP, SIZES, results_topic
 from tests.brokers.kafka import Kafka
-from tests.soak.confluent_reader import messages
+from verify.soak.confluent_reader import messages
 
 THEIRS, OURS = "confluent-kafka", "aiokafkawire"
 RECORDS = {

@@ -31,7 +31,7 @@ print(aiokafkawire.about(), kernel.COMPILED)
 
 
 PACKAGES = ("aiokafkawire", "pyspark_aiokafkawire")
-FOR_TESTS = ("tests", "docs", "examples", "benchmarks", ".ci", ".github")
+FOR_TESTS = ("tests", "verify", "docs", "examples", "benchmarks", ".ci", ".github")
 """What the tests read besides the package; a source distribution ships it."""
 
 

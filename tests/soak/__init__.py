@@ -1,1 +1,0 @@
-"""Tests on three real nodes under faults and steady load: `python -m tests.soak`."""

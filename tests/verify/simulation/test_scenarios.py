@@ -1,0 +1,87 @@
+"""A few seeds of each scenario on each backend; the many are `make simulate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aiokafkawire.testing.simulation.world import Backend
+from verify.simulation.scenarios import NAMES, load, producing
+from verify.simulation.scenarios.corners import CORNERS
+from verify.simulation.single_run import BACKENDS, draw, play
+
+SEEDS: dict[Backend, int] = {"asyncio": 0, "trio": 1}
+
+
+SHORT = [
+    pytest.param(name, marks=pytest.mark.slow) if name in {"idle_day", "sessions"} else name
+    for name in NAMES
+]
+"""A day has many heartbeats: it takes seconds."""
+
+
+@pytest.mark.timeout(600)  # An idle day takes 20 s; ten times as long beside other suites.
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SHORT)
+def test_no_guarantee_is_violated(name: str, backend: Backend) -> None:
+    result = play(load((name,))[name], SEEDS[backend], backend)
+    assert not result.failures, "\n".join([*map(str, result.failures), *result.trace])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(450)  # twice `LIMIT_S`, and some more
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_seed_is_the_same_run_in_every_process(backend: Backend) -> None:
+    digests = [_digests(backend, hash_seed, malloc) for hash_seed, malloc in OTHERS]
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == len(NAMES) + len(CORNERS)
+
+
+OTHERS = (("1", "pymalloc"), ("2", "malloc"))
+LIMIT_S = 200
+
+DIGESTS = """
+import sys
+from verify.simulation.single_run import draw, play
+from verify.simulation.scenarios import NAMES, corners, load
+
+for name, scenario in load(NAMES).items():
+    print(name, play(scenario, 1, sys.argv[1], shown_lines=0).digest)
+
+# Each corner case with the first seed that draws it.
+left, seed = set(corners.CORNERS), 0
+while left:
+    corner = draw(corners.SCENARIO, seed).options["corner"]
+    if corner in left:
+        left.remove(corner)
+        print(corner, play(corners.SCENARIO, seed, sys.argv[1], shown_lines=0).digest)
+    seed += 1
+"""
+
+
+def _digests(backend: Backend, hash_seed: str, malloc: str) -> list[str]:
+    command = [sys.executable, "-c", DIGESTS, backend]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONMALLOC": malloc}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S
+    )
+    return done.stdout.splitlines()
+
+
+def test_senders_whose_records_expire_soon_are_not_more_than_brokers_can_take() -> None:
+    """Expired records must be in doubt because of a fault, not because of the length of the
+    queue."""
+    slow = 0
+    for seed in range(3_000):
+        plan = draw(producing.SCENARIO, seed)
+        doubted = [step for step in plan.steps if step.kind == "leave in doubt"]
+        if not doubted or "replicate" not in plan.broker:
+            continue
+        (client,) = (each for each in plan.clients if each.name == doubted[0].arguments["sender"])
+        hop_s = plan.network.get("max_delay_s", 0.0)
+        slow += hop_s == 0.1
+        assert client.arguments["pause_s"] >= producing.HOPS * hop_s
+    assert slow > 10

@@ -1,0 +1,1 @@
+"""Tools that judge a Kafka client by what its applications and its brokers observe."""

@@ -1,0 +1,163 @@
+"""The mutations: for each marker in the package, what it changes and which scenario catches it."""
+
+from __future__ import annotations
+
+from verify.mutation.operations import (
+    Operation,
+    delete,
+    drop,
+    insert_after,
+    move_into_next_if,
+    replace,
+    swap_with_next,
+)
+from verify.mutation.planting import Mutation
+
+__all__ = ("BLIND", "MUTATIONS")
+
+_INFORMED: dict[str, tuple[str, Operation]] = {
+    # producer
+    "sequence-kept-after-refusal": ("corners", replace("{function.args.args[0].arg}")),
+    "epoch-not-bumped-after-gap": (
+        "producing",
+        replace("{expression.left}", at="orelse.args[1]"),
+    ),
+    "split-halves-share-sequence": ("corners", replace("{expression.args[0]}")),
+    "last-half-of-split-lost": ("corners", replace("{expression}[:-1]")),
+    "sent-batch-counts-as-unsent": ("producing", replace("False")),
+    "uncertainty-cleared-before-retry": ("producing", replace("False")),
+    "buffer-unbounded": ("slow", replace("True")),
+    "max-in-flight-exceeded": ("producing", replace("{expression} + 6", at="comparators[0]")),
+    "acks-one-instead-of-all": ("corners", replace("{expression} and 1")),
+    "error-of-short-produce-response-ignored": ("producing", drop(0)),
+    # transactions
+    "records-sent-before-partition-added": ("transacting", replace("False")),
+    "short-end-request-always-commits": ("transacting", replace("True", at="args[2]")),
+    "implicit-transaction-not-ended": ("transacting", delete),
+    # consumer
+    "iterator-keeps-records-after-seek": ("corners", delete),
+    "iterated-records-do-not-reset-poll-timer": ("corners", delete),
+    "no-commit-on-revocation": ("churn", delete),
+    "commit-off-by-one": ("churn", replace("{expression} + 1", at="args[0]")),
+    "commit-passes-running-record": ("slow", replace("True")),
+    "reset-to-latest-after-lookup-error": ("byzantine", replace("Resetting(-1)")),
+    "paused-partition-read": ("corners", drop(0)),
+    "resume-ignored": ("corners", replace("{statement.targets[0]} | {expression}")),
+    "records-before-position-returned": ("corners", replace("0")),
+    "aborted-records-returned": ("transacting", replace("False")),
+    "abort-marker-ignored": ("transacting", delete),
+    "control-records-returned": ("transacting", drop(-1)),
+    "crc-not-checked": ("byzantine", delete),
+    # group
+    "illegal-generation-counts-as-committed": ("churn", replace("{expression.left} in (0, 22)")),
+    "held-commits-sent-without-ownership": ("corners", replace("[]")),
+    "refused-commit-sent-without-backoff": ("coordinator", replace("False")),
+    "new-partition-dropped-in-cooperative-rebalance": ("churn", replace("{expression}[1:]")),
+    "missed-generation-ignored": ("churn", replace("False")),
+    "heartbeats-stop-after-first": (
+        "slow",
+        replace("{expression} + 86_400", at="args[1].args[1]"),
+    ),
+    # connection
+    "queued-request-times-out-before-deadline": ("corners", replace("{expression.args[1]}")),
+    "request-written-into-another": ("producing", drop(-1)),
+    "throttle-ignored": ("corners", drop(-1)),
+    "correlation-ids-reused": ("churn", replace("{expression.orelse} % 4")),
+    "silent-broker-never-times-out": ("producing", replace("False")),
+    "cancelled-request-frees-its-slot": (
+        "producing",
+        insert_after("self._awaiting_response.remove({expression.func.value})"),
+    ),
+}
+"""Written by people who knew the checks."""
+
+_BLIND: dict[str, tuple[str, Operation]] = {
+    # producer
+    "refused-batch-goes-to-front": ("producing", replace("0", at="args[0]")),
+    "uncertain-batch-gets-new-sequence": ("producing", replace("True")),
+    "delivery-timeout-restarts-with-each-attempt": (
+        "producing",
+        insert_after(
+            "{statement.targets[0].value}.expires_at"
+            " = {expression} + self.config.delivery_timeout_s"
+        ),
+    ),
+    "timed-out-append-counts-as-refused": ("producing", delete),
+    "moved-partition-stays-with-old-leader": ("corners", swap_with_next),
+    "failed-batches-keep-buffer-space": ("producing", move_into_next_if),
+    "one-waiter-woken-for-freed-space": ("corners", delete),
+    "first-batches-in-flight-together": ("producing", drop(-1)),
+    # transactions
+    "commit-ignores-failed-record": (
+        "corners",
+        replace(
+            "{{**{expression}, **{expression.func}("
+            "{expression.args[0]}[1:], {expression.args[1]}, lambda _, state, *__: state)}}"
+        ),
+    ),
+    "cancelled-body-committed": (
+        "transacting",
+        replace("isinstance({expression.left}, Exception)"),
+    ),
+    "abort-overtakes-expired-record": ("corners", replace("True")),
+    "waiting-record-joins-next-transaction": ("corners", replace("{expression.left} is None")),
+    # consumer
+    "earlier-chunks-count-as-processed": ("corners", replace("{expression.args[1]}")),
+    "commit-passes-slower-task": ("slow", replace("max", at="func")),
+    "seek-back-not-committed": ("corners", drop(-1, at="values[1]")),
+    "stale-response-accepted-after-seek": (
+        "corners",
+        replace("type({expression.left}) is not type({expression.comparators[0]})"),
+    ),
+    "fetched-records-dropped-when-out-of-range": ("corners", delete),
+    "missing-offset-on-follower-resets-position": (
+        "corners",
+        replace("{expression.values[0]} and {expression.values[1].left} == 6"),
+    ),
+    "fetch-session-never-forgets-partitions": ("corners", replace("()")),
+    "buffered-records-do-not-reset-poll-timer": ("corners", delete),
+    # group
+    "newer-commit-forgotten-with-older": ("corners", replace("{expression.left} is not None")),
+    "commit-acknowledged-by-older-one": ("corners", drop(0)),
+    "heartbeats-go-to-old-coordinator": ("corners", drop(-1)),
+    "lost-member-offsets-sent-in-new-generation": ("corners", drop(0)),
+    "offsets-fetched-without-require-stable": ("corners", drop(-1)),
+    "static-member-leaves-group": ("corners", drop(-1)),
+    # cluster
+    "stale-metadata-moves-leader-back": (
+        "corners",
+        replace(
+            "{expression.values[0]} and {expression.values[1]} and {expression.values[2].left} < 0"
+        ),
+    ),
+    "failed-metadata-not-requested-again": ("corners", delete),
+    "moved-coordinator-not-forgotten": ("corners", delete),
+    # connection
+    "request-times-out-before-deadline": ("corners", replace("{expression.args[1]}")),
+    "queued-requests-hang-after-disconnect": ("corners", drop(-1, at="generators[0].iter")),
+    "deadline-missed-by-sleeping-timer": ("corners", delete),
+    "written-request-counts-as-unsent": (
+        "producing",
+        replace("False", at="keywords[0].value"),
+    ),
+    "failures-kept-after-reconnect": ("corners", delete),
+    "heartbeats-wait-behind-join": ("corners", delete),
+    # records
+    "single-aborted-batch-returned": (
+        "transacting",
+        replace("{expression.left} < {expression.comparators[0]}", at="values[1]"),
+    ),
+    "slice-of-batch-begins-too-early": (
+        "corners",
+        replace("max({expression.right.args[0]}, {expression.left})"),
+    ),
+    "last-timestamp-taken-for-latest": ("producing", replace("True")),
+}
+"""Written from the source alone, without knowledge of the checks."""
+
+BLIND = frozenset(_BLIND)
+
+MUTATIONS = {
+    name: Mutation(name, scenario, operation)
+    for name, (scenario, operation) in (_INFORMED | _BLIND).items()
+}

@@ -1,0 +1,1 @@
+"""Tests on three real nodes under faults and steady load: `python -m verify.soak`."""
