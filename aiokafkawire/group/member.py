@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol
 
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import CoordinatorType, ToCoordinator, ToNode
+from aiokafkawire.cluster.routing import CoordinatorType
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import ConnectionKind, VersionedRequest
-from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
+from aiokafkawire.connection import ConnectionKind
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.logs import count_partitions, list_partitions, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Runtime, Supervisor, wait_until
 from aiokafkawire.types import GroupMetadata, NodeId
-from aiokafkawire.wire import ApiKey, Request, Response
-from aiokafkawire.wire.consumer_protocol import encode_subscription
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from aiokafkawire.wire.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokafkawire.wire import ApiKey
 
-from . import responses
 from .assignors import Assignor
-from .leader import GroupLeader, raising_group_failed
+from .classic_requests import ClassicGroupRequests
+from .leader import GroupLeader
 from .membership import events, states
 from .membership.context import GroupSettings
 from .membership.effects import (
@@ -53,31 +44,15 @@ from .membership.effects import (
 from .membership.membership_machine import MembershipMachine
 from .offsets import CommitIdentity
 
-__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "group_settings")
+__all__ = ("GroupMember", "PartitionOwner", "group_settings")
 
 logger = logging.getLogger("aiokafkawire.group")
-
-JOIN_SLACK_S = 5.0
-"""Extra time for responses to JoinGroup and SyncGroup after the rebalance timeout."""
 
 WAIT_LOG_AFTER_S = 5.0
 """Wait for other members after which it is logged; a first rebalance takes 3 s by default."""
 
-PROTOCOL_TYPE = "consumer"
-
-MAX_REASON_LENGTH = 255
-"""Longest reason in JoinGroup and LeaveGroup (KIP-800)."""
-
-FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
-    ApiKey.JOIN_GROUP: 5,
-    ApiKey.SYNC_GROUP: 3,
-    ApiKey.HEARTBEAT: 3,
-}
-FIRST_WITH_MEMBERS_TO_LEAVE = 3
 FIRST_WITH_MEMBER_ID_REQUIRED = 4
 """First JoinGroup version that assigns a member id before the join (KIP-394)."""
-
-R = TypeVar("R", bound=Response)
 
 
 class PartitionOwner(Protocol):
@@ -157,6 +132,14 @@ class GroupMember:
         self._owner = owner
         self._leader = GroupLeader(
             cluster, runtime.clock, config.group_id, self._assignors, supervisor.fields
+        )
+        self._requests = ClassicGroupRequests(
+            cluster,
+            runtime.clock,
+            config,
+            self._assignors,
+            on_result=owner.on_coordinator_result,
+            log=self._log,
         )
         settings = group_settings(config, assignors)
         self._machine = MembershipMachine(settings, runtime.rng, self._clock.now())
@@ -349,25 +332,29 @@ class GroupMember:
     def _perform(self, effect: MembershipEffect) -> None:
         match effect:
             case FindCoordinator(request):
-                self._start("find-coordinator", self._coordinator_finder(request))
+                self._start("find-coordinator", self._requests.find_coordinator(request))
             case ForgetCoordinator(unresponsive_node):
                 self._cluster.mark_coordinator_unknown(self.group_id, CoordinatorType.GROUP)
                 if unresponsive_node is not None:
                     self._cluster.replace_connection(unresponsive_node, ConnectionKind.GENERAL)
             case SendJoin():
                 text = "joining, waiting for the other members"
-                self._start("join", self._log_long_wait(text, effect.node, self._join(effect)))
+                self._start(
+                    "join", self._log_long_wait(text, effect.node, self._requests.join(effect))
+                )
             case ComputeAssignment():
                 self._start("assign", self._compute_assignment(effect))
             case WatchPartitionCounts(members):
                 self._watch_partition_counts(members)
             case SendSync():
                 text = "joining, waiting for the leader's assignment"
-                self._start("sync", self._log_long_wait(text, effect.node, self._sync(effect)))
+                self._start(
+                    "sync", self._log_long_wait(text, effect.node, self._requests.sync(effect))
+                )
             case SendHeartbeat():
-                self._start("heartbeat", self._send_heartbeat(effect))
+                self._start("heartbeat", self._requests.send_heartbeat(effect))
             case SendLeave():
-                self._start("leave", self._leave(effect))
+                self._start("leave", self._requests.leave(effect))
             case RevokePartitions(request, partitions):
                 self._owner.prepare_revoke(partitions)
                 self._log(
@@ -455,196 +442,6 @@ class GroupMember:
                 task.cancel()
 
         return run
-
-    def _request(
-        self,
-        request: int,
-        node: NodeId,
-        message: Request[R],
-        deadline: float,
-        read: Callable[[R, str], events.RequestCompleted],
-    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        min_version = 0
-        if self._config.group_instance_id is not None:
-            min_version = FIRST_WITH_STATIC_MEMBERS[ApiKey(message.api_key)]
-
-        async def send_request() -> events.RequestCompleted:
-            try:
-                response = await self._cluster.request(
-                    message,
-                    to=ToNode(node),
-                    deadline=deadline,
-                    retry=False,
-                    min_version=min_version,
-                )
-            except KafkaError as error:
-                self._owner.on_coordinator_result(error)
-                return responses.failure_event(request, error)
-            self._owner.on_coordinator_result(None)
-            return read(response, str(node))
-
-        return send_request
-
-    # --- requests ---
-
-    def _coordinator_finder(self, request: int) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        deadline = self._clock.now() + self._config.request_timeout_ms / 1000
-
-        async def find_coordinator() -> events.RequestCompleted:
-            try:
-                node = await self._cluster.find_coordinator(
-                    self.group_id, CoordinatorType.GROUP, deadline=deadline
-                )
-            except KafkaError as error:
-                self._owner.on_coordinator_result(error)
-                if error.retriable or isinstance(error, ProtocolError):
-                    return events.CoordinatorNotFound(request)
-                if isinstance(error, UnknownServerError):
-                    return events.UnknownServerErrorReceived(request, error)
-                return events.FatalErrorOccurred(request, error)
-            return events.CoordinatorFound(request, node)
-
-        return find_coordinator
-
-    def _rebalance_deadline(self) -> float:
-        return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
-
-    def _sync_deadline(self) -> float:
-        """Return the deadline for SyncGroup, which only waits for the leader's assignor.
-
-        It is shorter than that of JoinGroup, so that a lost response does not delay the group.
-        """
-        config = self._config
-        limit_ms = max(config.effective_session_timeout_ms, config.request_timeout_ms)
-        return min(self._clock.now() + limit_ms / 1000 + JOIN_SLACK_S, self._rebalance_deadline())
-
-    def _join(self, effect: SendJoin) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        reason = f" ({effect.reason})" if effect.reason else ""
-        self._log(f"joining at broker {effect.node}{reason}", logging.DEBUG)
-        try:
-            protocols = [self._protocol(assignor, effect) for assignor in self._assignors.values()]
-        except GroupFailed as error:
-            failed = events.FatalErrorOccurred(effect.request, error)
-
-            async def fail() -> events.RequestCompleted:
-                return failed
-
-            return fail
-        message = JoinGroupRequest(
-            group_id=self.group_id,
-            session_timeout_ms=effect.session_timeout_ms,
-            rebalance_timeout_ms=self._config.max_poll_interval_ms,
-            member_id=effect.member_id,
-            group_instance_id=self._config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=protocols,
-            reason=effect.reason[:MAX_REASON_LENGTH],
-        )
-        return self._request(
-            effect.request,
-            effect.node,
-            message,
-            self._rebalance_deadline(),
-            lambda response, broker: responses.join_event(
-                effect.request, response, self._assignors, broker
-            ),
-        )
-
-    def _protocol(self, assignor: Assignor, effect: SendJoin) -> JoinGroupRequestProtocol:
-        with raising_group_failed(assignor):
-            subscription = encode_subscription(
-                effect.topics,
-                user_data=assignor.user_data(effect.topics),
-                owned_partitions=effect.owned,
-                generation_id=effect.generation,
-                rack_id=self._config.client_rack or None,
-            )
-        return JoinGroupRequestProtocol(name=assignor.name, metadata=subscription)
-
-    def _sync(self, effect: SendSync) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        number, count = effect.generation.number, len(effect.assignments)
-        assignments = f" with the assignments of {count} members" if count else ""
-        self._log(f"syncing generation {number}{assignments}", logging.DEBUG)
-        message = SyncGroupRequest(
-            group_id=self.group_id,
-            generation_id=effect.generation.number,
-            member_id=effect.generation.member_id,
-            group_instance_id=self._config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=effect.generation.protocol,
-            assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
-                for member_id, assignment in effect.assignments.items()
-            ],
-        )
-        return self._request(
-            effect.request,
-            effect.node,
-            message,
-            self._sync_deadline(),
-            lambda response, broker: self._notify_assignor(
-                effect, responses.sync_event(effect.request, response, broker)
-            ),
-        )
-
-    def _notify_assignor(
-        self, effect: SendSync, answer: events.RequestCompleted
-    ) -> events.RequestCompleted:
-        if isinstance(answer, events.Synced):
-            generation = effect.generation
-            assignor = self._assignors[generation.protocol]
-            try:
-                with raising_group_failed(assignor):
-                    assignor.on_assignment(answer.assignment, generation.number)
-            except GroupFailed as error:
-                return events.FatalErrorOccurred(effect.request, error)
-        return answer
-
-    def _send_heartbeat(
-        self, effect: SendHeartbeat
-    ) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        message = HeartbeatRequest(
-            group_id=self.group_id,
-            generation_id=effect.generation.number,
-            member_id=effect.generation.member_id,
-            group_instance_id=self._config.group_instance_id,
-        )
-        timeout_s = self._config.request_timeout_ms / 1000
-        return self._request(
-            effect.request,
-            effect.node,
-            message,
-            min(effect.deadline, self._clock.now() + timeout_s),
-            lambda response, broker: responses.heartbeat_event(effect.request, response, broker),
-        )
-
-    def _leave(self, effect: SendLeave) -> Callable[[], Awaitable[events.RequestCompleted]]:
-        def build(version: int) -> LeaveGroupRequest:
-            if version < FIRST_WITH_MEMBERS_TO_LEAVE:
-                return LeaveGroupRequest(group_id=self.group_id, member_id=effect.member_id)
-            member = MemberIdentity(member_id=effect.member_id, reason=effect.reason)
-            return LeaveGroupRequest(group_id=self.group_id, members=[member])
-
-        async def leave() -> events.RequestCompleted:
-            message: VersionedRequest[LeaveGroupResponse] = VersionedRequest(
-                ApiKey.LEAVE_GROUP, build
-            )
-            try:
-                await self._cluster.request(
-                    message, to=ToCoordinator(self.group_id), deadline=effect.deadline
-                )
-            except KafkaError as error:
-                self._log(
-                    f"left ({effect.reason}), but LeaveGroup failed: {error}; the coordinator"
-                    " removes the member when its session times out",
-                    error=error,
-                    member_id=effect.member_id,
-                )
-            else:
-                self._log(f"left ({effect.reason})", member_id=effect.member_id)
-            return events.GroupLeft(effect.request)
-
-        return leave
 
     def _revoke(
         self, request: int, partitions: states.Assignment
