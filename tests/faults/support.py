@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.producer import Producer
-from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
-
-WITHIN_S = 30.0
-"""Longer than any step takes on a busy machine; a test that reaches it has failed."""
+from tests.behaviour.support import take
 
 IMPATIENT: dict[str, Any] = {
     "request_timeout_ms": 400,
@@ -34,16 +28,6 @@ MEMBER: dict[str, Any] = READER | {
 }
 
 
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%05d" % number for number in range(start, start + count)]
-
-
-async def fill(bootstrap_servers: str, topic: str, values: list[bytes], partition: int = 0) -> None:
-    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
-        for value in values:
-            await producer.send(topic, value, partition=partition)
-
-
 @asynccontextmanager
 async def reading(
     bootstrap_servers: str, topic: str, partitions: int = 1, **options: Any
@@ -52,32 +36,6 @@ async def reading(
     async with Consumer(bootstrap_servers=bootstrap_servers, **(READER | options)) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
         yield consumer
-
-
-async def take(consumer: Consumer, count: int) -> list[Record]:
-    """Read until there are at least `count` records; fail if they do not arrive."""
-    records: list[Record] = []
-    with anyio.fail_after(WITHIN_S):
-        while len(records) < count:
-            for some in (await consumer.getmany(timeout_ms=100)).values():
-                records.extend(some)
-    return records
-
-
-async def committed(consumer: Consumer, partition: TopicPartition) -> int | None:
-    """Return the committed offset of a consumer's group."""
-    found = (await consumer.committed(partition))[partition]
-    return None if found is None else found.offset
-
-
-async def poll_until(consumer: Consumer, holds: Callable[[], bool]) -> list[Record]:
-    """Poll until a condition holds; return the records read meanwhile."""
-    records: list[Record] = []
-    with anyio.fail_after(WITHIN_S):
-        while not holds():
-            for some in (await consumer.getmany(timeout_ms=50)).values():
-                records.extend(some)
-    return records
 
 
 async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[bytes | None]:

@@ -19,15 +19,9 @@ from aiokafkawire.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from tests.behaviour.support import WITHIN_S, fill, numbered, take
 from tests.elapsed import ends_within
-from tests.faults.support import (
-    READER,
-    WITHIN_S,
-    fill,
-    numbered,
-    reading,
-    take,
-)
+from tests.faults.support import READER, reading
 
 pytestmark = pytest.mark.slow
 

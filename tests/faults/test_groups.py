@@ -13,16 +13,9 @@ from aiokafkawire.errors import BrokerError, ClientClosed, FencedInstanceId, Gro
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+from tests.behaviour.support import WITHIN_S, committed, fill, numbered, poll_until, take
 from tests.elapsed import ends_within
-from tests.faults.support import (
-    MEMBER,
-    WITHIN_S,
-    committed,
-    fill,
-    numbered,
-    poll_until,
-    take,
-)
+from tests.faults.support import MEMBER
 
 pytestmark = pytest.mark.slow
 

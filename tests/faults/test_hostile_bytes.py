@@ -24,9 +24,10 @@ from aiokafkawire.wire.header import RequestHeader
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from aiokafkawire.wire.messages.produce import ProduceRequest
+from tests.behaviour.support import numbered, take
 from tests.elapsed import ends_within
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
-from tests.faults.support import IMPATIENT, READER, numbered, take
+from tests.faults.support import IMPATIENT, READER
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from aiokafkawire.wire.consumer_protocol import encode_assignment
 from aiokafkawire.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aiokafkawire.wire.messages.join_group import JoinGroupResponse
 from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
-from tests.faults.support import MEMBER, fill, numbered, poll_until, take
+from tests.behaviour.support import fill, numbered, poll_until, take
+from tests.faults.support import MEMBER
 
 pytestmark = pytest.mark.slow
 

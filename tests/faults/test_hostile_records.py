@@ -16,8 +16,9 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import CorruptRecord
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
+from tests.behaviour.support import WITHIN_S, numbered, take
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
-from tests.faults.support import READER, WITHIN_S, numbered, take
+from tests.faults.support import READER
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,9 @@ from aiokafkawire.runtime import (
     with_runtime,
 )
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.support import WITHIN_S, fill
 from tests.elapsed import ends_within
-from tests.faults.support import READER, WITHIN_S, fill
+from tests.faults.support import READER
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,10 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable, TlsError
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.support import WITHIN_S
 from tests.elapsed import ends_within
 from tests.faults import peers
-from tests.faults.support import IMPATIENT, WITHIN_S
+from tests.faults.support import IMPATIENT
 
 pytestmark = pytest.mark.slow
 

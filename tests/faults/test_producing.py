@@ -26,8 +26,9 @@ from aiokafkawire.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.behaviour.support import WITHIN_S, numbered
 from tests.elapsed import ends_within
-from tests.faults.support import IMPATIENT, WITHIN_S, numbered, stored
+from tests.faults.support import IMPATIENT, stored
 
 pytestmark = pytest.mark.slow
 

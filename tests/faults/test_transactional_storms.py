@@ -15,7 +15,8 @@ from aiokafkawire.errors import CommitFailed, KafkaError, ProducerFenced, Transa
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.faults.support import IMPATIENT, MEMBER, fill
+from tests.behaviour.support import fill
+from tests.faults.support import IMPATIENT, MEMBER
 
 pytestmark = pytest.mark.slow
 
