@@ -9,7 +9,8 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.member import GroupMember
-from aiokafkawire.group.offsets import CommitIdentity, Committed, GroupOffsets
+from aiokafkawire.group.offset_fetch import Committed
+from aiokafkawire.group.offsets import CommitIdentity, GroupOffsets
 from aiokafkawire.runtime import Runtime, Supervisor, checkpoint
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 

@@ -8,7 +8,7 @@ until they are acknowledged. Protocol source: OffsetCommit of Kafka's protocol g
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -20,33 +20,34 @@ from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
+from .commit_events import (
+    ChunkCommitted,
+    CommitDue,
+    CommitEffect,
+    CommitEvent,
+    CommitRequestFailed,
+    CommitResponseReceived,
+    CommitSubmitted,
+    CompleteCommit,
+    Offsets,
+    OwnershipEnded,
+    RebalanceContinues,
+    Rejoined,
+    ReportCommitted,
+    SendCommit,
+    VerifyMembership,
+)
 from .membership.effects import ForgetCoordinator
 from .membership.states import NO_GENERATION
 
 __all__ = (
     "TRANSITIONS",
     "AwaitingRebalance",
-    "ChunkCommitted",
     "CommitBackoff",
-    "CommitDue",
-    "CommitEffect",
     "CommitIdle",
     "CommitInFlight",
     "CommitMachine",
-    "CommitRequestFailed",
-    "CommitResponseReceived",
-    "CommitSubmitted",
-    "CompleteCommit",
-    "ForgetCoordinator",
-    "OwnershipEnded",
-    "RebalanceContinues",
-    "Rejoined",
-    "ReportCommitted",
-    "SendCommit",
-    "VerifyMembership",
 )
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 REBALANCE_CHECK_INTERVAL_S = 1.0
 """Interval of the checks whether the rebalance that a commit waits for continues."""
@@ -134,115 +135,6 @@ class AwaitingRebalance(CommitState):
         return self.until
 
 
-# --- events -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSubmitted:
-    """Offsets were submitted. After a commit `before_revocation` no other can follow."""
-
-    commit_id: int
-    offsets: Offsets
-    before_revocation: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CommitDue:
-    """Pending offsets may be sent in the current `generation`."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResponseReceived:
-    """Error codes per partition.
-
-    `in_cooperative_rejoin`: the member is rejoining and keeps its partitions (KIP-429).
-    `broker` is the name of the coordinator.
-    """
-
-    request: int
-    codes: Mapping[TopicPartition, int]
-    in_cooperative_rejoin: bool = False
-    broker: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkCommitted:
-    """One of several requests of a large commit succeeded; the others follow."""
-
-    request: int
-    partitions: Collection[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRequestFailed:
-    request: int
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True)
-class OwnershipEnded:
-    """The partitions were revoked or `lost`."""
-
-    partitions: Collection[TopicPartition]
-    lost: bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rejoined:
-    generation: int
-    owned: Collection[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class RebalanceContinues:
-    """The rebalance has not ended yet."""
-
-
-CommitEvent = (
-    RebalanceContinues
-    | CommitSubmitted
-    | CommitDue
-    | ChunkCommitted
-    | CommitResponseReceived
-    | CommitRequestFailed
-    | OwnershipEnded
-    | Rejoined
-)
-
-
-# --- effects ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SendCommit:
-    request: int
-    offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
-class ReportCommitted:
-    """The coordinator stored these offsets."""
-
-    offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
-class CompleteCommit:
-    """A commit completed. `error` is None if all its offsets, or newer ones, are committed."""
-
-    commit_id: int
-    error: KafkaError | None
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyMembership:
-    """The coordinator rejected the member: send a heartbeat to find out why."""
-
-
-CommitEffect = SendCommit | ReportCommitted | CompleteCommit | VerifyMembership | ForgetCoordinator
 Outcome = tuple[CommitState, Sequence[CommitEffect]]
 
 
@@ -419,6 +311,7 @@ def _response_received(
     committed: dict[TopicPartition, OffsetAndMetadata] = {}
     effects: list[CommitEffect] = []
     must_await_rebalance = must_retry = must_verify = must_find_coordinator = False
+    is_member = state.generation != NO_GENERATION
     rejoins = event.in_cooperative_rejoin or state.rejoined is not None
     unknown_topic_responses = (
         state.unknown_topic_responses + 1
@@ -427,8 +320,7 @@ def _response_received(
     )
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
-        rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
-        not_member = state.generation == NO_GENERATION
+        rebalancing = is_member and code == ErrorCode.REBALANCE_IN_PROGRESS
         # mutation: illegal-generation-counts-as-committed
         if code == ErrorCode.NONE:
             committed[tp] = sent.offset
@@ -440,14 +332,12 @@ def _response_received(
         ):
             # The next generation has begun. Kept partitions can be committed there.
             must_await_rebalance = True
-        elif code in _FENCED_CODES or (
-            rebalancing and not not_member and machine.is_before_revocation(sent)
-        ):
+        elif code in _FENCED_CODES or (rebalancing and machine.is_before_revocation(sent)):
             must_verify = True
             effects += machine.fail_commits(
                 tp, _fenced_error(tp, code, event.broker), sent.commit_id
             )
-        elif rebalancing and not not_member:
+        elif rebalancing:
             must_await_rebalance = True
             must_verify |= not rejoins
         elif error_for(code).retriable and not (

@@ -3,55 +3,41 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import ToAnyNode, ToCoordinator
-from aiokafkawire.connection import Backoff, VersionedRequest
+from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import (
     CommitFailed,
     KafkaError,
-    ProtocolError,
     RequestTimedOut,
     UnsupportedVersion,
 )
 from aiokafkawire.logs import list_offsets, log_fields
 from aiokafkawire.runtime import AutoResetEvent, Future, Runtime, in_slices
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, partitions_by_topic
-from aiokafkawire.wire import ZERO_UUID, ApiKey
-from aiokafkawire.wire.error_codes import ErrorCode, error_for
+from aiokafkawire.wire import ZERO_UUID
+from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from aiokafkawire.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
 
-from .commit_machine import (
+from .commit_events import (
     ChunkCommitted,
     CommitDue,
     CommitEffect,
-    CommitMachine,
     CommitRequestFailed,
     CommitResponseReceived,
     CompleteCommit,
-    ForgetCoordinator,
     OwnershipEnded,
     RebalanceContinues,
     Rejoined,
@@ -59,23 +45,26 @@ from .commit_machine import (
     SendCommit,
     VerifyMembership,
 )
+from .commit_machine import (
+    CommitMachine,
+)
+from .membership.effects import ForgetCoordinator
 from .membership.states import NO_GENERATION
-from .responses import group_error
+from .offset_fetch import (
+    FIRST_WITH_REQUIRE_STABLE,
+    Committed,
+    offset_fetch_request,
+    read_committed_offsets,
+)
 
 __all__ = (
     "MAX_OFFSETS",
     "CommitIdentity",
-    "Committed",
     "GroupOffsets",
     "offset_commit_request",
-    "offset_fetch_request",
 )
 
 logger = logging.getLogger("aiokafkawire.group")
-
-LAST_WITH_TOPIC_NAMES = 9
-FIRST_WITH_GROUPS = 8
-FIRST_WITH_REQUIRE_STABLE = 7
 
 MAX_OFFSETS = 10_000
 """Most partitions in one request. More would block the event loop for tens of milliseconds, and
@@ -90,9 +79,6 @@ class CommitIdentity(NamedTuple):
     group_instance_id: str | None = None
     in_cooperative_rejoin: bool = False
     """True while the member is rejoining and keeps its partitions (KIP-429)."""
-
-
-Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 class OffsetStorage(NamedTuple):
@@ -111,11 +97,6 @@ class OffsetStorage(NamedTuple):
         if kind == "zookeeper":
             return cls(ToAnyNode(), 0, 0)
         return cls(ToCoordinator(group_id), 1, None)
-
-
-FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
-
-P_co = TypeVar("P_co", covariant=True)
 
 
 class GroupOffsets:
@@ -497,119 +478,11 @@ def read_commit_codes(
     response: OffsetCommitResponse, ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, int]:
     """Return the error code per partition."""
-    return {
-        TopicPartition(name, partition.partition_index): partition.error_code
-        for name, partitions in _with_topic_names(response.topics, ids)
-        for partition in partitions
-    }
-
-
-def offset_fetch_request(
-    group_id: str,
-    partitions: Sequence[TopicPartition],
-    ids: Mapping[str, UUID],
-) -> tuple[VersionedRequest[OffsetFetchResponse], int | None]:
-    """Return an OffsetFetch request, and the highest version to use (None: any).
-
-    Versions from 10 name topics by id, so they need the ids of all topics. From v7 on, a partition
-    fails with a retriable error while a transaction has uncommitted offsets for it (KIP-447).
-    """
-    grouped = partitions_by_topic(partitions)
-
-    def build(version: int) -> OffsetFetchRequest:
-        stable = version >= FIRST_WITH_REQUIRE_STABLE
-        if version < FIRST_WITH_GROUPS:
-            topics = [
-                OffsetFetchRequestTopic(name=topic, partition_indexes=[tp.partition for tp in tps])
-                for topic, tps in grouped.items()
-            ]
-            return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
-        group = OffsetFetchRequestGroup(
-            group_id=group_id,
-            topics=[
-                OffsetFetchRequestTopics(
-                    name=topic,
-                    topic_id=ids.get(topic, ZERO_UUID),
-                    partition_indexes=[tp.partition for tp in tps],
-                )
-                for topic, tps in grouped.items()
-            ],
-        )
-        # mutation: offsets-fetched-without-require-stable
-        return OffsetFetchRequest(groups=[group], require_stable=stable)
-
-    all_known = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in grouped)
-    max_version = None if all_known else LAST_WITH_TOPIC_NAMES
-    return VersionedRequest(ApiKey.OFFSET_FETCH, build), max_version
-
-
-def read_committed_offsets(
-    response: OffsetFetchResponse,
-    group_id: str,
-    partitions: Sequence[TopicPartition],
-    ids: Mapping[str, UUID],
-) -> Committed:
-    """Return the committed offsets of an OffsetFetch response.
-
-    Raises:
-        ProtocolError: The response lacks the group or a partition.
-        BrokerError: The response has an error code.
-    """
-    topics: Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics] = response.topics
-    error_code = response.error_code
-    if response.groups:
-        group = next((group for group in response.groups if group.group_id == group_id), None)
-        if group is None:
-            raise ProtocolError(f"the response does not contain group {group_id!r}")
-        topics, error_code = group.topics, group.error_code
-    if error_code != ErrorCode.NONE:
-        raise group_error(error_code, "OffsetFetch", group=group_id)
-    with_names: Iterator[tuple[str, Sequence[FetchedPartition]]] = _with_topic_names(topics, ids)
-    returned = {
-        TopicPartition(name, partition.partition_index): partition
-        for name, entries in with_names
-        for partition in entries
-    }
-    committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
-    for tp in partitions:
-        entry = returned.get(tp)
-        if entry is None:
-            raise ProtocolError(
-                "the response does not contain the partition",
-                api="OffsetFetch",
-                topic=tp.topic,
-                partition=tp.partition,
-            )
-        unknown = entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if entry.error_code != ErrorCode.NONE and not unknown:
-            raise error_for(
-                entry.error_code, api="OffsetFetch", topic=tp.topic, partition=tp.partition
-            )
-        # Without a committed offset, brokers return offset -1, or for ZooKeeper error code 3.
-        committed[tp] = (
-            None
-            if unknown or entry.committed_offset < 0
-            else OffsetAndMetadata(
-                entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
-            )
-        )
-    return committed
-
-
-class _ResponseTopic(Protocol[P_co]):
-    """A topic in a response. Newer versions have its id instead of its name."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def partitions(self) -> Sequence[P_co]: ...
-
-
-def _with_topic_names(
-    topics: Iterable[_ResponseTopic[P_co]], ids: Mapping[str, UUID]
-) -> Iterator[tuple[str, Sequence[P_co]]]:
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
-    for topic in topics:
-        name = topic.name or names.get(getattr(topic, "topic_id", ZERO_UUID), "")
-        yield name, topic.partitions
+    return {
+        TopicPartition(
+            topic.name or names.get(topic.topic_id, ""), partition.partition_index
+        ): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }

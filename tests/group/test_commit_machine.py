@@ -9,30 +9,32 @@ from hypothesis import strategies as st
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import BrokerError, CommitFailed, ConnectionLost, UnsupportedVersion
-from aiokafkawire.group.commit_machine import (
-    MAX_UNKNOWN_TOPIC_RESPONSES,
-    REBALANCE_CHECK_INTERVAL_S,
-    TRANSITIONS,
-    AwaitingRebalance,
+from aiokafkawire.group.commit_events import (
     ChunkCommitted,
-    CommitBackoff,
     CommitDue,
-    CommitIdle,
-    CommitInFlight,
-    CommitMachine,
     CommitRequestFailed,
     CommitResponseReceived,
     CommitSubmitted,
     CompleteCommit,
-    ForgetCoordinator,
     OwnershipEnded,
-    PendingOffset,
     RebalanceContinues,
     Rejoined,
     ReportCommitted,
     SendCommit,
     VerifyMembership,
 )
+from aiokafkawire.group.commit_machine import (
+    MAX_UNKNOWN_TOPIC_RESPONSES,
+    REBALANCE_CHECK_INTERVAL_S,
+    TRANSITIONS,
+    AwaitingRebalance,
+    CommitBackoff,
+    CommitIdle,
+    CommitInFlight,
+    CommitMachine,
+    PendingOffset,
+)
+from aiokafkawire.group.membership.effects import ForgetCoordinator
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 

@@ -14,12 +14,11 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from aiokafkawire.group.offset_fetch import offset_fetch_request, read_committed_offsets
 from aiokafkawire.group.offsets import (
     CommitIdentity,
     offset_commit_request,
-    offset_fetch_request,
     read_commit_codes,
-    read_committed_offsets,
 )
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
