@@ -95,8 +95,19 @@ def test_a_cooperative_member_commits_what_it_gives_back() -> None:
     assert found(builder, 7, commit(2, T1), assignments=given, generations=(kept,)) == []
     gone = GenerationAssigned(1.0, "g", 2, (("m-c", (T0,)), ("m-d", (T1,))))
     assert found(builder, 7, commit(2, T1), assignments=given, generations=(gone,)) == [STRANGE]
-    later = (*given, answered(3, T0))
-    assert found(builder, 7, commit(3, T1), assignments=later) == [STRANGE]
+
+
+def test_a_cooperative_member_gives_back_when_its_application_calls() -> None:
+    builder = member(**COOPERATIVE)
+    builder.assigned(T0, T1)
+    called = builder.time
+    later = [answered(generation, T0, at=called + 0.1) for generation in (2, 3)]
+    given = (answered(1, T0, T1, at=called - 0.9), *later)
+    assert found(builder, 7, commit(3, T1), assignments=given) == []
+    builder.revoked(T1)
+    assert found(builder, 7, commit(3, T1), assignments=given) == []
+    builder.assigned()
+    assert found(builder, 7, commit(3, T1), assignments=given) == [STRANGE]
 
 
 def test_a_cooperative_member_keeps_what_a_lost_answer_took_away() -> None:

@@ -48,7 +48,8 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     partitions.
 
     A member owns the assignment of its last SyncGroup response up to that generation. A cooperative
-    member also owns those of earlier received responses, unless another member was given them. The
+    member also owns those of earlier responses, unless another member was given them, up to the one
+    that it has applied: it revokes partitions only when the application calls. The
     generations of a member do not go back on a connection, and a member does not commit without its
     member id.
     """
@@ -101,10 +102,13 @@ class _Owning:
             self._given[generation.group, generation.generation] = {
                 tp: member for member, partitions in generation.members for tp in partitions
             }
+        self._applied_at: dict[str, list[float]] = defaultdict(list)
         self._chosen: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in run.history:
             if type(event) in {Subscribed, PartitionsAssignedManually, Unsubscribed}:
                 self._chosen[event.client].append((event.at, type(event) is Subscribed))
+            elif type(event) is Assigned:
+                self._applied_at[event.client].append(event.at)
 
     def is_member(self, client: Client, at: float) -> bool:
         """Return whether a client has been subscribed long enough that it must be a member."""
@@ -122,22 +126,27 @@ class _Owning:
             return [tp for tp, _ in request.offsets]
         owned = set(answers[-1].partitions)
         if _cooperative(client):
-            owned |= self._kept(request.group, answers)
+            owned |= self._kept(request, client, answers)
         return [tp for tp, _ in request.offsets if tp not in owned]
 
-    def _kept(self, group: str, answers: list[Assignment]) -> set[TopicPartition]:
-        """Return partitions of a member by its last received response and those after it, unless
-        given to another member since."""
+    def _kept(
+        self, request: CommitRequest, client: Client | None, answers: list[Assignment]
+    ) -> set[TopicPartition]:
+        """Return partitions of a member by the last response that it has applied and those after
+        it, unless given to another member since."""
+        applied = [] if client is None else self._applied_at[client.name]
         kept: set[TopicPartition] = set()
         others: set[TopicPartition] = set()
         generation, member = answers[-1].generation, answers[-1].member
         for answer in reversed(answers[:-1]):
             while generation > answer.generation:
-                given = self._given.get((group, generation), {})
+                given = self._given.get((request.group, generation), {})
                 others |= {tp for tp, owner in given.items() if owner != member}
                 generation -= 1
             kept |= set(answer.partitions) - others
-            if answer.received:
+            if answer.received and (
+                client is None or any(answer.at <= at <= request.at for at in applied)
+            ):
                 break
         return kept
 
