@@ -23,14 +23,14 @@ def consumption_findings(builder: HistoryBuilder, *logs: Log, **guarantees: Any)
     return [text for number, text in found if number == 11]
 
 
-def group() -> HistoryBuilder:
+def group(**options: Any) -> HistoryBuilder:
     """Two members, and three records."""
     builder = HistoryBuilder()
     builder.made()
     builder.producer(request_timeout_ms=30_000)
     builder.sent(v(0), v(1), v(2))
-    builder.consumer("c")
-    builder.consumer("d")
+    builder.consumer("c", **options)
+    builder.consumer("d", **options)
     builder.assigned(T0, client="c")
     return builder
 
@@ -108,9 +108,14 @@ def test_readers_of_committed_records_need_no_others() -> None:
         assert len(consumption_findings(builder, mixed)) == count
 
 
-@pytest.mark.parametrize(("after_s", "late"), [(55.0, 0), (70.0, 1)])
-def test_everything_is_consumed_in_time_after_the_heal(after_s: float, late: int) -> None:
-    builder = group()
+@pytest.mark.parametrize(
+    ("after_s", "fetch_max_wait_ms", "late"),
+    [(55.0, 500, 0), (70.0, 500, 1), (70.0, 20_000, 0), (85.0, 20_000, 1)],
+)
+def test_everything_is_consumed_in_time_after_the_heal(
+    after_s: float, fetch_max_wait_ms: int, late: int
+) -> None:
+    builder = group(fetch_max_wait_ms=fetch_max_wait_ms)
     builder.polled(*r(0, 1))
     builder.add(Fault, "", "cut")
     builder.time += 1_000
