@@ -11,7 +11,14 @@ from aiokafkawire.records.kernel import RecordHandle
 from aiokafkawire.runtime import SingleWaiterFuture, copy_error
 from aiokafkawire.types import RecordMetadata
 
-__all__ = ("Deliveries", "Delivery", "is_appended")
+__all__ = (
+    "Deliveries",
+    "Delivery",
+    "add_waiter",
+    "is_appended",
+    "remove_waiter",
+    "transfer_waiter",
+)
 
 
 _tuple = tuple.__new__  # makes a NamedTuple in half the time, without checks
@@ -101,41 +108,6 @@ class Delivery(RecordHandle):
                 yield from yield_budget.checkpoint().__await__()
         return self.result()
 
-    def add_waiter(self) -> SingleWaiterFuture[RecordMetadata | None] | None:
-        """Return a future of the record's metadata; asyncio only.
-
-        For the call that sends and waits: awaiting it takes fewer steps than awaiting the delivery,
-        which no other task knows yet. The future's result is None if the batch failed or was split:
-        ask the delivery then, after `transfer_waiter` if it is not done. If the await is
-        interrupted, call `remove_waiter`.
-
-        Returns:
-            The future, or None if the batch is already done.
-        """
-        future: BatchFuture = self.future
-        if future.done:
-            return None
-        waiter: SingleWaiterFuture[RecordMetadata | None] = SingleWaiterFuture()
-        if future.waiters is None:
-            future.waiters = {waiter: self}
-        else:
-            future.waiters[waiter] = self
-        return waiter
-
-    def remove_waiter(self, waiter: Awaitable[object]) -> None:
-        """Remove the waiter of a call that was interrupted."""
-        future: BatchFuture = self.future
-        if future.waiters is not None:
-            future.waiters.pop(waiter, None)  # type: ignore[call-overload]
-        elif self.index in future.waiting_counts:
-            # The batch failed or was split at the same time.
-            self._waiter_left()
-
-    def transfer_waiter(self) -> None:
-        """Let the caller await the delivery instead, after the batch was split."""
-        part, index = self._after_splits()
-        part.waiting_counts.pop(index, None)
-
     def _waiter_left(self) -> None:
         """Note that a waiting task was interrupted before the outcome."""
         future, index = self._after_splits()
@@ -161,6 +133,44 @@ def is_appended(delivery: Delivery) -> bool:
     """Return whether the record is known to be in the log; unlike `result`, never raise."""
     future, _ = delivery._after_splits()
     return type(future.value) is BatchAppended
+
+
+def add_waiter(delivery: Delivery) -> SingleWaiterFuture[RecordMetadata | None] | None:
+    """Return a future of the record's metadata; asyncio only.
+
+    For the call that sends and waits: awaiting it takes fewer steps than awaiting the delivery,
+    which no other task knows yet. The future's result is None if the batch failed or was split:
+    ask the delivery then, after `transfer_waiter` if it is not done. If the await is interrupted,
+    call `remove_waiter`.
+
+    Returns:
+        The future, or None if the batch is already done.
+    """
+    future: BatchFuture = delivery.future
+    if future.done:
+        return None
+    waiter: SingleWaiterFuture[RecordMetadata | None] = SingleWaiterFuture()
+    if future.waiters is None:
+        future.waiters = {waiter: delivery}
+    else:
+        future.waiters[waiter] = delivery
+    return waiter
+
+
+def remove_waiter(delivery: Delivery, waiter: Awaitable[object]) -> None:
+    """Remove the waiter of a call that was interrupted."""
+    future: BatchFuture = delivery.future
+    if future.waiters is not None:
+        future.waiters.pop(waiter, None)  # type: ignore[call-overload]
+    elif delivery.index in future.waiting_counts:
+        # The batch failed or was split at the same time.
+        delivery._waiter_left()
+
+
+def transfer_waiter(delivery: Delivery) -> None:
+    """Let the caller await the delivery instead, after the batch was split."""
+    part, index = delivery._after_splits()
+    part.waiting_counts.pop(index, None)
 
 
 def _raise_failure(future: BatchFuture, index: int) -> NoReturn:

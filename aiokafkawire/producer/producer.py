@@ -17,7 +17,13 @@ from aiokafkawire.errors import (
     UnknownTopic,
 )
 from aiokafkawire.logs import log_fields
-from aiokafkawire.producer.delivery import Deliveries, Delivery
+from aiokafkawire.producer.delivery import (
+    Deliveries,
+    Delivery,
+    add_waiter,
+    remove_waiter,
+    transfer_waiter,
+)
 from aiokafkawire.producer.record_appender import RecordAppender
 from aiokafkawire.producer.record_args import validate_record
 from aiokafkawire.producer.record_columns import RecordColumns
@@ -333,18 +339,18 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await delivery
-        waiter = delivery.add_waiter() if appender.on_asyncio else None
+        waiter = add_waiter(delivery) if appender.on_asyncio else None
         if waiter is not None:
             try:
                 metadata = await waiter
             except BaseException:
-                delivery.remove_waiter(waiter)
+                remove_waiter(delivery, waiter)
                 raise
             if metadata is not None:
                 return metadata
             if delivery.done:
                 return delivery.result()
-            delivery.transfer_waiter()
+            transfer_waiter(delivery)
         return await delivery
 
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order

@@ -15,7 +15,7 @@ from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.batch_future import BatchFailed, BatchFuture, BatchSplit
-from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.delivery import Delivery, add_waiter, remove_waiter
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.unreported_failures import UnreportedFailures
 from aiokafkawire.producer.yield_budget import YieldBudget
@@ -203,11 +203,11 @@ async def test_a_call_cancelled_during_the_split_is_counted():
     if running_on_trio():
         return
     delivery = Delivery(batch, 2, 0)
-    waited = delivery.add_waiter()
+    waited = add_waiter(delivery)
     assert waited is not None
     batch.complete(BatchSplit((0, 2), tuple(parts)))
     assert waited.result() is None
-    delivery.remove_waiter(waited)
+    remove_waiter(delivery, waited)
     for part in parts:
         part.complete(BatchFailed(KafkaError("no luck"), {}))
     assert failures.count == batch.count
