@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+from collections.abc import Awaitable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from verify.invariants.events import (
     Acknowledged,
     Event,
+    Failed,
     Opened,
     RecordsBuffered,
     Sending,
     TopicCreated,
+    from_lines,
     make_value,
     to_line,
 )
@@ -23,6 +28,9 @@ VERIFY = Path(__file__).parents[2] / "verify"
 ADAPTER = {"recorder.py", "recorded_producer.py", "recorded_consumer.py", "broker_observer.py"}
 NAMES = {"aiokafkawire.types.TopicPartition", "aiokafkawire.wire.ErrorCode"}
 README = (VERIFY / "README.md").read_text(encoding="utf-8")
+JUDGE, ADAPTER_EXAMPLE = (
+    compile(code, "README.md", "exec") for code in re.findall(r"```python\n(.*?)```", README, re.S)
+)
 
 
 def imported(path: Path) -> set[str]:
@@ -80,6 +88,41 @@ def test_a_foreign_history_is_judged(
 ) -> None:
     write(tmp_path / "histories", offset)
     monkeypatch.chdir(tmp_path)
-    code = README.partition("```python\n")[2].partition("```")[0]
-    exec(compile(code, "README.md", "exec"), {})
+    exec(JUDGE, {})
     assert ("(1) " in capsys.readouterr().out) == violated
+
+
+class ForeignProducer:
+    """Acknowledges the first record, and fails for the second."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    async def send(self, topic: str, value: bytes) -> Awaitable[SimpleNamespace]:
+        self.values.append(value)
+        return self._delivery(len(self.values) - 1)
+
+    async def _delivery(self, offset: int) -> SimpleNamespace:
+        if offset:
+            raise TimeoutError
+        return SimpleNamespace(partition=0, offset=offset)
+
+
+async def test_the_adapter_of_the_example_records_sends() -> None:
+    names: dict[str, type] = {}
+    exec(ADAPTER_EXAMPLE, names)
+    history, foreign = io.StringIO(), ForeignProducer()
+    producer = names["RecordedProducer"](foreign, "p1", history)
+    await producer.send_and_wait("orders", b"a")
+    with pytest.raises(TimeoutError):
+        await producer.send_and_wait("orders", b"b")
+    first, second = foreign.values
+    *_, acknowledged, _, _, failed = from_lines(history.getvalue().splitlines(keepends=True))
+    assert isinstance(acknowledged, Acknowledged)
+    assert (acknowledged.client, acknowledged.records) == ("p1", ((0, first),))
+    assert isinstance(failed, Failed)
+    assert (failed.values, failed.error, failed.may_be_written) == (
+        (second,),
+        "TimeoutError",
+        True,
+    )

@@ -307,7 +307,7 @@ class Committed(Event):
     outcome: Outcome
 
 
-# --- the world -----------------------------------------------------------------------------------
+# --- topics and faults ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
