@@ -140,7 +140,7 @@ bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decodin
 bench-spark: $(READY) ## Speed on Spark beside the JVM's Kafka connector (ROW=name, PAIRS=3)
 	$(BIN)/python -m benchmarks.spark $(ROW:%=--only %) $(PAIRS:%=--pairs %)
 
-lint: $(READY) ## Style, types, import contracts, spelling and wording
+lint: $(READY) ## Style, types, import contracts, spelling, wording and structure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -148,6 +148,7 @@ lint: $(READY) ## Style, types, import contracts, spelling and wording
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.wording
+	$(BIN)/python -m tests.structure
 	@$(MAKE) --no-print-directory actionlint
 
 # A Go program: only machines with Go check the workflows.
