@@ -35,7 +35,7 @@ def test_every_transition_was_tried(found: Destinations) -> None:
 
 def test_transitions_lead_to_the_expected_states(found: Destinations) -> None:
     for (state, event), ends in found.items():
-        expected = EXPECTED[state][event]
+        expected = EXPECTED[state, event]
         assert (state if expected == "=" else expected) in ends
 
 

@@ -43,84 +43,14 @@ def test_an_unknown_code_has_the_default_action(kind: RequestKind):
     assert action_for(kind, 9_999) is DEFAULT_ACTIONS[kind]
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "action"),
-    [
-        (RequestKind.INIT_PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS, TransactionAction.RETRY),
-        (
-            RequestKind.INIT_PRODUCER_ID,
-            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-            TransactionAction.FATAL,
-        ),
-        (
-            RequestKind.INIT_PRODUCER_ID,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            TransactionAction.FATAL,
-        ),
-        (
-            RequestKind.INIT_PRODUCER_ID,
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            TransactionAction.FATAL,
-        ),
-        (
-            RequestKind.ADD_PARTITIONS_TO_TXN,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            TransactionAction.ABORT,
-        ),
-        (
-            RequestKind.ADD_PARTITIONS_TO_TXN,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            TransactionAction.RETRY,
-        ),
-        (RequestKind.ADD_PARTITIONS_TO_TXN, ErrorCode.INVALID_TXN_STATE, TransactionAction.FATAL),
-        (
-            RequestKind.ADD_PARTITIONS_TO_TXN,
-            ErrorCode.UNKNOWN_PRODUCER_ID,
-            TransactionAction.ABORT_AND_BUMP,
-        ),
-        (
-            RequestKind.ADD_PARTITIONS_TO_TXN,
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            TransactionAction.BUMP_ONLY,
-        ),
-        (
-            RequestKind.ADD_PARTITIONS_TO_TXN,
-            ErrorCode.TRANSACTION_ABORTABLE,
-            TransactionAction.ABORT,
-        ),
-        (
-            RequestKind.ADD_OFFSETS_TO_TXN,
-            ErrorCode.GROUP_AUTHORIZATION_FAILED,
-            TransactionAction.ABORT,
-        ),
-        (
-            RequestKind.ADD_OFFSETS_TO_TXN,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            TransactionAction.FATAL,
-        ),
-        (RequestKind.TXN_OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION, TransactionAction.ABORT),
-        (RequestKind.TXN_OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID, TransactionAction.ABORT),
-        (RequestKind.TXN_OFFSET_COMMIT, ErrorCode.FENCED_INSTANCE_ID, TransactionAction.ABORT),
-        (
-            RequestKind.TXN_OFFSET_COMMIT,
-            ErrorCode.REQUEST_TIMED_OUT,
-            TransactionAction.FIND_COORDINATOR,
-        ),
-        (
-            RequestKind.TXN_OFFSET_COMMIT,
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            TransactionAction.FATAL,
-        ),
-        (RequestKind.END_TXN, ErrorCode.CONCURRENT_TRANSACTIONS, TransactionAction.RETRY),
-        (RequestKind.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR, TransactionAction.RETRY),
-        (RequestKind.END_TXN, ErrorCode.INVALID_TXN_STATE, TransactionAction.ABORT),
-        (RequestKind.END_TXN, ErrorCode.INVALID_REQUEST, TransactionAction.FATAL),
-    ],
-)
-def test_codes_with_an_action_of_their_own(
-    kind: RequestKind, code: ErrorCode, action: TransactionAction
-):
-    assert action_for(kind, code) is action
+def observed() -> dict[tuple[str, str], str]:
+    """Return the action for each request and error code, if it is not the default."""
+    actions = {(kind, code): action_for(kind, code) for kind in RequestKind for code in ErrorCode}
+    return {
+        (kind.name, code.name): action.name
+        for (kind, code), action in actions.items()
+        if action is not DEFAULT_ACTIONS[kind]
+    }
 
 
 def test_the_most_severe_action_of_several_partitions_counts():
