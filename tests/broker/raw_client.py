@@ -14,13 +14,7 @@ from aiokafkawire.runtime import RealRuntime, Transport
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import decode_response, encode_request
-from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafkawire.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from aiokafkawire.wire.messages import metadata, produce
 
 CALL_TIMEOUT_S = 30
 
@@ -93,21 +87,21 @@ def batch(
 
 def produce_request(
     topic: str, partition: int, records: bytes | None, *, acks: int = -1, **topic_fields: Any
-) -> ProduceRequest:
-    return ProduceRequest(
+) -> produce.ProduceRequest:
+    return produce.ProduceRequest(
         acks=acks,
         timeout_ms=1_000,
         topic_data=[
-            TopicProduceData(
+            produce.TopicProduceData(
                 name=topic,
-                partition_data=[PartitionProduceData(index=partition, records=records)],
+                partition_data=[produce.PartitionProduceData(index=partition, records=records)],
                 **topic_fields,
             )
         ],
     )
 
 
-def only(response: ProduceResponse) -> Any:
+def only(response: produce.ProduceResponse) -> Any:
     """Return the only partition of a Produce, Fetch or ListOffsets response."""
     topics = response.responses if hasattr(response, "responses") else response.topics
     (topic,) = topics
@@ -117,8 +111,8 @@ def only(response: ProduceResponse) -> Any:
     return partition
 
 
-def build_update_metadata_request(*names: str, create: bool = False) -> MetadataRequest:
-    return MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in names],
+def build_update_metadata_request(*names: str, create: bool = False) -> metadata.MetadataRequest:
+    return metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=create,
     )

@@ -445,6 +445,18 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert driver.heartbeat("s2", instance_id="other") is E.UNKNOWN_MEMBER_ID
 
 
+def test_a_static_follower_comes_back_without_a_rebalance() -> None:
+    driver = Driver()
+    driver.join("", new="d")
+    static(driver, "s1")
+    driver.join("d")
+    driver.sync("d", {"s1": b"mine"})
+    back = static(driver, "s2", supports_skipping_assignment=True)
+    assert (back.leader, back.members, back.skip_assignment) == ("d", (), False)
+    assert driver.group.state is STABLE
+    assert driver.sync("s2", instance_id="i").assignment == b"mine"
+
+
 def test_an_older_static_leader_does_not_learn_that_it_leads() -> None:
     back = static(stable_static(), "s2")
     assert (back.leader, back.members, back.skip_assignment) == ("s1", (), False)

@@ -292,14 +292,6 @@ async def test_a_client_that_leaves_ends_its_wait(broker: Broker) -> None:
     assert len(partition.on_change) == 0
 
 
-async def test_a_debug_replica_reads_from_a_follower(broker: Broker, client: RawClient) -> None:
-    await produce(client, b"a")
-    async with connected(broker, 2) as follower:
-        refused = only(await fetched(follower, 0, 10))
-        assert refused.error_code == E.NOT_LEADER_OR_FOLLOWER
-        assert values(only(await fetched(follower, 0, 10, replica_id=-2)).records) == [b"a"]
-
-
 async def test_fetch_reports_a_diverging_log(broker: Broker) -> None:
     old = broker.leader("t", 0)
     async with connected(broker, old) as client:
@@ -316,12 +308,6 @@ async def test_fetch_reports_a_diverging_log(broker: Broker) -> None:
         parted = (await asked(3, 0)).diverging_epoch
         assert (parted.epoch, parted.end_offset) == (0, 2)
         assert (await asked(3, 2)).error_code == E.OFFSET_OUT_OF_RANGE
-
-
-async def test_read_committed_lists_aborted_transactions(client: RawClient) -> None:
-    await produce(client, b"a")
-    assert only(await fetched(client, 0)).aborted_transactions is None
-    assert only(await fetched(client, 0, isolation_level=1)).aborted_transactions == []
 
 
 async def test_truncation_is_reported_before_offset_out_of_range(

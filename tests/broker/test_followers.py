@@ -10,16 +10,12 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages import list_offsets
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
     FetchReplicaState,
     FetchRequest,
     FetchTopic,
-)
-from aiokafkawire.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
 )
 
 from .raw_client import batch, connected, only, produce_request
@@ -140,9 +136,9 @@ async def test_a_debug_consumer_may_read_anywhere(broker: Broker, version: int) 
 
 @pytest.mark.parametrize("version", [0, 1, 11])
 async def test_a_debug_consumer_may_list_offsets_anywhere(broker: Broker, version: int) -> None:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=-2, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
+    asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-2, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
     )
     for node in (LEADER, FOLLOWER):
         async with connected(broker, node) as client:

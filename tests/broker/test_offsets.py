@@ -18,17 +18,7 @@ from aiokafkawire.broker.storage import DirectoryStore, MemoryStore
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
-from aiokafkawire.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from aiokafkawire.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from aiokafkawire.wire.messages import offset_commit, offset_fetch
 
 from .raw_client import RawClient, build_update_metadata_request, connected, only
 
@@ -45,20 +35,22 @@ def commit(
     metadata: str | None = None,
     epoch: int = -1,
     **fields: Any,
-) -> OffsetCommitRequest:
-    asked = OffsetCommitRequestPartition(
+) -> offset_commit.OffsetCommitRequest:
+    asked = offset_commit.OffsetCommitRequestPartition(
         partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=epoch,
         committed_metadata=metadata,
     )
-    given = OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[asked])
-    return OffsetCommitRequest(group_id="g", topics=[given], **fields)
+    given = offset_commit.OffsetCommitRequestTopic(
+        name=topic, topic_id=topic_id, partitions=[asked]
+    )
+    return offset_commit.OffsetCommitRequest(group_id="g", topics=[given], **fields)
 
 
-def fetch(*partitions: int) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=list(partitions))]
-    return OffsetFetchRequest(group_id="g", topics=topics)
+def fetch(*partitions: int) -> offset_fetch.OffsetFetchRequest:
+    topics = [offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=list(partitions))]
+    return offset_fetch.OffsetFetchRequest(group_id="g", topics=topics)
 
 
 @pytest.fixture
@@ -86,18 +78,18 @@ async def test_what_was_committed_is_fetched(client: RawClient) -> None:
 async def test_several_groups_and_all_their_topics(client: RawClient, broker: Broker) -> None:
     await client.call(commit(5), 8)
     topic_id = (await client.call(build_update_metadata_request("t"), 12)).topics[0].topic_id
-    group = OffsetFetchRequestGroup(group_id="g", topics=None)
-    by_name = (await client.call(OffsetFetchRequest(groups=[group]), 9)).groups[0]
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
+    by_name = (await client.call(offset_fetch.OffsetFetchRequest(groups=[group]), 9)).groups[0]
     assert [(t.name, [p.committed_offset for p in t.partitions]) for t in by_name.topics] == [
         ("t", [5])
     ]
-    by_id = (await client.call(OffsetFetchRequest(groups=[group]), 10)).groups[0]
+    by_id = (await client.call(offset_fetch.OffsetFetchRequest(groups=[group]), 10)).groups[0]
     assert by_id.topics[0].topic_id == topic_id
-    everything = OffsetFetchRequest(group_id="g", topics=None)
+    everything = offset_fetch.OffsetFetchRequest(group_id="g", topics=None)
     assert (await client.call(everything, 7)).topics[0].name == "t"
-    unknown = OffsetFetchRequestTopics(topic_id=UUID(int=9), partition_indexes=[0])
-    group = OffsetFetchRequestGroup(group_id="g", topics=[unknown])
-    answer = (await client.call(OffsetFetchRequest(groups=[group]), 10)).groups[0]
+    unknown = offset_fetch.OffsetFetchRequestTopics(topic_id=UUID(int=9), partition_indexes=[0])
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[unknown])
+    answer = (await client.call(offset_fetch.OffsetFetchRequest(groups=[group]), 10)).groups[0]
     assert answer.topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_ID
 
 
@@ -121,7 +113,7 @@ async def test_commits_by_topic_id(client: RawClient) -> None:
     ],
 )
 async def test_bad_commits_are_refused(
-    client: RawClient, request_: OffsetCommitRequest, version: int, code: ErrorCode
+    client: RawClient, request_: offset_commit.OffsetCommitRequest, version: int, code: ErrorCode
 ) -> None:
     assert only(await client.call(request_, version)).error_code == code
     assert (await client.call(fetch(0), 7)).topics[0].partitions[0].committed_offset == -1
@@ -131,14 +123,6 @@ async def test_a_stranger_in_a_known_group_is_refused(client: RawClient) -> None
     await client.call(commit(1), 8)
     stranger = commit(2, generation_id_or_member_epoch=0, member_id="m")
     assert only(await client.call(stranger, 8)).error_code == E.UNKNOWN_MEMBER_ID
-
-
-async def test_only_the_coordinator_keeps_offsets(broker: Broker) -> None:
-    async with connected(broker, 3 - broker.coordinator("g")) as client:
-        assert only(await client.call(commit(1), 8)).error_code == E.NOT_COORDINATOR
-        assert (await client.call(fetch(0), 7)).error_code == E.NOT_COORDINATOR
-        old = await client.call(fetch(0), 1)
-        assert old.topics[0].partitions[0].error_code == E.NOT_COORDINATOR
 
 
 async def test_version_0_keeps_offsets_apart_and_at_any_node(broker: Broker) -> None:

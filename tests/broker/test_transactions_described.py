@@ -81,11 +81,6 @@ async def test_a_transaction_is_described(client: RawClient) -> None:
     assert (after.transaction_state, after.topics) == ("CompleteAbort", [])
 
 
-async def test_what_cannot_be_described(client: RawClient) -> None:
-    codes = [each.error_code for each in await described(client, "nobody", "")]
-    assert codes == [E.TRANSACTIONAL_ID_NOT_FOUND, E.INVALID_REQUEST]
-
-
 async def test_transactions_are_listed_by_what_is_asked_for(client: RawClient) -> None:
     made = {}
     for name in ("a1", "a2", "b1"):

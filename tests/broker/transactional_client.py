@@ -14,7 +14,6 @@ from aiokafkawire.wire.messages import (
     end_txn,
     fetch,
     init_producer_id,
-    list_offsets,
     offset_fetch,
     txn_offset_commit,
 )
@@ -170,16 +169,6 @@ def values(answer: Any) -> list[bytes | None]:
         if not view.is_control
         for index in range(view.count)
     ]
-
-
-async def latest(client: RawClient, *, isolated: bool) -> int:
-    asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
-    request = list_offsets.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=int(isolated),
-        topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])],
-    )
-    return int(only(await client.call(request, 5)).offset)
 
 
 async def a_topic(broker: Broker, partitions: int = 2) -> None:

@@ -17,24 +17,13 @@ import anyio
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.wire import ErrorCode, Request
-from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
-from aiokafkawire.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from aiokafkawire.wire.messages import controlled_shutdown, create_topics, list_offsets, metadata
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokafkawire.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
 )
-from aiokafkawire.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafkawire.wire.messages.stop_replica import StopReplicaPartitionV0, StopReplicaRequest
 from aiokafkawire.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -69,7 +58,7 @@ class Pair:
     @classmethod
     async def of(cls, addresses: Mapping[int, Address]) -> Pair:
         """Connect to the pair at these addresses, once both know the same controller."""
-        asked = MetadataRequest(topics=[])
+        asked = metadata.MetadataRequest(topics=[])
         with anyio.fail_after(WITHIN_S):
             while True:
                 seen = [await _ask(address, asked, 1) for address in addresses.values()]
@@ -91,15 +80,17 @@ class Pair:
     async def topic(self, *replicas: int) -> str:
         """Create a topic with one partition, led by the first of the nodes; both nodes know it."""
         name = f"topic-{uuid.uuid4().hex[:8]}"
-        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
-        made = CreatableTopic(
+        assignment = create_topics.CreatableReplicaAssignment(
+            partition_index=0, broker_ids=list(replicas)
+        )
+        made = create_topics.CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[assignment],
             configs=[],
         )
-        request = CreateTopicsRequest(topics=[made], timeout_ms=5_000)
+        request = create_topics.CreateTopicsRequest(topics=[made], timeout_ms=5_000)
         answer = await self.ask(self.controller, request, 1)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
         for node in self.addresses:
@@ -108,7 +99,7 @@ class Pair:
 
     async def seen(self, node: int, topic: str) -> tuple[int, int]:
         """Return the error and the leader of the topic's partition in a node's metadata."""
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
         [described] = (await self.ask(node, asked, 1)).topics
         if not described.partitions:
             return described.error_code, -1
@@ -142,9 +133,10 @@ class Pair:
 
     async def end_offset(self, node: int, topic: str, replica_id: int = -1) -> tuple[int, int]:
         """Return the error and the end offset that a node returns for the topic's partition."""
-        asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-        request = ListOffsetsRequest(
-            replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=replica_id,
+            topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])],
         )
         described = only(await self.ask(node, request, 1))
         return described.error_code, described.offset
@@ -322,12 +314,12 @@ async def update_metadata_replaces_who_lives(pair: Pair, version: int) -> None:
     live = {1: pair.addresses[1], STRANGER: Address("127.0.0.1", 9)}
     answer = await pair.ask(1, pair.update_metadata(live), version)
     assert answer.error_code == ErrorCode.NONE
-    described = await pair.ask(1, MetadataRequest(topics=[]), 1)
+    described = await pair.ask(1, metadata.MetadataRequest(topics=[]), 1)
     assert {node.node_id: Address(node.host, node.port) for node in described.brokers} == live
     assert await pair.seen(1, here) == (ErrorCode.NONE, 1)
     assert await pair.seen(1, gone) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     # The other node got no request.
-    described = await pair.ask(2, MetadataRequest(topics=[]), 1)
+    described = await pair.ask(2, metadata.MetadataRequest(topics=[]), 1)
     assert {node.node_id for node in described.brokers} == set(pair.addresses)
     assert await pair.seen(2, gone) == (ErrorCode.NONE, 2)
     assert await pair.produce(2, gone) == ErrorCode.NONE
@@ -338,7 +330,9 @@ async def controlled_shutdown_moves_the_lead(pair: Pair) -> None:
     single, double = await pair.topic(other), await pair.topic(other, controller)
 
     async def shut_down(node: int, asked: int) -> Any:
-        return await pair.ask(asked, ControlledShutdownRequest(broker_id=node), 1)
+        return await pair.ask(
+            asked, controlled_shutdown.ControlledShutdownRequest(broker_id=node), 1
+        )
 
     answer = await shut_down(other, asked=other)
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH, "it is not the controller"

@@ -9,21 +9,7 @@ from aiokafkawire.cli.nested_payloads import records_to_dicts, to_expanded_json
 from aiokafkawire.records import BatchBuilder, Compression, broker_records
 from aiokafkawire.wire import Message
 from aiokafkawire.wire.consumer_protocol import encode_assignment, encode_subscription
-from aiokafkawire.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsResponse,
-)
-from aiokafkawire.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchPartitionData,
-    FetchResponse,
-)
-from aiokafkawire.wire.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
-from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
+from aiokafkawire.wire.messages import describe_groups, fetch, join_group, sync_group
 
 
 def batch(compression: Compression = Compression.NONE, magic: int = 2) -> bytes:
@@ -78,10 +64,12 @@ def test_what_is_no_batch_at_all_is_reported():
 
 
 def test_records_stand_in_their_place():
-    partition = FetchPartitionData(
+    partition = fetch.FetchPartitionData(
         partition_index=3, error_code=0, high_watermark=2, records=batch(), aborted_transactions=[]
     )
-    message = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    message = fetch.FetchResponse(
+        responses=[fetch.FetchableTopicResponse(topic="t", partitions=[partition])]
+    )
     form = to_expanded_json(message, 11)
     (found,) = form["responses"][0]["partitions"]
     assert [record["value"] for record in found["records"][0]["records"][:1]] == ["value"]
@@ -92,26 +80,26 @@ def test_records_stand_in_their_place():
 def test_subscriptions_and_assignments_stand_in_their_place():
     subscription = encode_subscription(["t"], generation_id=4)
     assignment = encode_assignment([("t", 0), ("t", 2)])
-    join = JoinGroupRequest(
+    join = join_group.JoinGroupRequest(
         group_id="g",
         session_timeout_ms=1,
         member_id="",
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+        protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=subscription)],
     )
     found: dict[str, Any] = to_expanded_json(join, 5)["protocols"][0]["metadata"]
     assert (found["version"], found["topics"], found["generationId"]) == (3, ["t"], 4)
-    sync: Message = SyncGroupResponse(error_code=0, assignment=assignment)
+    sync: Message = sync_group.SyncGroupResponse(error_code=0, assignment=assignment)
     partitions = [{"topic": "t", "partitions": [0, 2]}]
     assert to_expanded_json(sync, 3)["assignment"]["assignedPartitions"] == partitions
-    member = DescribedGroupMember(
+    member = describe_groups.DescribedGroupMember(
         member_id="m",
         client_id="c",
         client_host="/h",
         member_metadata=subscription,
         member_assignment=assignment,
     )
-    group = DescribedGroup(
+    group = describe_groups.DescribedGroup(
         error_code=0,
         group_id="g",
         group_state="Stable",
@@ -119,12 +107,14 @@ def test_subscriptions_and_assignments_stand_in_their_place():
         protocol_data="range",
         members=[member],
     )
-    (found,) = to_expanded_json(DescribeGroupsResponse(groups=[group]), 4)["groups"][0]["members"]
+    (found,) = to_expanded_json(describe_groups.DescribeGroupsResponse(groups=[group]), 4)[
+        "groups"
+    ][0]["members"]
     assert found["memberMetadata"]["topics"] == ["t"]
     assert found["memberAssignment"]["assignedPartitions"] == partitions
 
 
 def test_the_bytes_of_another_kind_of_group_stay_as_they_are():
     own = b"\x00\x00\x00\x00\x00\x09not a consumer"
-    sync = SyncGroupResponse(error_code=0, assignment=own)
+    sync = sync_group.SyncGroupResponse(error_code=0, assignment=own)
     assert to_expanded_json(sync, 3)["assignment"] == base64.b64encode(own).decode()

@@ -18,11 +18,7 @@ from aiokafkawire.connection.node_api_versions import (
 )
 from aiokafkawire.errors import InvalidOption, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Response
-from aiokafkawire.wire.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-)
+from aiokafkawire.wire.messages import api_versions, metadata, offset_commit, offset_fetch
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -30,13 +26,6 @@ from aiokafkawire.wire.messages.fetch import (
     ForgottenTopic,
 )
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
-from aiokafkawire.wire.messages.metadata import MetadataResponse
-from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
-from aiokafkawire.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from aiokafkawire.wire.messages.produce import ProduceRequest, TopicProduceData
 
 EVERYTHING = NodeApiVersions(
@@ -45,15 +34,17 @@ EVERYTHING = NodeApiVersions(
 AN_ID = uuid.UUID(int=7)
 
 
-def reported(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsResponse:
-    return ApiVersionsResponse(
+def reported(
+    ranges: Mapping[int, tuple[int, int]], level: int = 0
+) -> api_versions.ApiVersionsResponse:
+    return api_versions.ApiVersionsResponse(
         error_code=0,
         api_keys=[
-            ApiVersion(api_key=key, min_version=low, max_version=high)
+            api_versions.ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in ranges.items()
         ],
         finalized_features=[
-            FinalizedFeatureKey(
+            api_versions.FinalizedFeatureKey(
                 name="transaction.version", max_version_level=level, min_version_level=level
             )
         ],
@@ -103,7 +94,7 @@ def test_a_version_for_early_access_is_never_chosen():
 
 def test_invalid_and_repeated_ranges_are_ignored():
     response = reported({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
-    response.api_keys.append(ApiVersion(api_key=12, min_version=0, max_version=99))
+    response.api_keys.append(api_versions.ApiVersion(api_key=12, min_version=0, max_version=99))
     assert NodeApiVersions.from_response(response).ranges == {12: BrokerVersionRange(0, 3)}
 
 
@@ -146,15 +137,15 @@ def test_fetch_uses_topic_ids_only_if_each_topic_has_one():
 
 
 def test_offset_requests_use_topic_ids_only_if_each_topic_has_one():
-    topic = OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
-    commit = OffsetCommitRequest(group_id="g", topics=[topic])
+    topic = offset_commit.OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
+    commit = offset_commit.OffsetCommitRequest(group_id="g", topics=[topic])
     assert choose_version(EVERYTHING, commit) == 10
     topic.topic_id = ZERO_UUID
     assert choose_version(EVERYTHING, commit) == 9
 
-    wanted = OffsetFetchRequestTopics(topic_id=AN_ID, partition_indexes=[0])
-    group = OffsetFetchRequestGroup(group_id="g", topics=[wanted])
-    fetch = OffsetFetchRequest(groups=[group])
+    wanted = offset_fetch.OffsetFetchRequestTopics(topic_id=AN_ID, partition_indexes=[0])
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[wanted])
+    fetch = offset_fetch.OffsetFetchRequest(groups=[group])
     assert choose_version(EVERYTHING, fetch) == 10
     group.topics = None
     assert choose_version(EVERYTHING, fetch) == 9
@@ -242,7 +233,11 @@ def test_without_flexible_versions_no_version_is_newer_than_2_3():
 
 @pytest.mark.parametrize(
     ("response", "version", "advised"),
-    [(MetadataResponse, 9, True), (MetadataResponse, 8, False), (ApiVersionsResponse, 3, False)],
+    [
+        (metadata.MetadataResponse, 9, True),
+        (metadata.MetadataResponse, 8, False),
+        (api_versions.ApiVersionsResponse, 3, False),
+    ],
 )
 def test_a_malformed_flexible_response_names_the_remedy(
     response: type[Response], version: int, advised: bool

@@ -13,16 +13,7 @@ from aiokafkawire.broker import ApiKey, ErrorCode, SeenRequest
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import CommitFailed, GroupFailed, KafkaError
 from aiokafkawire.types import OffsetAndMetadata
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
-from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from aiokafkawire.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
-from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
+from aiokafkawire.wire.messages import heartbeat, join_group, offset_fetch, sync_group
 
 from .observer import VALUES, WITHIN_S, FaultAction, Observer, respond_with
 from .table import Reaction, Row, rows_of
@@ -123,7 +114,10 @@ async def test_find_coordinator(observer: Observer, row: Row) -> None:
 
 
 def id_of(request: SeenRequest) -> str:
-    assert isinstance(request.message, JoinGroupRequest | SyncGroupRequest | HeartbeatRequest)
+    assert isinstance(
+        request.message,
+        join_group.JoinGroupRequest | sync_group.SyncGroupRequest | heartbeat.HeartbeatRequest,
+    )
     return request.message.member_id
 
 
@@ -150,8 +144,8 @@ def joined_again(observer: Observer, row: Row) -> bool:
 ID_GIVEN = "the-id-given"
 
 
-def giving_an_id(request: SeenRequest) -> JoinGroupResponse:
-    return JoinGroupResponse(
+def giving_an_id(request: SeenRequest) -> join_group.JoinGroupResponse:
+    return join_group.JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED,
         protocol_name=None,
         leader="",
@@ -280,19 +274,19 @@ def committed(offset: int) -> OffsetAndMetadata:
 def of_a_partition(code: ErrorCode) -> FaultAction:
     """Return a fault action that responds to OffsetFetch with a code for each partition."""
 
-    def answer(request: SeenRequest) -> OffsetFetchResponse:
-        assert isinstance(request.message, OffsetFetchRequest)
+    def answer(request: SeenRequest) -> offset_fetch.OffsetFetchResponse:
+        assert isinstance(request.message, offset_fetch.OffsetFetchRequest)
         (group,) = request.message.groups
-        return OffsetFetchResponse(
+        return offset_fetch.OffsetFetchResponse(
             groups=[
-                OffsetFetchResponseGroup(
+                offset_fetch.OffsetFetchResponseGroup(
                     group_id=group.group_id,
                     topics=[
-                        OffsetFetchResponseTopics(
+                        offset_fetch.OffsetFetchResponseTopics(
                             name=topic.name,
                             topic_id=topic.topic_id,
                             partitions=[
-                                OffsetFetchResponsePartitions(
+                                offset_fetch.OffsetFetchResponsePartitions(
                                     partition_index=index,
                                     committed_offset=-1,
                                     metadata="",

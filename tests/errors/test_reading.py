@@ -11,12 +11,7 @@ from aiokafkawire.broker import SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BrokerError, NoOffsetForPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchPartitionData,
-    FetchRequest,
-    FetchResponse,
-)
+from aiokafkawire.wire.messages import fetch
 
 from .observer import VALUES, WITHIN_S, FaultAction, Observer
 from .table import Reaction, Row, rows_of
@@ -25,15 +20,15 @@ from .table import Reaction, Row, rows_of
 def of_partitions(code: ErrorCode) -> FaultAction:
     """Return a fault action that responds to Fetch with a code for each partition."""
 
-    def answer(request: SeenRequest) -> FetchResponse:
-        assert isinstance(request.message, FetchRequest)
-        return FetchResponse(
+    def answer(request: SeenRequest) -> fetch.FetchResponse:
+        assert isinstance(request.message, fetch.FetchRequest)
+        return fetch.FetchResponse(
             responses=[
-                FetchableTopicResponse(
+                fetch.FetchableTopicResponse(
                     topic=topic.topic,
                     topic_id=topic.topic_id,
                     partitions=[
-                        FetchPartitionData(
+                        fetch.FetchPartitionData(
                             partition_index=each.partition,
                             error_code=code,
                             high_watermark=-1,

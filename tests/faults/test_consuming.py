@@ -13,12 +13,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BrokerError, KafkaError, NoOffsetForPartition, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchPartitionData,
-    FetchRequest,
-    FetchResponse,
-)
+from aiokafkawire.wire.messages import fetch
 from tests.behaviour.support import WITHIN_S, fill, numbered, take
 from tests.elapsed import ends_within
 from tests.faults.support import READER, reading
@@ -41,20 +36,20 @@ async def test_fetches_that_bring_nothing_are_repeated(
     assert fault.hits == 2
 
 
-def refusing(code: ErrorCode) -> Callable[[SeenRequest], FetchResponse | None]:
+def refusing(code: ErrorCode) -> Callable[[SeenRequest], fetch.FetchResponse | None]:
     """Respond to a fetch with an error for each of its partitions."""
 
-    def answer(seen: SeenRequest) -> FetchResponse | None:
-        assert isinstance(seen.message, FetchRequest)
+    def answer(seen: SeenRequest) -> fetch.FetchResponse | None:
+        assert isinstance(seen.message, fetch.FetchRequest)
         if not seen.message.topics:
             return None  # an incremental fetch without partitions: the normal response
-        return FetchResponse(
+        return fetch.FetchResponse(
             responses=[
-                FetchableTopicResponse(
+                fetch.FetchableTopicResponse(
                     topic=topic.topic,
                     topic_id=topic.topic_id,
                     partitions=[
-                        FetchPartitionData(
+                        fetch.FetchPartitionData(
                             partition_index=each.partition,
                             error_code=code,
                             high_watermark=-1,

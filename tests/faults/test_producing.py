@@ -20,12 +20,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.produce import (
-    LeaderIdAndEpoch,
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from aiokafkawire.wire.messages import produce
 from tests.behaviour.support import WITHIN_S, numbered
 from tests.elapsed import ends_within
 from tests.faults.support import IMPATIENT, stored
@@ -176,18 +171,18 @@ async def test_a_fenced_leader_epoch_brings_the_new_leader(broker: Broker, topic
     old = broker.leader(topic, 0)
     new = old % 3 + 1
 
-    def fenced(seen: SeenRequest) -> ProduceResponse:
+    def fenced(seen: SeenRequest) -> produce.ProduceResponse:
         (topic_data,) = seen.message.topic_data
-        partition = PartitionProduceResponse(
+        partition = produce.PartitionProduceResponse(
             index=0,
             error_code=ErrorCode.FENCED_LEADER_EPOCH,
             base_offset=-1,
-            current_leader=LeaderIdAndEpoch(leader_id=new, leader_epoch=100),
+            current_leader=produce.LeaderIdAndEpoch(leader_id=new, leader_epoch=100),
         )
-        topic = TopicProduceResponse(
+        topic = produce.TopicProduceResponse(
             name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[partition]
         )
-        return ProduceResponse(responses=[topic])
+        return produce.ProduceResponse(responses=[topic])
 
     async with producer_on(
         broker, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000

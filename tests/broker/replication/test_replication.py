@@ -14,18 +14,8 @@ from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
+from aiokafkawire.wire.messages import create_partitions, create_topics, delete_topics, list_offsets
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from aiokafkawire.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 
 from ..raw_client import batch, build_update_metadata_request, connected, only, produce_request
 
@@ -87,9 +77,9 @@ async def fetch(broker: Broker, node: int, replica_id: int = CONSUMER, offset: i
 
 
 async def latest(broker: Broker, node: int, replica_id: int, version: int = 1) -> tuple[int, int]:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
+    asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=replica_id, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
     )
     async with connected(broker, node) as client:
         answer = only(await client.call(request, version))
@@ -527,23 +517,29 @@ async def seen(broker: Broker, node: int, topic: str) -> tuple[int, int]:
 
 async def test_the_controller_responds_after_propagation() -> None:
     async with cluster("2.8", nodes=2) as broker:
-        made = CreatableTopic(
+        made = create_topics.CreatableTopic(
             name="u", num_partitions=4, replication_factor=2, assignments=[], configs=[]
         )
-        more = CreatePartitionsTopic(name="u", count=6, assignments=None)
+        more = create_partitions.CreatePartitionsTopic(name="u", count=6, assignments=None)
         async with connected(broker, LEADER) as client:
-            await client.call(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 4)
+            await client.call(
+                create_topics.CreateTopicsRequest(topics=[made], timeout_ms=10_000), 4
+            )
             assert await seen(broker, LEADER, "u") == (E.NONE, 4)
-            request = CreatePartitionsRequest(topics=[more], timeout_ms=10_000, validate_only=False)
+            request = create_partitions.CreatePartitionsRequest(
+                topics=[more], timeout_ms=10_000, validate_only=False
+            )
             await client.call(request, 1)
             assert await seen(broker, LEADER, "u") == (E.NONE, 6)
-            await client.call(DeleteTopicsRequest(topic_names=["u"], timeout_ms=10_000), 3)
+            await client.call(
+                delete_topics.DeleteTopicsRequest(topic_names=["u"], timeout_ms=10_000), 3
+            )
             assert await seen(broker, LEADER, "u") == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
 
 
 async def test_other_nodes_do_not_forward() -> None:
     async with cluster("2.8", nodes=2) as broker, connected(broker, FOLLOWER) as client:
-        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
+        request = delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
         [received] = (await client.call(request, 3)).responses
         assert received.error_code == E.NOT_CONTROLLER
 

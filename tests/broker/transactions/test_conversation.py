@@ -8,8 +8,6 @@ from aiokafkawire.broker import Broker
 
 from .conversation import RELEASES, ask, recordings
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("version", RELEASES)
 async def test_responses_equal_those_of_the_release(version: str) -> None:
