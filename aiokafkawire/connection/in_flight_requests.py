@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.runtime import Buffer, Future
-from aiokafkawire.runtime.transitions import enum_transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import APIS, ApiKey, Response
 
 __all__ = (
@@ -167,7 +167,7 @@ class InFlightRequest(Future[Any]):
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = enum_transition(TRANSITIONS, self.state, event)  # raises the error
+            self.state = transition(TRANSITIONS, self.state, event)  # raises the error
 
 
 class DeadlineResult(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 from aiokafkawire.config import SecurityProtocol
 from aiokafkawire.connection.node_api_versions import ApiVersionOverride, NodeApiVersions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, error_for
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest

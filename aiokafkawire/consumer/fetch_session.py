@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode

@@ -22,7 +22,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.logs import NO_FIELDS, log_fields
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import each_of, transition
 from aiokafkawire.types import NO_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
@@ -444,16 +444,15 @@ def _on_topic_recreated(partition: AssignedPartition, state: State, event: Topic
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[AssignedPartition, Any, Any], State]] = {
-    **{
-        (state, event): handler
-        for state in (AwaitingCommitted, Resetting, Validating, Fetching, ErrorPending, Halted)
-        for event, handler in (
-            (Seek, _on_seek),
-            (ResetOffset, _on_reset),
-            (SeekToCommitted, _on_seek_to_committed),
-            (TopicRecreated, _on_topic_recreated),
-        )
-    },
+    **each_of(
+        (AwaitingCommitted, Resetting, Validating, Fetching, ErrorPending, Halted),
+        {
+            Seek: _on_seek,
+            ResetOffset: _on_reset,
+            SeekToCommitted: _on_seek_to_committed,
+            TopicRecreated: _on_topic_recreated,
+        },
+    ),
     (AwaitingCommitted, CommittedOffsetFetched): _start_at_committed,
     (AwaitingCommitted, LookupFailed): _retry_committed,
     (Resetting, OffsetListed): _start_at_listed,

@@ -8,15 +8,15 @@ until they are acknowledged. Protocol source: OffsetCommit of Kafka's protocol g
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import CommitFailed, KafkaError
 from aiokafkawire.runtime.interfaces import NEVER
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import Transitions, stay, transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
@@ -458,19 +458,13 @@ def _rebalance_continues(
     return replace(state, until=now + REBALANCE_CHECK_INTERVAL_S), ()
 
 
-def _ignore(machine: CommitMachine, state: CommitState, event: Any, now: float) -> Outcome:
-    return state, ()
-
-
-Handler = Callable[[CommitMachine, Any, Any, float], Outcome]
-
-TRANSITIONS: Mapping[tuple[type, type], Handler] = {
+TRANSITIONS: Transitions[CommitMachine, CommitState, CommitEffect] = {
     (CommitIdle, CommitSubmitted): _submit,
     (CommitIdle, CommitDue): _send,
     (CommitIdle, OwnershipEnded): _end,
-    (CommitIdle, Rejoined): _ignore,
+    (CommitIdle, Rejoined): stay,
     (CommitInFlight, CommitSubmitted): _submit,
-    (CommitInFlight, CommitDue): _ignore,
+    (CommitInFlight, CommitDue): stay,
     (CommitInFlight, ChunkCommitted): _chunk_committed,
     (CommitInFlight, CommitResponseReceived): _response_received,
     (CommitInFlight, CommitRequestFailed): _request_failed,
@@ -479,9 +473,9 @@ TRANSITIONS: Mapping[tuple[type, type], Handler] = {
     (CommitBackoff, CommitSubmitted): _submit,
     (CommitBackoff, CommitDue): _send,
     (CommitBackoff, OwnershipEnded): _end,
-    (CommitBackoff, Rejoined): _ignore,
+    (CommitBackoff, Rejoined): stay,
     (AwaitingRebalance, CommitSubmitted): _submit_while_rebalancing,
-    (AwaitingRebalance, CommitDue): _ignore,
+    (AwaitingRebalance, CommitDue): stay,
     (AwaitingRebalance, OwnershipEnded): _end_while_rebalancing,
     (AwaitingRebalance, Rejoined): _resume_after_rebalance,
     (AwaitingRebalance, RebalanceContinues): _rebalance_continues,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aiokafkawire.producer.batch_future import BatchFuture, BatchOutcome
 from aiokafkawire.producer.sequences import BatchSequence
 from aiokafkawire.records import BatchBuilder, ClosedBatch
-from aiokafkawire.runtime.transitions import enum_transition
+from aiokafkawire.runtime.state_machine import transition
 
 __all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
 
@@ -170,4 +170,4 @@ class Batch:
         try:
             self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            self.state = enum_transition(TRANSITIONS, self.state, event)  # raises the error
+            self.state = transition(TRANSITIONS, self.state, event)  # raises the error

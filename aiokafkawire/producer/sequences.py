@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (

@@ -18,6 +18,7 @@ from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.logs import NO_FIELDS, log_fields
 from aiokafkawire.runtime.client_state import TRANSITIONS, ClientState, LifecycleEvent
 from aiokafkawire.runtime.interfaces import NEVER, Address
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.runtime.supervisor import (
     LoopIdentity,
     NotRunning,
@@ -28,7 +29,6 @@ from aiokafkawire.runtime.supervisor import (
     in_event_loop,
 )
 from aiokafkawire.runtime.sync import copy_error
-from aiokafkawire.runtime.transitions import transition
 
 __all__ = ("Lifecycle", "Session", "client_label")
 

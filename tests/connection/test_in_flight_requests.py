@@ -21,7 +21,7 @@ from aiokafkawire.connection.in_flight_requests import (
     RequestState,
 )
 from aiokafkawire.errors import KafkaError, ProtocolError
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.wire import ApiKey
 
 

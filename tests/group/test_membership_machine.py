@@ -19,7 +19,7 @@ from aiokafkawire.group.membership.effects import (
 from aiokafkawire.group.membership.membership_machine import MembershipMachine
 from aiokafkawire.group.membership.table import TRANSITIONS
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.types import TopicPartition
 
 from .. import golden

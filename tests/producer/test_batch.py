@@ -9,7 +9,7 @@ from aiokafkawire.producer.batch_future import BatchAppended, BatchFuture
 from aiokafkawire.producer.unreported_failures import UnreportedFailures
 from aiokafkawire.producer.yield_budget import YieldBudget
 from aiokafkawire.records import BatchBuilder
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 
 PATHS = {
     BatchState.OPEN: [],

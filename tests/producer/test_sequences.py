@@ -23,7 +23,7 @@ from aiokafkawire.producer.sequences import (
     Unsequenced,
     advance,
 )
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.types import ProducerIdAndEpoch
 
 ME = ProducerIdAndEpoch(7, 0)

@@ -39,7 +39,7 @@ from aiokafkawire.broker.groups.members import (
     common_protocols,
     elect_protocol,
 )
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (

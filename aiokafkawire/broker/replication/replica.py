@@ -16,7 +16,7 @@ from typing import Any
 from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.wire import Buffer
 
 __all__ = (

@@ -29,7 +29,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionState,
     VerifyInTransaction,
 )
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiokafkawire.types import NodeId
 
@@ -25,19 +25,8 @@ from .effects import (
 Outcome = tuple[states.MembershipState, Sequence[MembershipEffect]]
 AnyInGeneration = TypeVar("AnyInGeneration", bound=states.InGeneration)
 
-Handler = Callable[[MembershipContext, Any, Any, float], Outcome]
-
 LEAVE_RESPONSE_TIMEOUT_S = 0.75
 """How long `close()` waits for the LeaveGroup response."""
-
-
-def ignore(
-    context: MembershipContext,
-    state: states.MembershipState,
-    event: events.MembershipEvent,
-    now: float,
-) -> Outcome:
-    return state, ()
 
 
 def record_subscription(

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.state_machine import transition
 
 from . import events, states
 from .context import GroupSettings, MembershipContext

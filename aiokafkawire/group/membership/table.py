@@ -10,44 +10,38 @@ LeaveGroup), KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from aiokafkawire.runtime.state_machine import Transitions, each_of, stay
 
 from . import actions, events, heartbeats, joining, leaving, rebalancing, states
-from .actions import Handler
+from .context import MembershipContext
+from .effects import MembershipEffect
 
 __all__ = ("TRANSITIONS",)
 
 
-def _transitions(
-    state_types: Iterable[type[states.MembershipState]],
-    handlers: Mapping[type[events.MembershipEvent], Handler],
-) -> dict[tuple[type[states.MembershipState], type[events.MembershipEvent]], Handler]:
-    return {(state, event): handler for state in state_types for event, handler in handlers.items()}
-
-
-TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipEvent]], Handler] = {
-    **_transitions(
+TRANSITIONS: Transitions[MembershipContext, states.MembershipState, MembershipEffect] = {
+    **each_of(
         (states.Unjoined,),
         {
             events.Subscribed: joining.start,
-            events.Unsubscribed: actions.ignore,
+            events.Unsubscribed: stay,
             events.CloseRequested: leaving.leave_without_partitions,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
-            events.DeadlineReached: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
+            events.DeadlineReached: stay,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.FindingCoordinator, states.BackingOff, states.Joining),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.leave_without_partitions,
             events.CloseRequested: leaving.leave_without_partitions,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
-            events.DeadlineReached: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
+            events.DeadlineReached: stay,
         },
     ),
     (states.FindingCoordinator, events.CoordinatorFound): joining.join_at_coordinator,
@@ -55,7 +49,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
     (states.FindingCoordinator, events.UnknownServerErrorReceived): joining.on_unknown_server_error,
     (states.FindingCoordinator, events.FatalErrorOccurred): leaving.fail,
     (states.BackingOff, events.DeadlineReached): joining.join_when_due,
-    **_transitions(
+    **each_of(
         (states.Joining,),
         {
             events.JoinedAsFollower: joining.joined,
@@ -73,15 +67,15 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.FatalErrorOccurred: leaving.fail,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.Assigning, states.Syncing),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.leave_without_partitions,
             events.CloseRequested: leaving.leave_without_partitions,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
             events.DeadlineReached: heartbeats.on_deadline,
             events.HeartbeatSucceeded: heartbeats.heartbeat_succeeded,
             events.CoordinatorFound: heartbeats.coordinator_found,
@@ -99,14 +93,14 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
     ),
     (states.Assigning, events.AssignmentComputed): joining.send_assignments,
     (states.Syncing, events.Synced): joining.become_stable,
-    **_transitions(
+    **each_of(
         (states.Stable, states.RevocationDue, states.Revoking),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.revoke_and_leave,
             events.CloseRequested: leaving.revoke_and_leave,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
             events.CommitRejected: heartbeats.heartbeat_now,
             events.DeadlineReached: rebalancing.check_poll_timer,
             events.HeartbeatSucceeded: heartbeats.heartbeat_succeeded,
@@ -129,26 +123,26 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
     (states.RevocationDue, events.Subscribed): rebalancing.resubscribe_before_revocation,
     (states.RevocationDue, events.RebalanceInProgress): rebalancing.rebalance_before_revocation,
     (states.RevocationDue, events.PollStarted): rebalancing.revoke_now,
-    **_transitions(
+    **each_of(
         (states.Revoking,),
         {
             events.Unsubscribed: leaving.leave_after_revocation,
             events.CloseRequested: leaving.leave_after_revocation,
-            events.CommitRejected: actions.ignore,
+            events.CommitRejected: stay,
             events.DeadlineReached: heartbeats.on_deadline,
             events.UnknownMemberId: rebalancing.forget_member_id,
             events.IllegalGeneration: rebalancing.forget_member_id,
             events.PartitionsRevoked: rebalancing.revoked,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.RejoinBackoff, states.Rejoining, states.Reassigning, states.Resyncing),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.leave_after_rebalance,
             events.CloseRequested: leaving.leave_after_rebalance,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
             events.CommitRejected: heartbeats.heartbeat_now,
             events.DeadlineReached: rebalancing.check_pending_leave,
             events.HeartbeatSucceeded: heartbeats.heartbeat_succeeded,
@@ -165,7 +159,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.FatalErrorOccurred: leaving.fail,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.RejoinBackoff,),
         {
             events.Unsubscribed: leaving.revoke_and_leave,
@@ -178,7 +172,7 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
             events.UnknownServerErrorReceived: heartbeats.retry_heartbeat_after_error,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.Rejoining,),
         {
             events.JoinedAsFollower: joining.rejoined,
@@ -191,31 +185,31 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
     ),
     (states.Reassigning, events.AssignmentComputed): joining.send_assignments,
     (states.Resyncing, events.Synced): joining.apply_cooperative_assignment,
-    **_transitions(
+    **each_of(
         (states.PollTimedOut,),
         {
             events.Subscribed: joining.start,
             events.Unsubscribed: leaving.leave_without_partitions,
             events.CloseRequested: leaving.leave_without_partitions,
             events.PollStarted: leaving.rejoin_after_poll_timeout,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
-            events.DeadlineReached: actions.ignore,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
+            events.DeadlineReached: stay,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.AwaitingMemberId, states.Leaving),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.stay_left,
             events.CloseRequested: leaving.shorten_leave,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
             events.DeadlineReached: leaving.left,
         },
     ),
-    **_transitions(
+    **each_of(
         (states.AwaitingMemberId,),
         {
             events.JoinedAsFollower: leaving.leave_with_member_id,
@@ -234,16 +228,16 @@ TRANSITIONS: Mapping[tuple[type[states.MembershipState], type[events.MembershipE
         },
     ),
     (states.Leaving, events.GroupLeft): leaving.left,
-    **_transitions(
+    **each_of(
         (states.Fenced, states.JoinFailed),
         {
             events.Subscribed: actions.record_subscription,
             events.Unsubscribed: leaving.leave_without_partitions,
             events.CloseRequested: leaving.leave_without_partitions,
-            events.PollStarted: actions.ignore,
-            events.RejoinRequested: actions.ignore,
-            events.CommitRejected: actions.ignore,
-            events.DeadlineReached: actions.ignore,
+            events.PollStarted: stay,
+            events.RejoinRequested: stay,
+            events.CommitRejected: stay,
+            events.DeadlineReached: stay,
             events.GroupErrorReported: leaving.mark_reported,
         },
     ),

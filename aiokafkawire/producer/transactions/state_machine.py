@@ -10,7 +10,7 @@ bumps it).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafkawire.connection import Backoff
@@ -85,10 +85,9 @@ from aiokafkawire.producer.transactions.transitions import (
     request_producer_id,
     require_epoch_bump,
     set_producer_id,
-    stay,
 )
 from aiokafkawire.runtime import NEVER, copy_error
-from aiokafkawire.runtime.transitions import invalid_transition
+from aiokafkawire.runtime.state_machine import NoEffect, Transitions, each_of, stay, transition
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = (
@@ -196,13 +195,10 @@ class TransactionStateMachine:
             InvalidTxnState: The call is not allowed in this state.
         """
         state = self.state
-        transition = TRANSITIONS.get((type(state), type(event)))
-        if transition is None:
-            if isinstance(event, TransactionCall):
-                raise self._invalid_state_error(type(event))
-            raise invalid_transition(state, event)
-        self.state = new_state = transition(self, state, event, now)
-        if self._request is not None and type(new_state) is not type(state):
+        if isinstance(event, TransactionCall):
+            self.check_allowed(type(event))
+        self.state, _ = transition(TRANSITIONS, state, event)(self, state, event, now)
+        if self._request is not None and type(self.state) is not type(state):
             self._discard_request()
 
     def next_request(
@@ -431,20 +427,19 @@ _STATE_TEXTS: Mapping[type[Any], str] = {
 }
 
 
-Transition = Callable[[TransactionStateMachine, Any, Any, float], TransactionState]
-
 _FINAL = (Detached, FatalError)
 _RECORD_EVENTS = (RecordsSent, RecordsFailed, EpochBumpRequired)
-_RESPONSE_EVENTS = (PartitionsAddedToTxn, OffsetsAddedToTxn, TxnOffsetsCommitted)
+_RESPONSE_EVENTS = (
+    ProducerIdReceived,
+    PartitionsAddedToTxn,
+    OffsetsAddedToTxn,
+    TxnOffsetsCommitted,
+    TxnEnded,
+    TxnRequestFailed,
+)
 
 
-def _rows(
-    states: tuple[type[Any], ...], events: tuple[type[Any], ...], transition: Transition
-) -> dict[tuple[type[Any], type[Any]], Transition]:
-    return {(state, event): transition for state in states for event in events}
-
-
-TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
+TRANSITIONS: Transitions[TransactionStateMachine, TransactionState, NoEffect] = {
     # calls
     (Uninitialised, InitTransactions): request_producer_id,
     (Ready, InitTransactions): bump_epoch,
@@ -461,35 +456,34 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (Detaching, DetachTransaction): stay,
     (Detached, DetachTransaction): stay,
     # records
-    **_rows(_OPEN, (RecordsSent,), note_records_sent),
+    **each_of(_OPEN, {RecordsSent: note_records_sent}),
     # mutation: commit-ignores-failed-record
-    **_rows(_OPEN, (RecordsFailed,), fail_on_record),
-    **_rows(_OPEN, (EpochBumpRequired,), fail_on_epoch_bump),
-    **_rows(_FAILED, (RecordsSent,), note_records_sent),
-    **_rows(_FAILED, (RecordsFailed,), stay),
-    **_rows(_FAILED, (EpochBumpRequired,), note_epoch_bump),
+    **each_of(_OPEN, {RecordsFailed: fail_on_record}),
+    **each_of(_OPEN, {EpochBumpRequired: fail_on_epoch_bump}),
+    **each_of(_FAILED, {RecordsSent: note_records_sent}),
+    **each_of(_FAILED, {RecordsFailed: stay}),
+    **each_of(_FAILED, {EpochBumpRequired: note_epoch_bump}),
     (Ready, EpochBumpRequired): require_epoch_bump,
-    **_rows((Uninitialised, Initialising, *_FINAL), _RECORD_EVENTS, stay),
+    **each_of((Uninitialised, Initialising, *_FINAL), dict.fromkeys(_RECORD_EVENTS, stay)),
     (Ready, RecordsFailed): stay,
     # responses
     (Initialising, ProducerIdReceived): set_producer_id,
-    **_rows((*_OPEN, *_FAILED), (PartitionsAddedToTxn,), note_partitions_added),
-    **_rows((*_OPEN, *_FAILED), (OffsetsAddedToTxn,), note_offsets_added),
-    **_rows((*_OPEN, *_FAILED), (TxnOffsetsCommitted,), note_offsets_committed),
+    **each_of(_WITH_TRANSACTION, {PartitionsAddedToTxn: note_partitions_added}),
+    **each_of(_WITH_TRANSACTION, {OffsetsAddedToTxn: note_offsets_added}),
+    **each_of(_WITH_TRANSACTION, {TxnOffsetsCommitted: note_offsets_committed}),
     (Committing, TxnEnded): complete_commit,
     (Aborting, TxnEnded): complete_abort,
-    **_rows(_OPEN, (TxnRequestFailed,), fail_on_request),
+    **each_of(_OPEN, {TxnRequestFailed: fail_on_request}),
     (AbortableError, TxnRequestFailed): note_request_failed,
     (Aborting, TxnRequestFailed): on_request_failed_while_aborting,
     # other events
     (Committing, Flushed): complete_unstarted_commit,
     (Aborting, Flushed): complete_unstarted_abort,
     (Detaching, Flushed): complete_detach,
-    **_rows(_FINAL, (ProducerIdReceived, *_RESPONSE_EVENTS, TxnEnded, TxnRequestFailed), stay),
-    **_rows(
-        (Uninitialised, Initialising, Ready, *_OPEN, *_FAILED), (ProducerFailed,), fail_producer
+    **each_of(_FINAL, dict.fromkeys((*_RESPONSE_EVENTS, ProducerFailed), stay)),
+    **each_of(
+        (Uninitialised, Initialising, Ready, *_WITH_TRANSACTION), {ProducerFailed: fail_producer}
     ),
-    **_rows(_FINAL, (ProducerFailed,), stay),
 }
 """Maps (state, event) to a transition.
 

@@ -33,7 +33,6 @@ from aiokafkawire.producer.transactions.states import (
     RecordsSent,
     SendOffsetsToTransaction,
     Transaction,
-    TransactionEvent,
     TransactionState,
     TransactionVersion,
     TxnEnded,
@@ -73,9 +72,9 @@ __all__ = (
     "request_producer_id",
     "require_epoch_bump",
     "set_producer_id",
-    "stay",
 )
 
+Outcome = tuple[TransactionState, tuple[()]]
 WithTransaction = InTransaction | Committing | Detaching | AbortableError | Aborting
 
 
@@ -84,40 +83,42 @@ WithTransaction = InTransaction | Committing | Detaching | AbortableError | Abor
 
 def request_producer_id(
     machine: TransactionStateMachine, state: Uninitialised, event: InitTransactions, now: float
-) -> TransactionState:
-    return Initialising(None)
+) -> Outcome:
+    return Initialising(None), ()
 
 
 def bump_epoch(
     machine: TransactionStateMachine, state: Ready, event: InitTransactions, now: float
-) -> TransactionState:
+) -> Outcome:
     if machine.can_bump_epoch:
-        return Initialising(state.identity, None, state.committed)
+        return Initialising(state.identity, None, state.committed), ()
     return FatalError(
         KafkaError(
             "sequence numbers were lost, and brokers before Kafka 2.5 cannot bump this producer's"
             " epoch: create a new producer",
             transactional_id=machine.transactional_id,
         )
-    )
+    ), ()
 
 
 def begin(
     machine: TransactionStateMachine, state: Ready, event: BeginTransaction, now: float
-) -> TransactionState:
+) -> Outcome:
     machine.begun += 1
-    return InTransaction(Transaction(machine.begun, state.identity, event.transaction_version, now))
+    return InTransaction(
+        Transaction(machine.begun, state.identity, event.transaction_version, now)
+    ), ()
 
 
 def add_partition(
     machine: TransactionStateMachine, state: InTransaction, event: AddPartition, now: float
-) -> TransactionState:
+) -> Outcome:
     transaction = state.transaction
     if transaction.transaction_version is TransactionVersion.TV_2:
         transaction.partitions[event.partition] = None
     elif event.partition not in transaction.partitions:
         transaction.pending_partitions[event.partition] = None
-    return state
+    return state, ()
 
 
 def add_offsets(
@@ -125,15 +126,15 @@ def add_offsets(
     state: InTransaction,
     event: SendOffsetsToTransaction,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     state.transaction.pending_offsets.append(event.commit)
-    return state
+    return state, ()
 
 
 def commit(
     machine: TransactionStateMachine, state: InTransaction, event: CommitTransaction, now: float
-) -> TransactionState:
-    return Committing(state.transaction)
+) -> Outcome:
+    return Committing(state.transaction), ()
 
 
 def abort(
@@ -141,34 +142,28 @@ def abort(
     state: InTransaction | AbortableError | Detaching,
     event: AbortTransaction,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     state.transaction.pending_offsets.clear()
     state.transaction.pending_partitions.clear()
-    return Aborting(state.transaction)
+    return Aborting(state.transaction), ()
 
 
 def detach(
     machine: TransactionStateMachine, state: InTransaction, event: DetachTransaction, now: float
-) -> TransactionState:
-    return Detaching(state.transaction)
+) -> Outcome:
+    return Detaching(state.transaction), ()
 
 
 # --- transitions: events ---
 
 
-def stay(
-    machine: TransactionStateMachine, state: TransactionState, event: TransactionEvent, now: float
-) -> TransactionState:
-    return state
-
-
 def note_records_sent(
     machine: TransactionStateMachine, state: WithTransaction, event: RecordsSent, now: float
-) -> TransactionState:
+) -> Outcome:
     # mutation: implicit-transaction-not-ended
     if state.transaction.transaction_version is TransactionVersion.TV_2:
         state.transaction.started = True
-    return state
+    return state, ()
 
 
 def fail_on_record(
@@ -176,8 +171,8 @@ def fail_on_record(
     state: InTransaction | Committing | Detaching,
     event: RecordsFailed,
     now: float,
-) -> TransactionState:
-    return machine.to_abortable_error(state.transaction, event.error)
+) -> Outcome:
+    return machine.to_abortable_error(state.transaction, event.error), ()
 
 
 def fail_on_epoch_bump(
@@ -185,13 +180,13 @@ def fail_on_epoch_bump(
     state: InTransaction | Committing | Detaching,
     event: EpochBumpRequired,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     state.transaction.epoch_bump_required = True
     if machine.end_txn_pending:
-        return state  # all records are in the logs: it affects the next transaction
+        return state, ()  # all records are in the logs: it affects the next transaction
     return machine.to_abortable_error(
         state.transaction, KafkaError("a partition's sequence numbers were lost")
-    )
+    ), ()
 
 
 def note_epoch_bump(
@@ -199,21 +194,21 @@ def note_epoch_bump(
     state: Aborting | AbortableError,
     event: EpochBumpRequired,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     state.transaction.epoch_bump_required = True
-    return state
+    return state, ()
 
 
 def require_epoch_bump(
     machine: TransactionStateMachine, state: Ready, event: EpochBumpRequired, now: float
-) -> TransactionState:
-    return replace(state, epoch_bump_required=True)
+) -> Outcome:
+    return replace(state, epoch_bump_required=True), ()
 
 
 def set_producer_id(
     machine: TransactionStateMachine, state: Initialising, event: ProducerIdReceived, now: float
-) -> TransactionState:
-    return Ready(event.identity, state.last_version, state.committed)
+) -> Outcome:
+    return Ready(event.identity, state.last_version, state.committed), ()
 
 
 def note_partitions_added(
@@ -221,42 +216,42 @@ def note_partitions_added(
     state: WithTransaction,
     event: PartitionsAddedToTxn,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     transaction = state.transaction
     transaction.started = True
     for partition in event.partitions:
         transaction.partitions[partition] = None
         transaction.pending_partitions.pop(partition, None)
-    return state
+    return state, ()
 
 
 def note_offsets_added(
     machine: TransactionStateMachine, state: WithTransaction, event: OffsetsAddedToTxn, now: float
-) -> TransactionState:
+) -> Outcome:
     state.transaction.started = True
     state.transaction.added_groups[event.group_id] = None
-    return state
+    return state, ()
 
 
 def note_offsets_committed(
     machine: TransactionStateMachine, state: WithTransaction, event: TxnOffsetsCommitted, now: float
-) -> TransactionState:
+) -> Outcome:
     event.commit.done = True
     if event.commit in state.transaction.pending_offsets:
         state.transaction.pending_offsets.remove(event.commit)
         state.transaction.accepted_offsets.append(event.commit)
-    return state
+    return state, ()
 
 
 def complete_commit(
     machine: TransactionStateMachine, state: Committing, event: TxnEnded, now: float
-) -> TransactionState:
+) -> Outcome:
     machine.committed += 1
     transaction = state.transaction
     transaction.committed = True
     machine.committed_offsets.extend(transaction.accepted_offsets)
     if event.identity is not None:
-        return Ready(event.identity, transaction.transaction_version, committed=True)
+        return Ready(event.identity, transaction.transaction_version, committed=True), ()
     stale = (
         transaction.epoch_bump_required
         or transaction.transaction_version is TransactionVersion.TV_2
@@ -266,41 +261,43 @@ def complete_commit(
         transaction.transaction_version,
         committed=True,
         epoch_bump_required=stale,
-    )
+    ), ()
 
 
 def complete_unstarted_commit(
     machine: TransactionStateMachine, state: Committing, event: Flushed, now: float
-) -> TransactionState:
+) -> Outcome:
     if state.transaction.started:
-        return state
+        return state, ()
     machine.committed += 1
     state.transaction.committed = True
-    return Ready(state.transaction.identity, state.transaction.transaction_version, committed=True)
+    return Ready(
+        state.transaction.identity, state.transaction.transaction_version, committed=True
+    ), ()
 
 
 def complete_abort(
     machine: TransactionStateMachine, state: Aborting, event: TxnEnded, now: float
-) -> TransactionState:
+) -> Outcome:
     if event.identity is None and state.transaction.transaction_version is TransactionVersion.TV_2:
         state.transaction.epoch_bump_required = True
-    return machine.after_abort(state.transaction, new_identity=event.identity)
+    return machine.after_abort(state.transaction, new_identity=event.identity), ()
 
 
 def complete_unstarted_abort(
     machine: TransactionStateMachine, state: Aborting, event: Flushed, now: float
-) -> TransactionState:
+) -> Outcome:
     transaction = state.transaction
     transaction.epoch_bump_required = transaction.epoch_bump_required or event.sequence_gap
     if transaction.started and not transaction.skip_end_txn:
-        return state
-    return machine.after_abort(transaction)
+        return state, ()
+    return machine.after_abort(transaction), ()
 
 
 def complete_detach(
     machine: TransactionStateMachine, state: Detaching, event: Flushed, now: float
-) -> TransactionState:
-    return Detached(state.transaction)
+) -> Outcome:
+    return Detached(state.transaction), ()
 
 
 def _note_failed_request(transaction: Transaction, event: TxnRequestFailed) -> None:
@@ -316,31 +313,31 @@ def fail_on_request(
     state: InTransaction | Committing | Detaching,
     event: TxnRequestFailed,
     now: float,
-) -> TransactionState:
+) -> Outcome:
     _note_failed_request(state.transaction, event)
-    return machine.to_abortable_error(state.transaction, event.error)
+    return machine.to_abortable_error(state.transaction, event.error), ()
 
 
 def note_request_failed(
     machine: TransactionStateMachine, state: AbortableError, event: TxnRequestFailed, now: float
-) -> TransactionState:
+) -> Outcome:
     _note_failed_request(state.transaction, event)
-    return state
+    return state, ()
 
 
 def on_request_failed_while_aborting(
     machine: TransactionStateMachine, state: Aborting, event: TxnRequestFailed, now: float
-) -> TransactionState:
+) -> Outcome:
     _note_failed_request(state.transaction, event)
     if event.kind is RequestKind.END_TXN:
         # The coordinator refused EndTxn. InitProducerId bumps the epoch and aborts the transaction.
         state.transaction.epoch_bump_required = True
         state.transaction.abort_failure = event.error
-        return machine.after_abort(state.transaction)
-    return state
+        return machine.after_abort(state.transaction), ()
+    return state, ()
 
 
 def fail_producer(
     machine: TransactionStateMachine, state: TransactionState, event: ProducerFailed, now: float
-) -> TransactionState:
-    return FatalError(event.error)
+) -> Outcome:
+    return FatalError(event.error), ()

@@ -29,7 +29,7 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecord
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 
 from .logs import NODE, assignment, records, replica, write
 

@@ -61,7 +61,7 @@ from aiokafkawire.producer.transactions.states import (
     Uninitialised,
 )
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.runtime.transitions import InvalidTransition
+from aiokafkawire.runtime.state_machine import InvalidTransition
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,

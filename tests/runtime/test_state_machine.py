@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from aiokafkawire.runtime.transitions import MAX_SHOWN_CHARACTERS, InvalidTransition, transition
+from aiokafkawire.runtime.state_machine import MAX_SHOWN_CHARACTERS, InvalidTransition, transition
 
 
 class Light(enum.Enum):
