@@ -323,7 +323,6 @@ class ServerConnection:
     async def _respond_to(self, frame: memoryview) -> list[Buffer]:
         """Handle a frame; return the bytes to send, empty without a response."""
         await self._node.wait_until_resumed()
-        release = self._release
         authenticator = self._authenticator
         if authenticator is not None and authenticator.expects_token:
             token = authenticator.receive_token(bytes(frame))
@@ -341,7 +340,7 @@ class ServerConnection:
             admission = authenticator.admit(header.api_key)
             if admission is Admission.CLOSE:
                 raise Disconnect(authenticator.failure)
-        served = release.served.get(header.api_key)
+        served = self._release.served.get(header.api_key)
         if served is None or not served.low <= header.api_version <= served.high:
             if authenticator is not None and admission is Admission.ILLEGAL_STATE:
                 raise Disconnect(f"{APIS[header.api_key].name} arrived during the authentication")

@@ -159,10 +159,9 @@ class BrokerSender:
             return
 
     async def _wait_due(self) -> None:
-        clock = self._context.runtime.clock
         while not self._stopping and self._request_error is None:
             due_at = self._due_at()
-            if due_at <= clock.now():
+            if due_at <= self._now():
                 return
             await self._timer.wait(due_at)
 
@@ -176,17 +175,15 @@ class BrokerSender:
 
     async def _compress_due(self) -> None:
         """Compress large batches outside the event loop, before they are drained."""
-        context = self._context
-        now = context.runtime.clock.now()
-        for batch in self._batches_to_compress(now):
+        for batch in self._batches_to_compress(self._now()):
             if batch.records is not None:  # It may have expired during another compression.
-                await context.runtime.offload(batch.records.compress)
+                await self._context.runtime.offload(batch.records.compress)
 
     def _batches_to_compress(self, now: float) -> list[Batch]:
         """Return the large batches that are due and not compressed yet."""
         if not self._compression_enabled:
             return []
-        due = self._context.accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
+        due = self._accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
         return [batch for batch in due if batch.records is not None and not batch.records.ready]
 
     async def _wait_exclusive(self) -> None:
@@ -194,10 +191,9 @@ class BrokerSender:
 
         Sent alone, a disconnect can be attributed to it.
         """
-        context = self._context
-        now = context.runtime.clock.now
+        suspect_due = self._accumulator.oversize_suspect_due
         try:
-            while self._in_flight and context.accumulator.oversize_suspect_due(self.node_id, now()):
+            while self._in_flight and suspect_due(self.node_id, self._now()):
                 self._response_received = AutoResetEvent()
                 await self._response_received.wait()
         finally:
@@ -205,12 +201,11 @@ class BrokerSender:
 
     async def _wait_connected(self) -> bool:
         """Wait for the connection; return False, after a backoff, if the broker is unreachable."""
-        context = self._context
         error, self._request_error = self._request_error, None
         if error is None:
             try:
-                client = context.cluster.broker_client(self.node_id)
-                deadline = context.runtime.clock.now() + self._request_timeout_s
+                client = self._cluster.broker_client(self.node_id)
+                deadline = self._now() + self._request_timeout_s
                 await client.ready(ApiKey.PRODUCE, deadline, ConnectionKind.PRODUCE)
             except ClientClosed:
                 raise
@@ -323,7 +318,6 @@ class BrokerSender:
     def _build_next_request(self, channel: Channel) -> BuiltRequest | None:
         """Drain the due batches and build a request; None if it would have no batch."""
         context, accumulator = self._context, self._accumulator
-        now = self._now()
         min_version, max_version = 0, None
         if context.transaction_manager is not None:
             min_version, max_version = context.transaction_manager.produce_versions()
@@ -334,17 +328,15 @@ class BrokerSender:
             if accumulator.producer_id_state is not None:
                 accumulator.producer_id_state.max_dedup_batches = 1
             if version < FIRST_WITH_FORMAT_2:
-                broker = context.cluster.broker_client(self.node_id).name
                 context.producer_ids.on_idempotence_unsupported(
-                    UnsupportedVersion("a partition leader is older", broker=broker)
+                    UnsupportedVersion("a partition leader is older", broker=self._broker)
                 )
         limit = context.config.max_request_size_bytes
-        batches = accumulator.drain(self.node_id, now, limit, due=True)
+        batches = accumulator.drain(self.node_id, self._now(), limit, due=True)
         if len(batches) == 1 and version >= FIRST_FLEXIBLE_PRODUCE:
-            (batch,) = batches
-            topic = accumulator.topics[batch.future.topic]
+            topic = accumulator.topics[batches[0].future.topic]
             template = topic.templates.get(version) or self._make_template(topic, version)
-            built = build_from_template(batch, template)
+            built = build_from_template(batches[0], template)
         else:
             if version < FIRST_WITH_FORMAT_2 and accumulator.producer_id_state is None:
                 for batch in batches:
@@ -396,9 +388,8 @@ class BrokerSender:
                 self._failures = 0
                 if isinstance(future.value, AttemptResult):  # appended, by a template
                     now = self._now()
-                    if not self._accumulator.handle_result(
-                        built.batches[0], future.value, now, now
-                    ):
+                    batch, value = built.batches[0], future.value
+                    if not self._accumulator.handle_result(batch, value, now, now):
                         self._on_late_response()
                 else:
                     self._handle_response(built, broker, future.value)
@@ -422,7 +413,12 @@ class BrokerSender:
         results, hints = parse_response(response, built.batches, built.request, broker)
         for hint in hints:
             context.cluster.update_leader(*hint)
-        moved = [hint.topic_partition for hint in hints if self._leader_moved(hint.topic_partition)]
+        leader_of = context.cluster.metadata.leader
+        moved = [
+            hint.topic_partition
+            for hint in hints
+            if (leader := leader_of(hint.topic_partition)) and leader.node != self.node_id
+        ]
         for batch, result in results:
             # No backoff if the response named the new leader (KIP-951).
             retry_now = (batch.future.topic, batch.future.partition) in moved
@@ -435,10 +431,6 @@ class BrokerSender:
         for batch in built.batches:
             self._handle_result(batch, result)
 
-    def _leader_moved(self, topic_partition: TopicPartition) -> bool:
-        leader = self._context.cluster.metadata.leader(topic_partition)
-        return leader is not None and leader.node != self.node_id
-
     async def _back_off_unreachable(self, error: KafkaError) -> None:
         """Handle an unreachable broker; no batch was drained. Wait for the backoff."""
         context = self._context
@@ -450,7 +442,7 @@ class BrokerSender:
         context.accumulator.node_unreachable(self.node_id, error)
         context.cluster.request_update()
         wait_s = self._backoff.delay(self._failures, context.runtime.rng)
-        await context.runtime.clock.sleep_until(context.runtime.clock.now() + wait_s)
+        await context.runtime.clock.sleep_until(self._now() + wait_s)
 
     def _handle_result(
         self, batch: Batch, result: AttemptResult, *, retry_now: bool = False
@@ -487,7 +479,7 @@ class BrokerSender:
             self._context.transaction_manager.on_late_response()
 
     def _log_result(self, batch: Batch, result: AttemptResult, wait_s: float) -> None:
-        outcome = batch.future.value
+        supervisor, outcome = self._context.supervisor, batch.future.value
         if outcome is None:
             outcome_text = f"retrying in {wait_s:.3f} s"
         elif isinstance(outcome, BatchSplit):
@@ -497,15 +489,12 @@ class BrokerSender:
         tp = TopicPartition(batch.future.topic, batch.future.partition)
         logger.debug(
             "%s: batch for %s, attempt %d: %s: %s",
-            self._context.supervisor.name,
+            supervisor.name,
             tp,
             batch.attempts,
             outcome_text,
             result.error,
             extra=log_fields(
-                self._context.supervisor.fields,
-                error=result.error,
-                tp=tp,
-                broker=str(self.node_id),
+                supervisor.fields, error=result.error, tp=tp, broker=str(self.node_id)
             ),
         )

@@ -256,10 +256,9 @@ class Producer(BaseClient[_ProducerSession], absent=PRODUCER_HINTS):
             yield_budget.calls_left -= 1
         else:
             await appender.checkpoint()
-        delivery = appender.append(record)
-        if delivery is None:
-            delivery = await appender.wait_and_append(record)
-        return delivery
+        if (delivery := appender.append(record)) is not None:
+            return delivery
+        return await appender.wait_and_append(record)
 
     def send_nowait(  # noqa: PLR0917 - a record's parts in their usual order
         self,
